@@ -10,7 +10,7 @@ import pytest
 
 import clockhands as ch
 from browsing import expect, settled
-from clockhands.additive import EvenlySpaced, SingleFrequency
+from clockhands.additive import EvenlySpaced, SineOnly, SingleFrequency
 from clockhands.heads import margin
 from clockhands.ladders import geometric
 from clockhands.measures import first_negative, first_rise, kernel_bound, kernel_by_distance
@@ -129,6 +129,13 @@ def test_what_the_simple_codes_lose(quiet_page, explorer):
         says(tab, panel.format("counter"), "at position # its numbers are # times", length - 1, length - 1)
         says(tab, panel.format("normalised"), "grows by # in a text of # tokens", 1 / (length - 1), length, rel=6e-3)
         says(tab, panel.format("single"), "positions 0 and #, or any two # apart", twin, twin)
+        steps = np.linalg.norm(np.diff(ch.table(SineOnly(width), length, "float64"), axis=0), axis=1)
+        says(tab, panel.format("sine"), "step is # in one place and # in another", steps.min(), steps.max(), rel=6e-3)
+        jump = 2 ** (length - 1).bit_length() // 2
+        says(tab, panel.format("binary"), "from # to # all # digits flip", jump - 1, jump, jump.bit_length())
+        even_length, never = math.sqrt(width / 2), sum(length < wave for wave in waves)
+        says(tab, panel.format("paper"), "one length, #, and one step, #;", even_length, from_first[1], rel=6e-3)
+        says(tab, panel.format("paper"), "price: # of # pairs never", never, width // 2)
         # The curves are the distances from the position that all views share, and the twin is marked on one.
         for view in ("naive", "spacing"):
             says(tab, f"#{view} .naive-note", "distance from position #", position)
@@ -266,7 +273,9 @@ def test_how_far_each_head_looks(quiet_page, explorer, heads):
         says(tab, "bias", "With ALiBi on # heads?, .* halved after # tokens", heads, half / max(slopes), rel=6e-3)
         if heads > 1:
             says(tab, "bias", "and after # in the one that looks furthest", half / min(slopes), rel=6e-3)
-        says(tab, "bias", "all distances from # on share one value", ch.Buckets(heads).boundaries[-1])
+        edges = ch.Buckets(heads).boundaries
+        says(tab, "bias", "all distances from # on share one value", edges[-1])
+        says(tab, "bias", r"buckets distinguish # of # distances\.", 1 + len(edges), 2048)
         words = "Head #: slope # a token, half the weight at distance #, a hundredth at #"
         note = "#bias .half:first-child .note"
         says(tab, note, words, head, slopes[head], half / slopes[head], math.log(100) / slopes[head], rel=6e-3)
