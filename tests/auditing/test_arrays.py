@@ -108,17 +108,6 @@ def test_positions_in_low_precision_are_an_error_once_rows_fall_together(tmp_pat
             assert (code.kind, code.base, code.offset) == ("sinusoidal", 10_000.0, 0)
 
 
-def test_other_codes_at_rounded_positions_are_an_error_too(tmp_path):
-    at = np.arange(1024).astype(ml_dtypes.bfloat16).astype(np.float64)
-    spec = ch.Sinusoidal(64, base=777.0, scale=0.5)
-    table = ch.table(spec, at)
-    audit = audited(tmp_path, table)
-    assert set(found(audit)) == {"repeated-rows", "low-precision"}
-    off = np.abs(table - ch.table(spec, 1024, "float64")).max()
-    assert found(audit)["low-precision"].evidence["error"] == pytest.approx(off)
-    assert audit.layers[0].base == pytest.approx(777)
-
-
 def test_rates_in_low_precision_are_a_warning(tmp_path, cases):
     rates = (10_000.0 ** (-np.arange(0, 64, 2) / 64)).astype(ml_dtypes.bfloat16).astype(np.float32)
     for rows in (128, 1000):
@@ -244,14 +233,6 @@ def test_a_learned_table_that_is_a_sinusoid_is_a_note(tmp_path):
     table = learned(128)
     table[100:] = table[99]
     assert found(model(tmp_path, config, {"wpe.weight": table}))["repeated-rows"].severity == "warning"
-
-
-def test_weights_without_a_config(tmp_path):
-    save_file({"pos_encoder.pe": ch.table(PAPER, 128)[:, None], "w": learned()}, tmp_path / "m.safetensors")
-    audit = ch.audit(tmp_path / "m.safetensors")
-    (code,) = audit.layers
-    assert (code.kind, code.rows, code.width, code.layers) == ("sinusoidal", 128, 64, "input")
-    assert set(found(audit)) == {"recognised"}
 
 
 def test_data_beside_a_model_are_the_model_s(tmp_path):

@@ -22,8 +22,29 @@ def test_a_source_becomes_a_file_and_a_pointer():
     assert pointer("config.json:x/y~z") == ("config.json", "/x~1y~0z")
 
 
-def test_a_key_with_a_dot_is_found_whole():
-    assert patch_of(removed(f"{C}rope_scaling.a.b", "…")) == [{"op": "remove", "path": "/rope_scaling/a.b"}]
+def test_a_patch_leads_through_the_keys_that_the_file_has_or_there_is_none(cases):
+    for number, (edit, step) in enumerate((
+        (removed(f"{C}rope_scaling.a.b", "…"), {"op": "remove", "path": "/rope_scaling/a.b"}),  # a dot in a key
+        (replaced(f"{C}x/y~z", 3, "…"), {"op": "replace", "path": "/x~1y~0z", "value": 3}),
+        (removed(f"{C}l.0.k", "…"), {"op": "remove", "path": "/l/0/k"}),
+        (removed(f"{C}l.1.k", "…"), None),
+        # What is not there is not changed, but can be added beside what is.
+        (removed(f"{C}rope_theta", "…"), None),
+        (replaced(f"{C}text_config.base", 1, "…"), None),
+        (added(f"{C}text_config.base", 1, "…"), {"op": "add", "path": "/text_config/base", "value": 1}),
+        (added(f"{C}vision.base", 1, "…"), None),
+        # A value is moved only where nothing stands, and not into itself; it is copied over whatever stands there.
+        (moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.ab", "…"),
+         {"op": "move", "from": "/rope_scaling/a.b", "path": "/rope_scaling/ab"}),
+        (moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.factor", "…"), None),
+        (moved(f"{C}text_config", f"{C}text_config.inner", "…"), None),
+        (moved(f"{C}text_config.rope_theta", f"{C}text_config.rope_theta_2", "…"),
+         {"op": "move", "from": "/text_config/rope_theta", "path": "/text_config/rope_theta_2"}),
+        (copied(f"{C}rope_scaling.factor", f"{C}text_config.rope_theta", "…"),
+         {"op": "copy", "from": "/rope_scaling/factor", "path": "/text_config/rope_theta"}),
+    )):  # fmt: skip
+        with cases(number, step):
+            assert patch_of(edit) == ([] if step is None else [step])
 
 
 def test_dots_that_can_be_read_in_two_ways_leave_the_words_alone():
@@ -38,37 +59,6 @@ def test_a_place_with_more_ways_than_can_be_counted_gets_no_patch():
     hostile = {"config.json": deep}
     assert placed(removed(f"{C}{'.'.join('a' * 50)}", "…"), hostile) == Edit("…", "config.json")
     assert placed(removed(f"{C}{'.'.join('a' * 9)}", "…"), hostile) == Edit("…", "config.json")
-
-
-def test_slashes_tildes_and_lists_are_led_through():
-    assert patch_of(replaced(f"{C}x/y~z", 3, "…")) == [{"op": "replace", "path": "/x~1y~0z", "value": 3}]
-    assert patch_of(removed(f"{C}l.0.k", "…")) == [{"op": "remove", "path": "/l/0/k"}]
-    assert patch_of(removed(f"{C}l.1.k", "…")) == []
-
-
-def test_what_is_not_there_is_not_changed_but_can_be_added_beside_what_is():
-    assert patch_of(removed(f"{C}rope_theta", "…")) == []
-    assert patch_of(replaced(f"{C}text_config.base", 1, "…")) == []
-    assert patch_of(added(f"{C}text_config.base", 1, "…")) == [{"op": "add", "path": "/text_config/base", "value": 1}]
-    assert patch_of(added(f"{C}vision.base", 1, "…")) == []
-
-
-def test_a_value_is_moved_only_where_nothing_stands():
-    assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.ab", "…")) == [
-        {"op": "move", "from": "/rope_scaling/a.b", "path": "/rope_scaling/ab"}
-    ]
-    assert patch_of(moved(f"{C}rope_scaling.a.b", f"{C}rope_scaling.factor", "…")) == []
-
-
-def test_a_value_is_not_moved_into_itself():
-    assert patch_of(moved(f"{C}text_config", f"{C}text_config.inner", "…")) == []
-    assert patch_of(moved(f"{C}text_config.rope_theta", f"{C}text_config.rope_theta_2", "…"))
-
-
-def test_a_value_is_copied_over_whatever_stands_there():
-    assert patch_of(copied(f"{C}rope_scaling.factor", f"{C}text_config.rope_theta", "…")) == [
-        {"op": "copy", "from": "/rope_scaling/factor", "path": "/text_config/rope_theta"}
-    ]
 
 
 def test_a_step_may_use_what_an_earlier_one_made():

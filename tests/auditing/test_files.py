@@ -67,13 +67,6 @@ def test_a_factor_that_is_written_in_meta_s_file_is_the_one_that_counts(tmp_path
     assert finding.evidence["params.json:rope_scale_factor"] == 8
 
 
-def test_a_number_of_yarn_is_told_under_its_own_key(tmp_path):
-    other = ITS_PARAMS | {"yarn": {"factor": 8, "original_max_position_embeddings": 16384}}
-    (finding,) = found(tmp_path, MISTRAL, params__json=other)
-    assert finding.evidence["config.json:rope_scaling.factor"] == 16
-    assert finding.evidence["params.json:yarn.factor"] == 8
-
-
 def test_a_scaling_that_was_lost(tmp_path):
     (finding,) = found(tmp_path, CONFIG | {"rope_scaling": None}, params__json=PARAMS)
     assert finding.evidence["lost"] is True
@@ -84,7 +77,9 @@ def test_a_scaling_that_was_lost(tmp_path):
 def test_mistral_s_yarn_with_other_numbers(tmp_path):
     for key, value in (("factor", 8), ("original_max_position_embeddings", 8192)):
         other = ITS_PARAMS | {"yarn": ITS_PARAMS["yarn"] | {key: value}}
-        assert f"params.json:yarn.{key}" in found(tmp_path, MISTRAL, params__json=other)[0].evidence
+        evidence = found(tmp_path, MISTRAL, params__json=other)[0].evidence
+        assert evidence[f"params.json:yarn.{key}"] == value
+        assert evidence[f"config.json:rope_scaling.{key}"] == YARN[key]
 
 
 def test_the_switch_of_the_attention_factor(tmp_path):

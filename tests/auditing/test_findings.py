@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 
-from clockhands.auditing.findings import SEVERITIES, Finding, json_value, spoken
+from clockhands.auditing.findings import Finding, json_value, spoken
 
 
 def test_a_finding_is_strict_json_whatever_its_evidence_holds():
@@ -42,7 +42,3 @@ def test_numbers_in_a_sentence(cases):
     for value, text in SPOKEN:
         with cases(text):
             assert spoken(value) == text
-
-
-def test_severities_go_from_grave_to_harmless():
-    assert SEVERITIES == ("error", "warning", "note")

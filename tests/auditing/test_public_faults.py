@@ -5,7 +5,7 @@ import jsonpatch
 from auditing.faulty_containers import CONTAINER_FAULTS
 from auditing.faulty_files import CONFIG_FAULTS
 from auditing.model_files import audit_of, audited, fired, of_code
-from clockhands.auditing import CODES, SEVERITIES
+from clockhands.auditing import SEVERITIES
 
 FAULTS = (*CONFIG_FAULTS, *CONTAINER_FAULTS)
 
@@ -50,10 +50,3 @@ def test_the_patch_of_a_finding_in_a_folder_mends_the_fault(cases, tmp_path):
                 with cases(fault.name):
                     assert as_grave(audited(tmp_path / str(number), mended), fault) == []
     assert tried >= 1
-
-
-def test_every_number_of_the_list_is_here_and_every_code_is_one():
-    # The numbers of faults of readers are in `test_what_readers_take`, those of weights in `test_faulty_weights`.
-    numbered = {int(fault.name[3:5]) for fault in FAULTS if fault.name[3:5].isdecimal()}
-    assert numbered == set(range(1, 45)) - {11, 13, 43, 44}
-    assert {fault.code for fault in FAULTS} <= set(CODES)

@@ -31,26 +31,50 @@ def test_the_patterns_that_change_a_file(tmp_path, cases):
             assert set(found(tmp_path, file["config"])) == set(file["changed by"])
 
 
-def test_a_lost_base_is_that_of_ten_thousand_and_the_scaling_stays(tmp_path):
-    (group,) = found(tmp_path, config_of("llama"))["default-base"].parted
-    assert (group.theirs.base, group.theirs.scaling["type"]) == (10000.0, "llama3")
-    (group,) = found(tmp_path, config_of("llama"))["default-base-no-scaling"].parted
-    assert (group.theirs.base, group.theirs.scaling) == (10000.0, None)
-    # The slowest pair of heads of 128 dimensions: 8 x 50^(126/128).
-    assert group.ladder.ratio == pytest.approx(8 * 50 ** (126 / 128))
+PLAIN = pytest.approx([10000.0 ** (-pair / 48) for pair in range(48)])
+# A file, a pattern that changes one group of its layers, what is asked of the group, and the answer.
+OF_ONE_GROUP = [
+    ("llama", "default-base", lambda it: (it.theirs.base, it.theirs.scaling["type"]), (10000.0, "llama3")),
+    ("llama", "default-base-no-scaling", lambda it: (it.theirs.base, it.theirs.scaling), (10000.0, None)),
+    # The slowest pair of heads of 128 dimensions.
+    ("llama", "default-base-no-scaling", lambda it: it.ladder.ratio, pytest.approx(8 * 50 ** (126 / 128))),
+    # One base for all layers is wrong in the layers of the other kind.
+    ("gemma3_old", "full-block-everywhere", lambda it: (it.layers, it.ours.base, it.theirs.base),
+     ("0-4,6-10,12-16,18-22,24-25", 1e4, 1e6)),
+    ("gemma3_old", "sliding-block-everywhere", lambda it: (it.layers, it.ours.base, it.theirs.base),
+     ("5,11,17,23", 1e6, 1e4)),
+    # Each layer keeps its base where one scaling is used for all.
+    ("gemma3_old", "scaling-everywhere", lambda it: (it.theirs.base, it.theirs.scaling["factor"], it.ours.scaling),
+     (1e4, 8.0, None)),
+    # The top level alone has neither base nor scaling.
+    ("nested", "outer-level", lambda it: (it.theirs.base, it.theirs.scaling), (10000.0, None)),
+    ("nested", "no-magnitude", lambda it: it.theirs.attention_factor, 1.0),
+    ("nested", "magnitude-twice", lambda it: it.theirs.attention_factor / it.ours.attention_factor**2,
+     pytest.approx(1)),
+    ("laguna", "formula-magnitude", lambda it: (it.ours.attention_factor, it.theirs.attention_factor),
+     pytest.approx((1.0, 1.4158883))),
+    # A list of LongRoPE is compared at the length at which it is wrong.
+    ("phi3", "long-list-everywhere", lambda it: it.ladder.ratio, pytest.approx(48.0)),
+    ("phi3", "long-list-everywhere", lambda it: it.ours.rates, PLAIN),
+    ("phi3", "short-list-everywhere", lambda it: it.theirs.rates, PLAIN),
+    ("smollm3", "every-layer-rotated", lambda it: (it.layers, it.ours.kind, it.theirs.kind), ("3,7", "none", "rotary")),
+    # A proportional rotation is read as a partial one, and a partial one as a proportional one.
+    ("gemma4", "ordinary-partial", lambda it: (it.layers, it.theirs.rates[1]), ("5", pytest.approx(1e6 ** (-2 / 128)))),
+    ("glm4", "proportional-partial", lambda it: (it.says, it.theirs.rates[1], any(it.theirs.rates[32:])),
+     (("32 pairs against 64",), pytest.approx(10000.0 ** (-2 / 128)), False)),
+]  # fmt: skip
 
 
-def test_one_base_for_all_layers_is_wrong_in_the_layers_of_the_other_kind(tmp_path):
-    read = found(tmp_path, config_of("gemma3_old"))
-    (full,) = read["full-block-everywhere"].parted
-    assert (full.layers, full.ours.base, full.theirs.base) == ("0-4,6-10,12-16,18-22,24-25", 1e4, 1e6)
-    (sliding,) = read["sliding-block-everywhere"].parted
-    assert (sliding.layers, sliding.ours.base, sliding.theirs.base) == ("5,11,17,23", 1e6, 1e4)
+def test_what_a_pattern_makes_of_a_group_of_layers(tmp_path, cases):
+    for name, pattern, asked, answer in OF_ONE_GROUP:
+        with cases(name, pattern):
+            (group,) = found(tmp_path, config_of(name))[pattern].parted
+            assert asked(group) == answer
 
 
-def test_the_top_level_alone_has_neither_base_nor_scaling(tmp_path):
-    (group,) = found(tmp_path, config_of("nested"))["outer-level"].parted
-    assert (group.theirs.base, group.theirs.scaling) == (10000.0, None)
+def test_the_layers_that_rotate_are_exchanged_with_those_that_do_not(tmp_path):
+    groups = found(tmp_path, config_of("smollm3"))["nope-inverted"].parted
+    assert [group.layers for group in groups] == ["0-2,4-6", "3,7"]
 
 
 def test_a_scale_of_the_scores_is_left_out(tmp_path):
@@ -63,50 +87,12 @@ def test_a_scale_of_the_scores_is_left_out(tmp_path):
     assert says.endswith(" against not scaled")
 
 
-def test_a_magnitude_is_left_out_or_applied_twice(tmp_path):
-    read = found(tmp_path, config_of("nested"))
-    factor = read["no-magnitude"].parted[0].ours.attention_factor
-    assert read["no-magnitude"].parted[0].theirs.attention_factor == 1.0
-    assert read["magnitude-twice"].parted[0].theirs.attention_factor == pytest.approx(factor**2)
-
-
-def test_each_layer_keeps_its_base_where_one_scaling_is_used_for_all(tmp_path):
-    (sliding,) = found(tmp_path, config_of("gemma3_old"))["scaling-everywhere"].parted
-    assert (sliding.theirs.base, sliding.theirs.scaling["factor"], sliding.ours.scaling) == (1e4, 8.0, None)
-
-
 def test_layers_without_a_scaling_have_none_for_the_others(tmp_path):
     config = config_of("gemma3")
     config["rope_parameters"]["full_attention"] = {"rope_type": "default", "rope_theta": 1e6}
     assert set(found(tmp_path, config)) == set(FILES["gemma3"]["changed by"]) - {
         "no-scaling", "default-base-no-scaling", "scaling-everywhere",
     }  # fmt: skip
-
-
-def test_a_list_of_longrope_is_compared_at_the_length_at_which_it_is_wrong(tmp_path):
-    read = found(tmp_path, config_of("phi3"))
-    (early,) = read["long-list-everywhere"].parted
-    assert early.ladder.ratio == pytest.approx(48.0)
-    assert early.ours.rates == pytest.approx([10000.0 ** (-pair / 48) for pair in range(48)])
-    (late,) = read["short-list-everywhere"].parted
-    assert late.theirs.rates == pytest.approx(early.ours.rates)
-
-
-def test_a_declared_magnitude_is_passed_over(tmp_path):
-    (group,) = found(tmp_path, config_of("laguna"))["formula-magnitude"].parted
-    assert (group.ours.attention_factor, group.theirs.attention_factor) == pytest.approx((1.0, 1.4158883))
-
-
-def test_layers_without_rope_are_rotated_or_exchanged_with_the_others(tmp_path):
-    read = found(tmp_path, config_of("smollm3"))
-    (still,) = read["every-layer-rotated"].parted
-    assert (still.layers, still.ours.kind, still.theirs.kind) == ("3,7", "none", "rotary")
-    assert [group.layers for group in read["nope-inverted"].parted] == ["0-2,4-6", "3,7"]
-
-
-def test_a_proportional_rotation_is_read_as_a_partial_one(tmp_path):
-    (group,) = found(tmp_path, config_of("gemma4"))["ordinary-partial"].parted
-    assert (group.layers, group.theirs.rates[1]) == ("5", pytest.approx(1e6 ** (-2 / 128)))
 
 
 @pytest.mark.parametrize(("name", "base"), [("full-block-everywhere", 160000.0), ("sliding-block-everywhere", 1e4)])
@@ -130,10 +116,3 @@ def test_sections_that_are_too_large_for_turns_end_with_the_pairs(tmp_path):
     (group,) = found(tmp_path, config)["sections-in-turns"].parted
     axes = group.theirs.spec.axes
     assert (axes[:6], [axes.count(axis) for axis in range(3)]) == ((0, 1, 2, 0, 1, 2), [22, 21, 21])
-
-
-def test_a_partial_rotation_is_read_as_a_proportional_one(tmp_path):
-    (group,) = found(tmp_path, config_of("glm4"))["proportional-partial"].parted
-    assert group.says == ("32 pairs against 64",)
-    assert group.theirs.rates[1] == pytest.approx(10000.0 ** (-2 / 128))
-    assert not any(group.theirs.rates[32:])

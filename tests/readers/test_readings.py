@@ -99,12 +99,6 @@ def test_readers_that_refuse_for_one_reason_stand_in_one_line(tmp_path):
     assert sum("Transformers 4.57.1" in text and "vLLM" in text for text in rows) == 1
 
 
-@pytest.mark.parametrize("name", ["alibi", "vaswani2017", "llama2"])
-def test_no_runtime_is_compared_on_a_preset(name):
-    opened = open_target(name)
-    assert {each.verdict for each in readings(opened, resolve(opened))} == {"unknown"}
-
-
 def test_a_reader_that_does_not_exist_is_refused(tmp_path):
     opened = target(tmp_path, LLAMA)
     with pytest.raises(InvalidValue, match="no runtime 'vlm'"):

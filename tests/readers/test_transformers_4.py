@@ -79,15 +79,6 @@ def test_a_wrong_default_would_be_noticed():
     assert taken(ROWS["gpt_oss"] | {"scaling": {"rope_type": "default"}}) != read_off(DEFAULTS["gpt_oss"])
 
 
-def test_the_new_shape_alone_is_read_as_a_base_of_10000_and_no_scaling(tmp_path):
-    case = next(case for case in CASES if case["name"] == "llama new only")
-    found = read(tmp_path, case["config"])
-    (group,) = found.parted
-    assert found.not_read == ("config.json:rope_parameters",)
-    assert (group.theirs.base, group.theirs.scaling) == (10_000, None)
-    assert round(group.ladder.ratio) == 354
-
-
 def test_what_it_says_of_files_that_it_does_not_read(tmp_path, cases):
     llama = CASES[0]["config"]
     without_block = next(case["config"] for case in CASES if case["name"] == "mllama new only")

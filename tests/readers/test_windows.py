@@ -53,15 +53,6 @@ def test_each_layer_has_the_window_that_the_runtime_gave_it(tmp_path, cases):
             assert windows(found) == case["windows"]
 
 
-@pytest.mark.parametrize("reader", ["llama.cpp", "mlx-lm"])
-def test_a_window_that_a_runtime_does_not_have_is_a_difference(tmp_path, reader):
-    found = read(tmp_path, MISTRAL, reader)
-    assert found.verdict == "differs"
-    (group,) = found.parted
-    assert group.says == ("the last 4,096 positions against all positions",)
-    assert group.ladder.same
-
-
 def test_vllm_refuses_a_qwen_of_which_only_some_layers_have_a_window(tmp_path):
     for name, layers in (("qwen2", 0), ("qwen3", LAYERS)):
         config = {"model_type": name, **SMALL, **SETTINGS["from layer 3"]}
