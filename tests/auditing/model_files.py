@@ -59,14 +59,14 @@ def audited(folder: Path, model: Model, **asked: Any) -> Audit:
     return audit(written_model(folder, model), **asked)
 
 
-def audit_of(config: Document) -> Audit:
-    """The audit of a config alone, of standard input; equal configs share one."""
-    return _audit_of(json.dumps(config))
+def audit_of(config: Document, length: int | None = None, overrides: Document | None = None) -> Audit:
+    """The audit of a config alone, of standard input; equal ones share one."""
+    return _audit_of(json.dumps(config), length, json.dumps(overrides))
 
 
 @lru_cache(maxsize=256)
-def _audit_of(text: str) -> Audit:
-    return audit("-", stdin=io.BytesIO(text.encode()))
+def _audit_of(text: str, length: int | None, overrides: str) -> Audit:
+    return audit("-", length, stdin=io.BytesIO(text.encode()), overrides=json.loads(overrides))
 
 
 def findings(config: Document) -> tuple[Finding, ...]:

@@ -1,6 +1,5 @@
 """How far a ladder reaches, and lengths that disagree: each finding where it belongs, and not where it does not."""
 
-import io
 import json
 
 import numpy as np
@@ -218,7 +217,7 @@ def test_the_advice_beyond_the_context_is_for_the_encoding(cases):
         ({"model_type": "jamba", "max_position_embeddings": 512}, f"{nothing}the model has no"),
         ({"model_type": "llama", "max_position_embeddings": 2048}, "or declare the scaling"),
     ):
-        beyond = ch.audit("-", 4096, stdin=io.BytesIO(json.dumps(config).encode()))
+        beyond = audit_of(config, 4096)
         with cases(config):
             (found,) = of_code(beyond, "beyond-context")
             assert said in found.hint

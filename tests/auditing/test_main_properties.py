@@ -1,9 +1,9 @@
 """What an audit says that each code can and cannot do: the same as its findings say, and as `ch.properties` says."""
 
 import io
-import json
 
 import clockhands as ch
+from auditing.model_files import audit_of as audited
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT, print_audit
@@ -17,10 +17,6 @@ GEMMA3 = LLAMA | {
     "model_type": "gemma3_text", "head_dim": 64, "num_hidden_layers": 6, "sliding_window": 512,
     "rope_local_base_freq": 10000.0,
 }  # fmt: skip
-
-
-def audited(config, length=None):
-    return ch.audit("-", length, stdin=io.BytesIO(json.dumps(config).encode()))
 
 
 def printed(audit, width=80):

@@ -1,14 +1,11 @@
 """The patch of a finding, applied to the file, mends it: the finding is gone, and nothing else fires that did not."""
 
-import io
-import json
-
 import jsonpatch
 import pytest
 
 from auditing import published_fields as of
 from auditing.faulty_files import CONFIG_FAULTS, QWEN2_YARN
-from auditing.model_files import findings
+from auditing.model_files import audit_of, findings
 from auditing.published_fields import (
     GEMMA3_4B,
     LLAMA_31,
@@ -20,7 +17,7 @@ from auditing.published_fields import (
     in_text,
     without,
 )
-from clockhands.auditing import CODES, audit
+from clockhands.auditing import CODES
 
 LINEAR = {"rope_type": "linear", "factor": 8.0}
 # Faults that no public report names, so that every rule with a patch has a file to mend.
@@ -102,8 +99,7 @@ def test_what_the_caller_sets_is_not_patched_in_the_file(cases):
         {"rope_scaling.original_max_position_embeddings": 8192},
         {"rope_scaling": QWEN_YARN | {"be.ta": 1}},
     ):
-        found = audit("-", stdin=io.BytesIO(json.dumps(QWEN2_YARN).encode()), overrides=overrides).findings
-        edits = [each.edit for each in grave(found) if each.edit]
+        edits = [each.edit for each in grave(audit_of(QWEN2_YARN, overrides=overrides).findings) if each.edit]
         with cases(overrides):
             assert edits
             assert all(edit.says and not edit.patch for edit in edits)

@@ -2,11 +2,11 @@
 
 import html
 import io
-import json
 import re
 
 import pytest
 
+from auditing.model_files import audit_of
 from auditing.published_fields import LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
@@ -56,7 +56,7 @@ SCORES = (
 def audited(target, length=None):
     if isinstance(target, str):
         return audit(target, length)
-    return audit("-", length, stdin=io.BytesIO(json.dumps(target).encode()))
+    return audit_of(target, length)
 
 
 def printed(found, *, verbose=True):

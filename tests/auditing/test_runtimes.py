@@ -181,12 +181,6 @@ def test_a_statement_holds_for_its_releases_types_and_keys_alone(audited, stated
         assert unknown.message.startswith(f"clockhands does not know what DeepSpeed inference {release} computes")
 
 
-def test_without_a_release_what_is_not_known_to_be_mended_holds(audited, stated):
-    stated(says("default-base", "deepspeed", until="0.18.3"), says("no-scaling", "deepspeed"))
-    (misread,) = audited(NEW, runtime="deepspeed").problems
-    assert "no scaling instead of the scaling llama3 with factor 8" in misread.message
-
-
 def test_a_runtime_that_refuses_a_file_is_an_error(audited):
     audit = audited(LLAMA | {"rope_theta": 1e4, "rope_scaling": {"rope_type": "unheard-of"}}, runtime="transformers@5")
     (refused,) = found(audit, "refused-by-runtime")

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-import clockhands as ch
 from clockhands.biases import (
     Alibi,
     Buckets,
@@ -28,28 +27,17 @@ from faults.rows import cast
 from testing.written_biases import (
     SYMMETRIC,
     asked,
-    bloom_slopes,
     codes,
     counting,
     deberta_rows,
     linear,
     looked_up,
-    mpt_slopes,
     paper_slopes,
     t5_buckets,
     table,
 )
 
 # --- right ones ---
-
-
-# Wrong ones of other libraries are called in test_check_bias_faults.py.
-@pytest.mark.parametrize(
-    "library", ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch", "jax"))]
-)
-def test_alibi_as_published_code_has_it_passes(library):
-    xp = arrays(library)
-    assert asked(linear(8, xp), Alibi(8), backend=library).sound
 
 
 def test_forms_that_softmax_does_not_tell_apart_are_all_right(cases):
@@ -61,9 +49,10 @@ def test_forms_that_softmax_does_not_tell_apart_are_all_right(cases):
 
 
 def test_slopes_made_in_float32_are_within_the_bound(cases):
-    for slopes, heads in itertools.product((paper_slopes, bloom_slopes, mpt_slopes), (12, 112)):
-        with cases(slopes.__name__, heads):
-            report = asked(linear(heads, slopes=slopes), Alibi(heads), length=2500)
+    """`faults/peers.toml` has those of Bloom and of MPT, made by Transformers itself."""
+    for heads in (12, 112):
+        with cases(heads):
+            report = asked(linear(heads), Alibi(heads), length=2500)
             assert report.sound, report
 
 
@@ -357,8 +346,6 @@ def test_words_that_are_not_known_are_refused():
             check_bias(linear(8), Alibi(8), **options)
 
 
-def test_codes_of_another_kind_are_refused():
-    with pytest.raises(InvalidType, match="must be a bias encoding, got Rotary"):
-        check_bias(linear(8), ch.Rotary(64))
+def test_without_a_function_there_is_nothing_to_check():
     with pytest.raises(InvalidType, match="Neither a function"):
         check_bias(None, Alibi(8))

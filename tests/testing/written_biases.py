@@ -20,24 +20,6 @@ def paper_slopes(heads):
     return power_of_two(below) + ([] if below == heads else paper_slopes(2 * below)[0::2][: heads - below])
 
 
-def bloom_slopes(heads):
-    """The root in float32, raised to whole powers."""
-    below = 2 ** math.floor(math.log2(heads))
-    root = np.float32(2 ** (-(2 ** -(math.log2(below) - 3))))
-    slopes = root ** np.arange(1, 1 + below, dtype=np.int32)
-    if below == heads:
-        return slopes
-    root = np.float32(2 ** (-(2 ** -(math.log2(2 * below) - 3))))
-    return np.concatenate([slopes, root ** np.arange(1, 1 + 2 * (heads - below), 2, dtype=np.int32)])
-
-
-def mpt_slopes(heads):
-    """Exponents in float32, of the power above, odd ones first."""
-    above = 2 ** math.ceil(math.log2(heads))
-    slopes = 1 / np.float32(2) ** (np.arange(1, above + 1, dtype=np.float32) * np.float32(8 / above))
-    return slopes if above == heads else np.concatenate([slopes[1::2], slopes[::2]])[:heads]
-
-
 def linear(heads, xp=np, *, form="distance", slopes=paper_slopes, dtype="float32", tokens=None, made=None):
     """ALiBi of positions, with a slip in the slopes, the tokens or what comes back."""
     factors = cast(xp, xp.asarray(np.array(slopes(heads), np.float64)), dtype)[:, None, None]
