@@ -1,6 +1,5 @@
-"""Wrong and right functions, drawn at random: a spec over what models use and somewhat beyond, and one slip or none."""
+"""Wrong functions, drawn at random: a spec over what models use and somewhat beyond, and one slip."""
 
-import functools
 import math
 
 import clockhands as ch
@@ -8,8 +7,6 @@ from clockhands.ladders import Geometric
 from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
 from faults import wrong_additive, wrong_biases, wrong_rotary
 from faults.rates import factor_of
-from faults.rows import arrays_of
-from faults.written import applied, turned, waves
 
 FAMILIES = {"rotary": wrong_rotary.ROWS, "additive": wrong_additive.ROWS, "bias": wrong_biases.ROWS}
 LAYOUTS = ("halves", "interleaved")
@@ -53,7 +50,7 @@ def additive(draw, framework, span=None):
 
 
 def alibi(draw, _, heads=(1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 20, 24, 25, 32, 40), form="distance"):
-    return ch.Alibi(draw.choice(heads), form=form or draw.choice(("distance", "symmetric", "past")))
+    return ch.Alibi(draw.choice(heads), form=form)
 
 
 def buckets(draw, _, bidirectional=None):
@@ -76,45 +73,3 @@ def fault(draw, framework):
             continue
         coarse = kind == "rotary" and not row.codes & wrong_rotary.FINE and draw.random() < 0.2
         return row, {"spec": spec, "slip": slip, **({"dtype": "bfloat16"} if coarse else {})}
-
-
-def right(draw, framework):
-    """A right function as somebody writes it: its spec, and the keywords of its check."""
-    xp, kind = arrays_of(framework), draw.choices(("rotary", "additive", "bias"), (3, 1, 1))[0]
-    if kind == "bias":
-        return right_bias(draw, framework)
-    spec = rotary(draw, framework, scaled=None) if kind == "rotary" else additive(draw, framework)
-    dtypes = ("float32", "bfloat16", "float16", *(("float64",) if framework != "jax" else ()))
-    style = {}
-    if kind == "rotary":
-        style = {"inside": draw.random() < 0.5, "double": framework != "jax" and draw.random() < 0.2}
-    fn = functools.partial(applied, spec=spec, xp=xp, **style)
-    ways = {
-        "fly": {"fn": fn},
-        "counting": {"fn": lambda x: fn(x, xp.arange(x.shape[-2])), "call": "x"},
-        "offset": {"fn": lambda x, offset: fn(x, offset + xp.arange(x.shape[-2])), "call": "x, offset"},
-        "keyed": {"make": lambda own: lambda x, positions: applied(x, positions, own, xp, **style)},
-    }
-    if kind == "rotary":
-        table = waves(spec, xp.arange(16384), xp)
-        ways |= {
-            "batch": {"fn": fn, "axes": "batch heads seq width", "positions": "batch seq"},
-            "heads": {"fn": wrong_rotary.polar(spec, False, xp), "axes": "batch seq heads width"},
-            "pair": {"fn": lambda q, k, at: (fn(q, at), fn(k, at)), "call": "q, k, positions"},
-            "table": {
-                "fn": lambda x, at: turned(x, *(wave[at] for wave in table), spec.layout, xp, inside=style["inside"])
-            },
-        }
-    return spec, {**ways[draw.choice(tuple(ways))], "dtype": draw.choice(dtypes), "backend": framework}
-
-
-def right_bias(draw, framework):
-    xp, options = arrays_of(framework), {"backend": framework}
-    if draw.random() < 0.5:
-        spec = buckets(draw, framework)
-        values = wrong_biases.trained(spec)
-        return spec, {"fn": wrong_biases.bucketed(spec, False, xp, values=values), "values": values, **options}
-    spec = alibi(draw, framework, form=None)
-    if draw.random() < 0.3:
-        return spec, {"fn": wrong_biases.counted(spec, False, xp), "call": "counts", **options}
-    return spec, {"fn": wrong_biases.alibi(spec, False, xp), **options}

@@ -1,4 +1,4 @@
-"""Faults drawn at random are caught and named, right functions pass, and what is wrong at one place only is caught.
+"""Faults drawn at random are caught and named, and what is wrong at one place only is caught.
 
 The draw is seeded. What is named is printed as a table of confusions: the fault, and what it was called.
 """
@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import testing
 from clockhands.testing import check_rotary
 from faults import drawn
-from faults.rows import arrays_of, expected, kind_of
+from faults.rows import arrays_of, expected
 from faults.written import rotated
 
 # JAX compiles for every shape, so it gets few.
@@ -40,24 +39,8 @@ def missed_and_misnamed(number, seed, frameworks):
     return missed, misnamed
 
 
-def failing(number, seed, frameworks):
-    """The reports on right functions that fail."""
-    draw, failed = random.Random(seed), []
-    for turn in range(number):
-        framework = frameworks[turn % len(frameworks)]
-        spec, asked = drawn.right(draw, framework)
-        report = getattr(testing, f"check_{kind_of(spec)}")(like=spec, raises=False, **asked)
-        if not report.sound:
-            failed.append(f"{framework} {spec} {asked}\n{report}")
-    return failed
-
-
 def test_a_few_random_faults_are_caught_and_named():
     assert missed_and_misnamed(3, 14, LIBRARIES[:2]) == ([], [])
-
-
-def test_a_few_right_functions_pass():
-    assert failing(8, 14, LIBRARIES[:2]) == []
 
 
 @pytest.mark.slow
@@ -66,13 +49,6 @@ def test_two_hundred_random_faults_are_caught_and_named(seed):
     missed, misnamed = missed_and_misnamed(200, seed, LIBRARIES)
     assert missed == []
     assert len(misnamed) <= 10, "\n".join(misnamed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [2026, 1989])
-def test_two_hundred_right_functions_pass(seed):
-    failed = failing(200, seed, LIBRARIES)
-    assert failed == [], "\n\n".join(failed)
 
 
 PLACES = [

@@ -4,8 +4,6 @@
 share takes a spec, for its fields alone, and ``wrong``: its right twin is the same code with the slip left out.
 """
 
-import numpy as np
-
 import clockhands as ch
 from clockhands.specs import with_fields
 from faults.rates import factor_of, geometric, rates_of
@@ -13,17 +11,14 @@ from faults.rows import cast, through
 
 
 def waves(spec, positions, xp, *, ladder=None, rates=None, moved=0, stretched=1.0, phases=None, product=None,
-          added=None, factor=None, table=None, at_dtype=None, double=False):  # fmt: skip
+          added=None, factor=None, table=None, at_dtype=None):  # fmt: skip
     """Cosine and sine [..., seq, pairs] of a rotary code, in float32 unless a keyword names the dtype that rounds."""
-    held = xp.asarray(ladder if ladder is not None else rates_of(spec, np.float64 if double else np.float32))
-    held = held if double else through(xp, held, rates)
-    t = positions + moved
-    t = cast(xp, t, "float64") if double else through(xp, t, at_dtype)
+    held = through(xp, xp.asarray(ladder if ladder is not None else rates_of(spec)), rates)
+    t = through(xp, positions + moved, at_dtype)
     t = t[..., list(spec.axes)] if spec.axes is not None else t[..., None]
     if product is not None:  # as `inv_freq.to(x.dtype) * t.to(x.dtype)` (Modalities, cactus)
         t, held = cast(xp, t, product), cast(xp, held, product)
-    turns = t * held if stretched == 1 else t * stretched * held
-    turns = turns if double else through(xp, turns, phases)
+    turns = through(xp, t * held if stretched == 1 else t * stretched * held, phases)
     turns = turns if added is None else turns + added
     if spec.direction == "backward":
         turns = -turns
@@ -31,12 +26,11 @@ def waves(spec, positions, xp, *, ladder=None, rates=None, moved=0, stretched=1.
     return tuple(through(xp, wave(turns) * factor, table) for wave in (xp.cos, xp.sin))
 
 
-def turned(x, cos, sin, layout, xp, *, inside=False):
-    """The first channels of x turned in float32 and rounded once, or in x's dtype throughout; the others kept."""
+def turned(x, cos, sin, layout, xp):
+    """The first channels of x turned in float32 and rounded once; the others kept."""
     pairs = cos.shape[-1]
     head, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
-    dtype = x.dtype if inside else "float32"
-    cos, sin, wide = (cast(xp, a, dtype) for a in (cos, sin, head))
+    cos, sin, wide = (cast(xp, a, "float32") for a in (cos, sin, head))
     if layout == "halves":
         a, b = wide[..., :pairs], wide[..., pairs:]
         out = xp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
@@ -46,15 +40,15 @@ def turned(x, cos, sin, layout, xp, *, inside=False):
     return xp.concatenate([cast(xp, out, x.dtype), rest], axis=-1)
 
 
-def rotated(x, positions, spec, xp, inside=False, **slip):
+def rotated(x, positions, spec, xp, **slip):
     """x [..., seq, width] turned, its positions [seq], [batch, seq] or [seq, axes]."""
     both = waves(spec, positions, xp, **slip)
     if positions.ndim == 2 and spec.axes is None:  # batch first, whatever stands between it and the sequence
         both = (wave.reshape(wave.shape[0], *(1,) * (x.ndim - 3), *wave.shape[1:]) for wave in both)
     if spec.part == "first":
-        return turned(x, *both, spec.layout, xp, inside=inside)
+        return turned(x, *both, spec.layout, xp)
     kept = spec.head_width - spec.rotated
-    out = turned(xp.concatenate([x[..., kept:], x[..., :kept]], axis=-1), *both, spec.layout, xp, inside=inside)
+    out = turned(xp.concatenate([x[..., kept:], x[..., :kept]], axis=-1), *both, spec.layout, xp)
     return xp.concatenate([out[..., spec.rotated :], out[..., : spec.rotated]], axis=-1)
 
 

@@ -11,7 +11,7 @@ from clockhands.errors import InvalidValue
 from clockhands.faults import FAULTS, SeenRotary, rotary_suspects
 from clockhands.rotary import XPos, chunked, interleaved
 from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
-from clockhands.testing import CannotCheck, CheckFailed, check_rotary
+from clockhands.testing import CannotCheck, check_rotary
 from clockhands.testing.bounds import UNIT, passed_on, phase_error, turned_error
 from clockhands.testing.functions._rotary import EVERY, SMALL
 
@@ -226,16 +226,6 @@ def test_tokens_of_several_coordinates_are_not_counted():
     for call in ("x", "x, offset", "x,offset"):
         with pytest.raises(InvalidValue, match="3 coordinates must be passed to it"):
             check_rotary(lambda x, *_: x, "qwen2-vl", call=call)
-
-
-def test_a_failure_is_raised_with_its_report():
-    def forgetful(x, positions):
-        return ch.rotate(x, ch.Rotary(8, base=500.0), positions)
-
-    with pytest.raises(CheckFailed, match="computes its frequencies from base 500 instead of 10,000") as caught:
-        check_rotary(forgetful, ch.Rotary(8), length=300)
-    assert caught.value.report.codes == {"another-base"}
-    assert not check_rotary(forgetful, ch.Rotary(8), length=300, raises=False).sound
 
 
 def test_an_offset_is_told_up_to_8192_tokens_either_way(cases):
