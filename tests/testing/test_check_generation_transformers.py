@@ -77,32 +77,6 @@ def test_pads_that_count_unless_positions_are_given_are_a_note():
     assert report.left_out["left padding without positions"].startswith("it counts padding as positions unless")
 
 
-_DYNAMIC = {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 1e4}
-_LISTS = {
-    "rope_type": "longrope",
-    "rope_theta": 1e4,
-    "short_factor": [1.0] * 4,
-    "long_factor": [2.0, 3.0, 5.0, 9.0],
-    "original_max_position_embeddings": 24,
-}
-
-
-@pytest.mark.parametrize(
-    ("family", "changed", "code"),
-    [
-        ("Llama", {"rope_parameters": _DYNAMIC, "max_position_embeddings": 24}, "cache-older-base"),
-        ("Phi-3", {"rope_parameters": _LISTS, "original_max_position_embeddings": 24}, "chunk-mixes-lists"),
-    ],
-)
-def test_rates_that_follow_the_length_are_told(family, changed, code):
-    name, fields = FAMILIES[family]
-    model = getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**{**fields, **changed}))
-    report = checked(model)
-    assert report.codes == {code}, str(report)
-    assert report.explanations[0].evidence["threshold"] == 24
-    assert checked(model, length=20).sound
-
-
 class Slip:
     """A hook before a model's forward: what it is given is changed as a wrong serving loop would."""
 
@@ -118,13 +92,6 @@ class Slip:
 def skips(given, length):
     if length and given.get("position_ids") is not None:
         given["position_ids"] = given["position_ids"] + 1
-    return given
-
-
-def restarts(given, length):
-    if length:
-        size = given["input_ids"].shape[1]
-        given["position_ids"] = torch.arange(size).expand(given["input_ids"].shape)
     return given
 
 
@@ -144,12 +111,8 @@ def counts_rows(given, length):
 @pytest.mark.parametrize(
     ("slip", "family", "code"),
     [
-        (skips, "Llama", "decode-positions"),
         (skips, "GPT-2", "decode-positions"),
-        (restarts, "Qwen 2", "chunk-restarts"),
-        (restarts, "OPT", "chunk-restarts"),
         (drops_mask, "Llama", "packing-ignored"),
-        (counts_rows, "GPT-2", "padding-shifts"),
         (counts_rows, "Llama", "eviction-stops-positions"),
     ],
 )
