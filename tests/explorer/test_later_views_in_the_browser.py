@@ -274,8 +274,8 @@ def test_how_far_each_head_looks(quiet_page, explorer, heads):
         if heads > 1:
             says(tab, "bias", "and after # in the one that looks furthest", half / min(slopes), rel=6e-3)
         edges = ch.Buckets(heads).boundaries
-        says(tab, "bias", "all distances from # on share one value", edges[-1])
-        says(tab, "bias", r"buckets distinguish # of # distances\.", 1 + len(edges), 2048)
+        words = "all distances from # on share one value: of # distances they distinguish #"
+        says(tab, "bias", words, edges[-1], 2048, 1 + len(edges))
         words = "Head #: slope # a token, half the weight at distance #, a hundredth at #"
         note = "#bias .half:first-child .note"
         says(tab, note, words, head, slopes[head], half / slopes[head], math.log(100) / slopes[head], rel=6e-3)

@@ -199,11 +199,11 @@ def test_a_position_without_a_row_is_seen():
 
 def test_queries_and_keys_are_turned_in_their_roles():
     spec = ch.Rotary(16, xpos=XPos())
-    queries, keys = jnp.ones((2, 4, 5, 16)), jnp.ones((2, 1, 5, 16))
+    queries, keys = jnp.ones((2, 4, 5, 16)), 2 * jnp.ones((2, 1, 5, 16))
     turned = held.Rotary(spec).both(queries, keys, jnp.arange(7, 12))
     assert np.abs(turned[0] - ch.rotary.rotate(queries, spec, range(7, 12), role="query")).max() <= 4 * BOUND
     assert np.abs(turned[1] - ch.rotary.rotate(keys, spec, range(7, 12), role="key")).max() <= 4 * BOUND
-    assert np.abs(turned[0][:, :1] - turned[1]).max() > 1e-4
+    assert np.abs(2 * turned[0][:, :1] - turned[1]).max() > 1e-4
 
 
 def test_what_cannot_be_is_refused_in_words(cases):
