@@ -10,6 +10,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
+from clockhands.auditing import audit
 from clockhands.conversion import CannotConvert, convert, convert_rows
 from clockhands.conversion import _writing as writing
 from clockhands.errors import InvalidValue, Unreadable
@@ -70,6 +71,8 @@ def test_the_result_says_how_it_pairs_and_the_way_back_forgets_it(checkpoint, tm
         "A llama pairs halves in Transformers, which reads no other layout: "
         f"{tmp_path / 'there'} is for code that pairs interleaved."
     )
+    (code,) = audit(tmp_path / "there").layers
+    assert (code.layout, code.source["layout"]) == ("interleaved", "config.json:clockhands_layout")
     back = convert(tmp_path / "there", tmp_path / "back", "halves")
     assert back.because == "clockhands.layout in the metadata"
     assert back.notes == ()

@@ -206,26 +206,6 @@ def test_a_converted_model_computes_the_same_in_code_of_the_other_layout(variant
     assert said[0] == said[1]
 
 
-def test_a_text_model_inside_another_moves_and_nothing_else(tmp_path):
-    vision = {
-        "hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 32, "image_size": 8,
-        "patch_size": 4, "model_type": "clip_vision_model",
-    }  # fmt: skip
-    config = transformers.LlavaConfig(
-        text_config=transformers.LlamaConfig(**SMALL), vision_config=transformers.CLIPVisionConfig(**vision)
-    )
-    transformers.LlavaForConditionalGeneration(config).save_pretrained(tmp_path / "model")
-    done = convert(tmp_path / "model", tmp_path / "converted", "interleaved")
-    assert len(done.moved) == 4
-    assert all("language_model" in name for name in done.moved)
-    said = json.loads((tmp_path / "converted" / "config.json").read_text())
-    assert said["text_config"]["clockhands_layout"] == "interleaved"
-    convert(tmp_path / "converted", tmp_path / "back", "halves")
-    assert (tmp_path / "back" / "model.safetensors").read_bytes() == (
-        tmp_path / "model" / "model.safetensors"
-    ).read_bytes()
-
-
 # Models of text and images: the text model inside moves, and what sees images stays.
 
 SIGHT = {
@@ -286,6 +266,8 @@ def test_the_text_model_of_one_that_sees_computes_the_same_in_code_of_the_other_
     assert done.moved
     assert not any("visual" in moved or "vision" in moved or "cross_attn" in moved for moved in done.moved)
     assert any("stay as their class pairs them" in note for note in done.notes)
+    said = json.loads((tmp_path / "converted" / "config.json").read_text())
+    assert said["text_config"]["clockhands_layout"] == "interleaved"
     converted = opened_again(name, tmp_path / "converted")
     with pairing_the_other_way(name, monkeypatch):
         assert close(call(converted), expected)

@@ -34,16 +34,6 @@ def read_reasons() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("reasons.toml").read_text(encoding="utf-8"))
 
 
-def fact_codes(config: dict[str, Any]) -> list[str]:
-    return [fact.code for fact in resolved(config).facts]
-
-
-def by_table(found: Resolved) -> bool:
-    """Whether the text part of a config has a row in the table."""
-    unknown = [key for fact in found.facts if fact.code == "unknown-model-type" for key in fact.evidence]
-    return all(any(tower in key for tower in ("vision", "visual", "audio")) for key in unknown)
-
-
 def library_gaps(found: Resolved, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Ladders that the library computes and that no resolved code has."""
     codes = [code for code in found.codes if code.kind == "rotary" and code.part not in TOWERS]

@@ -1,5 +1,7 @@
 """Random sound configs against the installed library: every rate and factor, at short and long lengths."""
 
+import sys
+import types
 from collections import Counter
 
 import pytest
@@ -84,3 +86,12 @@ def test_the_comparison_can_fail(wrong):
         held[key] = type(held[key])(held[key] * by)
     assert not list(gaps(read_config(config), resolved(config)))
     assert list(gaps(read_config(other), resolved(config)))
+
+
+def test_what_is_imported_while_float32_is_float64_is_named(monkeypatch):
+    """It would hold the wrong types afterwards."""
+    pytest.importorskip("transformers")
+    message = r"^imported while float32 was float64, so import them before: \['somebodys\.dtypes'\]"
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 10000.0}
+    with pytest.raises(AssertionError, match=message), in_double(config):
+        monkeypatch.setitem(sys.modules, "somebodys.dtypes", types.ModuleType("somebodys.dtypes"))

@@ -84,35 +84,30 @@ def test_divisors_of_a_llama3_are_named_as_what_they_are(monkeypatch, scaling, b
     assert resolve(gguf(other, ("rope_freqs.weight", (32,)))).codes[0].scaling["type"] == "factors"
 
 
-def test_lists_beside_the_weights():
+LISTS = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
+
+
+def test_lists_beside_the_weights_change_no_magnitude():
+    """A config without the factor would have it follow from the lengths; this reader takes 1."""
     config = {**SMALL, "llama.rope.scaling.type": "longrope", "llama.rope.scaling.original_context_length": 2048}
-    config["llama.rope.scaling.attn_factor"] = 1.19
-    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
-    found = resolve(gguf(config, *lists))
-    assert (found.codes[0].rates[0], found.codes[0].attention_factor) == (1.0, 1.19)
-    assert resolve(gguf(config, *lists), 8192).codes[0].rates[0] == 0.25
+    for factor in (None, 1.0, 1.19):
+        given = config | ({} if factor is None else {"llama.rope.scaling.attn_factor": factor})
+        (code,) = resolve(gguf(given, *LISTS)).codes
+        assert (code.rates[0], code.attention_factor) == (1.0, factor or 1.0)
+        assert resolve(gguf(given, *LISTS), 8192).codes[0].rates[0] == 0.25
     assert resolve(gguf(config)).facts[0].code == "incomplete-scaling"
 
 
 def test_lists_count_without_a_type():
     """Converters write Phi-3's lists, its original length and its factor, and no type; the reader needs none."""
     config = {**SMALL, "llama.rope.scaling.original_context_length": 2048, "llama.rope.scaling.attn_factor": 1.19}
-    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
-    found = resolve(gguf(config, *lists))
+    found = resolve(gguf(config, *LISTS))
     (code,) = found.codes
     assert code.scaling == {"type": "longrope", "factor": 4.0, "original": 2048}
     assert code.source["scaling"].startswith("model.gguf:rope_factors_long.weight")
     assert (code.rates[0], code.attention_factor, found.length) == (1.0, 1.19, 2048)
-    assert resolve(gguf(config, *lists), 2049).codes[0].rates[0] == 0.25
+    assert resolve(gguf(config, *LISTS), 2049).codes[0].rates[0] == 0.25
     assert not found.facts
-
-
-def test_lists_alone_change_no_magnitude():
-    """A config without the factor would have it follow from the lengths; this reader takes 1."""
-    config = {**SMALL, "llama.rope.scaling.type": "longrope", "llama.rope.scaling.original_context_length": 2048}
-    lists = [("rope_factors_short.weight", (32,)), ("rope_factors_long.weight", (32,))]
-    for values in (config, {**config, "llama.rope.scaling.attn_factor": 1.0}):
-        assert resolve(gguf(values, *lists)).codes[0].attention_factor == 1.0
 
 
 @pytest.mark.parametrize("scaling", [{}, {"type": "none"}, {"type": "linear", "factor": 4.0}, {"factor": 4.0}])

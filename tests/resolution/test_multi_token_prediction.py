@@ -12,17 +12,11 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.sources.model_types import table
 from clockhands.sources.resolved import MTP
+from resolution import test_indexers
 from resolution.expected import resolved
 from written_files import entry, gguf_bytes, gguf_key, safetensors_bytes
 
-DEEPSEEK = {
-    "model_type": "deepseek_v3", "hidden_size": 7168, "num_attention_heads": 128, "num_hidden_layers": 4,
-    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "max_position_embeddings": 163840, "rope_theta": 10000,
-    "rope_scaling": {
-        "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "mscale": 1.0, "mscale_all_dim": 1.0,
-        "beta_fast": 32, "beta_slow": 1,
-    },
-}  # fmt: skip
+DEEPSEEK = test_indexers.DEEPSEEK | {"model_type": "deepseek_v3"}
 QWEN = {
     "model_type": "qwen3_next", "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 8,
     "head_dim": 256, "partial_rotary_factor": 0.25, "rope_theta": 1e7, "max_position_embeddings": 262144,

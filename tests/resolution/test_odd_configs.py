@@ -3,12 +3,9 @@
 import numpy as np
 import pytest
 
-from resolution.expected import resolved
-
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
-    "max_position_embeddings": 8192, "rope_theta": 500000.0,
-}  # fmt: skip
+from clockhands.auditing._audits import judged
+from resolution.expected import opened, resolved
+from resolution.test_overriding import LLAMA
 
 
 def facts(config):
@@ -29,6 +26,12 @@ def test_an_original_length_where_its_type_does_not_read_it():
     outside = {**inside, "original_max_position_embeddings": 16384}
     assert resolved(outside).codes[0].scaling["original"] == 16384
     assert "conflicting-keys" in facts(outside)
+
+
+def test_the_document_of_an_audit_has_the_keys_that_nothing_read():
+    config = {"model_type": "llama", "rope_theta": 1e6, "rope_ratio": 50, "use_dynamic_ntk": True, "vocab_size": 9}
+    ignored = judged(opened(config), resolved(config)).to_dict()["ignored"]
+    assert ignored == {"config.json:rope_ratio": 50, "config.json:use_dynamic_ntk": True}
 
 
 def test_length_chooses_the_regime():

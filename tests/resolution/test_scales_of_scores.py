@@ -225,31 +225,14 @@ def test_the_audit_shows_it(tmp_path):
     assert "ln(1 + floor" not in report([plain], explorer=False)
 
 
-def test_the_schema_has_it(tmp_path):
-    jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((ROOT / "docs" / "audit.schema.json").read_text(encoding="utf-8"))
-    configs = {"a": {"model_type": "qwen", "num_hidden_layers": 2}, "b": MISTRAL4, "c": MINISTRAL3}
-    document: dict[str, Any] = {"schema": 1}
-    for name, config in configs.items():
-        document["targets"] = [audit(written(tmp_path / name, config)).to_dict()]
-        jsonschema.validate(document, schema)
-    document["targets"][0]["layers"][0]["score_scale"]["type"] = "Rotary"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, schema)
-
-
 def test_two_models_that_differ_in_it_alone(tmp_path):
     first, second = (
         written(tmp_path / "a", MINISTRAL3),
         written(tmp_path / "b", block(MINISTRAL3, llama_4_scaling_beta=0.2)),
     )
-    off = written(tmp_path / "c", block(MINISTRAL3, llama_4_scaling_beta=0.0))
     done = CliRunner().invoke(main, ["diff", str(first), str(second)], env={"COLUMNS": "300"})
     assert done.exit_code == 1
     assert (
         "scores multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p against multiplied by"
         " 1 + 0.2 ln(1 + floor(p / 16)) at position p"
     ) in " ".join(done.output.split())
-    done = CliRunner().invoke(main, ["diff", str(off), str(second)])
-    assert "scores not scaled against multiplied by" in " ".join(done.output.split())
-    assert CliRunner().invoke(main, ["diff", str(first), str(first)]).exit_code == 0

@@ -93,45 +93,23 @@ def test_slopes_of_bloom():
     assert [fact.evidence["allowed"] for fact in many.facts] == ["a whole number from 1 to 65,536"]
 
 
-# The library's own code.
+# The library's own code: heads that turn by several axes. Those of one axis are in test_class_defaults.py.
 
 LIBRARY = {
-    "falcon": ("falcon", "FalconRotaryEmbedding", {}),
-    "gpt_oss": ("gpt_oss", "GptOssRotaryEmbedding", {}),
-    "gemma4_text": ("gemma4", "Gemma4TextRotaryEmbedding", {}),
-    "modernbert": ("modernbert", "ModernBertRotaryEmbedding", {}),
-    "modernbert-decoder": ("modernbert_decoder", "ModernBertDecoderRotaryEmbedding", {}),
-    "esm": ("esm", "EsmRotaryEmbedding", {"position_embedding_type": "rotary", "pad_token_id": 1, "vocab_size": 33}),
-    "qwen2_vl_text": ("qwen2_vl", "Qwen2VLRotaryEmbedding", {}),
-    "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VLRotaryEmbedding", {}),
-    "qwen3_vl_text": ("qwen3_vl", "Qwen3VLTextRotaryEmbedding", {}),
-    "qwen3_vl_moe_text": ("qwen3_vl_moe", "Qwen3VLMoeTextRotaryEmbedding", {}),
-    "qwen3_5_text": ("qwen3_5", "Qwen3_5TextRotaryEmbedding", {}),
-}
-TOWERS = {
-    "qwen2_vl_vision": ("qwen2_vl", "Qwen2VLVisionRotaryEmbedding", {}),
-    "qwen2_5_vl_vision": ("qwen2_5_vl", "Qwen2_5_VLVisionRotaryEmbedding", {"hidden_size": 1280}),
-    "qwen3_vl_vision": ("qwen3_vl", "Qwen3VLVisionRotaryEmbedding", {}),
-    "gemma4_vision": ("gemma4", "Gemma4VisionRotaryEmbedding", {}),
+    "qwen2_vl_text": ("qwen2_vl", "Qwen2VLRotaryEmbedding"),
+    "qwen2_5_vl_text": ("qwen2_5_vl", "Qwen2_5_VLRotaryEmbedding"),
+    "qwen3_vl_text": ("qwen3_vl", "Qwen3VLTextRotaryEmbedding"),
+    "qwen3_vl_moe_text": ("qwen3_vl_moe", "Qwen3VLMoeTextRotaryEmbedding"),
+    "qwen3_5_text": ("qwen3_5", "Qwen3_5TextRotaryEmbedding"),
 }
 # Float32 phases below 50 radians, cosines of them and the rounding of rates: 50 x 2**-24 twice, and a rounding.
 NEAR = 1e-5
 
 
-def library_module(name, folder, kind, values):
+def library_module(name, folder, kind):
     transformers = pytest.importorskip("transformers")
-    config = transformers.AutoConfig.for_model(name, **values)
     module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
-    return module, getattr(module, kind)(config)
-
-
-def turned_by(module, cos, sin, width, seed=0):
-    """A head turned by the class's function, and the head."""
-    torch = importlib.import_module("torch")
-    head = torch.randn(1, 1, cos.shape[-2], width, generator=torch.Generator().manual_seed(seed))
-    function = module.apply_rotary_pos_emb
-    turned = function(head, head, cos, sin)
-    return head.numpy()[0, 0], (turned[0] if isinstance(turned, tuple) else turned).numpy()[0, 0]
+    return module, getattr(module, kind)(transformers.AutoConfig.for_model(name))
 
 
 @pytest.mark.slow
@@ -139,48 +117,34 @@ def turned_by(module, cos, sin, width, seed=0):
 def test_a_head_turns_as_in_the_library(name):
     torch = pytest.importorskip("torch")
     module, embedding = library_module(name, *LIBRARY[name])
-    found = [code for code in resolved({"model_type": name, **LIBRARY[name][2]}).codes if code.kind == "rotary"]
-    kinds = getattr(embedding, "layer_types", None) or [None]
-    for code in found:
-        axes = code.spec.number_of_axes
-        positions = np.random.default_rng(1).integers(0, 50, (7, axes) if axes > 1 else 7)
-        ids = torch.tensor(positions.T[:, None] if axes > 1 else positions[None])
-        more = {} if kinds == [None] else {"layer_type": "sliding_attention" if code.window else "full_attention"}
-        cos, sin = embedding(torch.zeros(1), ids, **more)
-        if name == "gpt_oss":  # its function takes each angle once
-            cos, sin = (torch.cat([part, part], dim=-1) for part in (cos, sin))
-        if name in ("gpt_oss", "gemma4_text", "esm"):  # whose functions take one tensor, or are methods: all of halves
-            module = importlib.import_module("transformers.models.llama.modeling_llama")
-        head, expected = turned_by(module, cos, sin, code.spec.head_width)
+    for code in (code for code in resolved({"model_type": name}).codes if code.kind == "rotary"):
+        positions = np.random.default_rng(1).integers(0, 50, (7, code.spec.number_of_axes))
+        cos, sin = embedding(torch.zeros(1), torch.tensor(positions.T[:, None]))
+        head = torch.randn(1, 1, 7, code.spec.head_width, generator=torch.Generator().manual_seed(0))
+        expected = module.apply_rotary_pos_emb(head, head, cos, sin)[0].numpy()[0, 0]
+        head = head.numpy()[0, 0]
         scale = code.spec.attention_factor * np.abs(head).max()
         assert np.abs(rotate(head, code.spec, positions) - expected).max() <= NEAR * scale
-        if axes > 1:
-            wrong = replace(code.spec, axes=tuple(reversed(code.spec.axes)))
-            assert np.abs(rotate(head, wrong, positions) - expected).max() > 0.1
+        wrong = replace(code.spec, axes=tuple(reversed(code.spec.axes)))
+        assert np.abs(rotate(head, wrong, positions) - expected).max() > 0.1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOWERS)
-def test_a_tower_turns_as_in_the_library(name):
+def test_a_tower_whose_halves_are_layouts_turns_as_in_the_library():
+    """The others are in test_every_model_type.py."""
     torch = pytest.importorskip("torch")
-    _, embedding = library_module(name, *TOWERS[name])
-    (spec,) = specs({"model_type": name, **TOWERS[name][2]}, "vision")
+    _, embedding = library_module("gemma4_vision", "gemma4", "Gemma4VisionRotaryEmbedding")
+    (spec,) = specs({"model_type": "gemma4_vision"}, "vision")
     positions = np.random.default_rng(1).integers(0, 50, (7, 2))
-    if name == "gemma4_vision":
-        cos, sin = embedding(torch.zeros(1), torch.tensor(positions[None]))
-    else:
-        cos, sin = embedding(torch.zeros(1), torch.tensor(positions))
-    cos, sin = cos.reshape(7, -1).numpy(), sin.reshape(7, -1).numpy()
-    ours = cosine_sine(spec, positions)
-    for theirs, own in zip((cos, sin), ours, strict=True):
-        assert theirs.shape == own.shape
-        assert np.abs(theirs - own).max() <= NEAR
+    waves = embedding(torch.zeros(1), torch.tensor(positions[None]))
+    for theirs, own in zip(waves, cosine_sine(spec, positions), strict=True):
+        assert np.abs(theirs.reshape(7, -1).numpy() - own).max() <= NEAR
 
 
 @pytest.mark.slow
 def test_a_matcher_of_images_turns_as_in_the_library():
     torch = pytest.importorskip("torch")
-    module, embedding = library_module("efficientloftr", "efficientloftr", "EfficientLoFTRRotaryEmbedding", {})
+    module, embedding = library_module("efficientloftr", "efficientloftr", "EfficientLoFTRRotaryEmbedding")
     (spec,) = specs({"model_type": "efficientloftr"}, "vision")
     cos, sin = (part.flatten(1, 2) for part in embedding(torch.zeros(1, 256, 20, 28)))
     head = torch.randn(1, 35, 1, 256, generator=torch.Generator().manual_seed(0))
@@ -190,30 +154,6 @@ def test_a_matcher_of_images_turns_as_in_the_library():
     assert np.abs(ours - turned.numpy()[0, :, 0]).max() <= NEAR * head.abs().max().item()
     wrong = replace(spec, axes=tuple(reversed(spec.axes)))
     assert np.abs(rotate(head.numpy()[0, :, 0], wrong, rows_and_columns) - turned.numpy()[0, :, 0]).max() > 0.1
-
-
-@pytest.mark.slow
-def test_the_last_channels_of_latent_heads_turn_as_in_the_library():
-    torch = pytest.importorskip("torch")
-    module, embedding = library_module("deepseek_v2", "deepseek_v2", "DeepseekV2RotaryEmbedding", {})
-    (spec,) = specs({"model_type": "deepseek_v2"})
-    positions = np.arange(3, 40, 5)
-    heads = [torch.randn(1, 1, len(positions), spec.head_width) for _ in range(2)]
-    angles = embedding(torch.zeros(1), torch.tensor(positions[None]))
-    parts = module.apply_rotary_emb(*(head[..., spec.start :] for head in heads), angles)
-    for head, part in zip(heads, parts, strict=True):
-        ours = rotate(head.numpy()[0, 0], spec, positions)
-        assert np.array_equal(ours[:, : spec.start], head.numpy()[0, 0, :, : spec.start])
-        assert np.abs(ours[:, spec.start :] - part.numpy()[0, 0]).max() <= NEAR * 4
-
-    module, embedding = library_module("deepseek_v3", "deepseek_v3", "DeepseekV3RotaryEmbedding", {})
-    (spec,) = specs({"model_type": "deepseek_v3"})
-    cos, sin = embedding(torch.zeros(1), torch.tensor(positions[None]))
-    parts = module.apply_rotary_pos_emb_interleave(*(head[..., spec.start :] for head in heads), cos, sin)
-    query, key = (rotate(head.numpy()[0, 0], spec, positions)[:, spec.start :] for head in heads)
-    # Its channels come out in another order, in which queries and keys meet as before.
-    expected = (parts[0] @ parts[1].transpose(-1, -2)).numpy()[0, 0]
-    assert np.abs(query @ key.T - expected).max() <= NEAR * np.abs(expected).max() * 4
 
 
 def cosine_sine(spec, positions):

@@ -3,8 +3,6 @@
 import os
 import pickle
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -93,13 +91,6 @@ def test_nothing_is_run(tmp_path, refused, cases):
                 told += "code when it is loaded; it is not read further."
                 assert refused(open_target, path) == (f"FOLDER/{path.name} is {told}", HINT)
                 assert not target.exists()
-
-
-def test_pytorch_is_not_loaded_for_it(tmp_path):
-    path = written(tmp_path / "x.pt", small_checkpoint())
-    code = f"import sys; from clockhands.sources import open_target; print(open_target({str(path)!r}).array('a')); "
-    code += "sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
 
 
 NAMES = [
@@ -203,17 +194,3 @@ def test_a_damaged_archive_is_refused(tmp_path, refused, snapshot):
     message, _ = refused(checkpoints.read_header, written(path, held.replace(b"little", b"kittle")))
     assert "x.pt" in message
     assert "CRC" in message
-
-
-# As targets
-
-
-def test_a_config_beside_a_pickle_that_is_refused_is_read_with_a_note(tmp_path):
-    written(tmp_path / "config.json", b'{"model_type": "bert"}')
-    path = written(tmp_path / "pytorch_model.bin", pickle.dumps(Attack(tmp_path / "made")))
-    opened = open_target(tmp_path)
-    assert (opened.form, dict(opened.tensors)) == ("config", {})
-    assert opened.notes[0].startswith(
-        f"The tensors of pytorch_model.bin are not examined: {path} is a pickle that asks"
-    )
-    assert not (tmp_path / "made").exists()

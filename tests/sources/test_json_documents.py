@@ -4,7 +4,6 @@ import io
 import math
 from itertools import product
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -119,17 +118,6 @@ def test_large_missing_and_dangling_files_and_directories_are_refused(tmp_path, 
         assert refusal(documents.read, *asked, error=Unreadable) == told
 
 
-def test_what_the_system_refuses_is_said(tmp_path, monkeypatch):
-    path = written(tmp_path / "config.json", b"{}")
-    for number, why, hint in ((13, "Permission denied", "Get read permission, or copy the file."),
-                              (5, "Input/output error", "Check the path and the disk.")):  # fmt: skip
-        error = OSError(number, why)
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "open", Mock(side_effect=error))
-            told = refusal(documents.read, path, error=Unreadable)
-        assert told == (f"{path} cannot be read: {why}.", hint)
-
-
 def test_streams_of_bytes_and_of_text_are_read():
     assert read_stream(io.BytesIO(b'{"a": 1}'), "<stdin>").fields == {"a": 1}
     assert read_stream(io.StringIO('{"a": "\u00e9"}'), "<stdin>").fields == {"a": "\u00e9"}
@@ -144,15 +132,6 @@ def test_a_closed_stream_is_refused():
     closed.close()
     message, _ = refusal(read_stream, closed, "<stdin>", error=Unreadable)
     assert message == "<stdin> cannot be read: I/O operation on closed file."
-
-
-def test_the_published_configs_are_read(published):
-    configs = sorted((published / "configs").glob("*.json"))
-    assert len(configs) > 200
-    for path in configs:
-        document = documents.read(path)
-        assert document.fields
-        assert document.duplicates == ()
 
 
 def test_more_keys_than_any_config_are_refused_where_it_is_one(refused, cases):

@@ -6,16 +6,13 @@ Mistral's as vllm-project/vllm reads them (``vllm/transformers_utils/configs/mis
 01da88c5bef903224038ae4e57d653964740dc04).
 """
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from clockhands.auditing import audit
 from clockhands.sources.resolve import resolve
 from clockhands.sources.targets import Opened
-from written_files import written
 
 LLAMA = {
     "dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,
@@ -155,14 +152,6 @@ def test_what_is_no_params_file_is_read_as_a_config(cases):
     for wrong in ({"dim": "4096"}, {"n_heads": None}, {"architectures": ["LlamaForCausalLM"]}, {"use_hf_rope": True}):
         with cases(wrong):
             assert "unknown-model-type" in facts(resolved(LLAMA | wrong))
-
-
-# As targets
-
-
-def test_a_folder_of_meta_is_audited(tmp_path):
-    written(tmp_path / "params.json", json.dumps(LLAMA).encode())
-    assert audit(tmp_path).layers[0].base == audit(tmp_path / "params.json").layers[0].base == 500000.0
 
 
 def test_values_can_be_set_over_those_of_the_file():

@@ -222,14 +222,3 @@ def test_a_quantisation_needs_a_library_that_reads_it(tmp_path, monkeypatch, ref
     (one,) = projections(opened, resolve(opened)).projections
     monkeypatch.setitem(sys.modules, "gguf", None)
     assert refused(one.read) == snapshot(name="missing")
-
-
-def test_only_the_rows_that_turn_are_read(tmp_path, monkeypatch):
-    config = LLAMA | {"model_type": "gpt_neox", "hidden_size": 32, "rotary_pct": 0.25, "num_key_value_heads": None}
-    made = found(tmp_path / "x", config, {"gpt_neox.layers.0.attention.query_key_value.weight": numbered(96)})
-    seen = []
-
-    real = module.read_rows
-    monkeypatch.setattr(module, "read_rows", lambda info, rows: (seen.append(rows.tolist()), real(info, rows))[1])
-    assert made.projections[0].read().shape == (4, 2, 24)
-    assert seen[0] == [0, 1, 24, 25, 48, 49, 72, 73]

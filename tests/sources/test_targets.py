@@ -170,19 +170,6 @@ def test_a_missing_path_is_refused(here, refused, cases, snapshot):
 # Files and folders; what is opened of each is in test_layouts_of_models.py
 
 
-def test_a_file_that_fails_while_it_is_looked_at_is_refused(here, monkeypatch, refused):
-    written(here / "blob", CONFIG)
-
-    class Failing(io.BytesIO):
-        def read(self, *_):
-            raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", lambda *_: Failing())
-        told = refused("blob")
-    assert told == ("blob cannot be read: Input/output error.", "Check the path and the disk.")
-
-
 def test_a_tensor_that_is_not_there_is_refused_with_the_nearest(here):
     written(here / "model.gguf", small_gguf())
     opened = open_target("model.gguf")
@@ -203,17 +190,6 @@ def test_a_pipe_is_refused_where_a_file_is_needed(here, refused, cases):
                 f"{name} is not a regular file, but this kind of file cannot be read as a stream.",
                 "Save it as a file first; only JSON can come through a pipe.",
             )
-
-
-@pytest.mark.skipif(not Path("/dev/fd").exists(), reason="this system has no /dev/fd")
-def test_a_config_comes_through_a_pipe():
-    read, write = os.pipe()
-    os.write(write, CONFIG)
-    os.close(write)
-    try:
-        assert open_target(f"/dev/fd/{read}").config == json.loads(CONFIG)
-    finally:
-        os.close(read)
 
 
 CALLED = {
@@ -239,8 +215,18 @@ def test_a_web_address_is_refused_with_the_name_to_give(refused, cases):
             assert refused(text) == (f"{text} has no revision after the @.", "Give org/name, or org/name@REVISION.")
 
 
-def test_what_may_not_be_looked_at_says_so(here, monkeypatch, refused):
+def test_what_may_not_be_looked_at_or_fails_meanwhile_says_so(here, monkeypatch, refused):
     model_folder(here / "m")
+    written(here / "blob", CONFIG)
+
+    class Failing(io.BytesIO):
+        def read(self, *_):
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", lambda *_: Failing())
+        told = refused("blob")
+    assert told == ("blob cannot be read: Input/output error.", "Check the path and the disk.")
 
     def fail(*_, **__):
         raise PermissionError(13, "Permission denied")

@@ -218,19 +218,16 @@ def test_three_coordinates_of_a_token_are_rotated_as_before(cases, monkeypatch):
                 assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
 
 
-def test_swapping_twice_and_restoring_what_is_not_swapped_are_errors():
-    model, _ = made("llama")
+def test_what_is_swapped_exact_or_replaced_already_is_refused():
+    model, given = made("llama")
     with pytest.raises(InvalidValue, match="is not swapped"):
         exactly.restore(model)
     exactly.swap(model)
     with pytest.raises(InvalidValue, match="swapped already"):
         exactly.swap(model)
+    exactly.restore(model)
     with pytest.raises(InvalidType, match="must be a PyTorch module"):
         exactly.swap("llama")
-
-
-def test_a_part_that_is_exact_already_or_whose_forward_a_hook_replaced_is_refused():
-    model, given = made("llama")
     model.model.rotary_emb.forward = model.model.rotary_emb.forward
     with pytest.raises(InvalidValue, match="was replaced on the object"):
         exactly.swap(model)
