@@ -290,8 +290,3 @@ def test_tokens_and_rows_at_right_angles_are_told_from_tokens_along_the_rows():
     along = token_cosines(rows[np.arange(500) % 64] * rng.uniform(0.5, 1.5, (500, 1)), rows)
     assert along.largest == pytest.approx(1)
     assert along.found < 0.7
-
-
-def test_a_model_without_an_added_code_has_no_terms():
-    assert terms.adding(of_lab("none")) is None
-    assert terms.adding(decoder()) is None

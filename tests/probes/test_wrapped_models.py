@@ -49,30 +49,9 @@ def dynamic_int8(model):
     return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
 
-def int8_weights(model):
-    """Weights of 8 bits for each row, as weight-only quantisation stores them, made whole again in the forward pass."""
-
-    class Int8Linear(torch.nn.Module):
-        def __init__(self, linear):
-            super().__init__()
-            self.in_features, self.out_features = linear.in_features, linear.out_features
-            self.register_buffer("scale", linear.weight.detach().abs().amax(dim=1, keepdim=True) / 127)
-            self.register_buffer("stored", (linear.weight.detach() / self.scale).round().to(torch.int8))
-
-        def forward(self, x):
-            return torch.nn.functional.linear(x, self.stored.to(x.dtype) * self.scale)
-
-    for module in list(model.model.layers.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, torch.nn.Linear):
-                setattr(module, name, Int8Linear(child))
-    return model
-
-
 WRAPPED = {
     "PEFT": adapted, "bfloat16": of_dtype("bfloat16"), "float16": of_dtype("float16"), "compiled": compiled,
     "compiled in place": compiled_in_place, "compiled by layer": compiled_by_layer, "dynamic int8": dynamic_int8,
-    "int8 weights": int8_weights,
 }  # fmt: skip
 
 
