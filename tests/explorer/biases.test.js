@@ -77,3 +77,9 @@ test("a drawn table has a row for each bucket and a column for each head", () =>
   assert.deepEqual([drawnBuckets(clipped).table.length, drawnBuckets(clipped).table[0].length], [10, 2]);
   assert.throws(() => biasCode({ type: "Window" }), RangeError);
 });
+
+test("another draw is another table in every number, and the same draw the same table", () => {
+  const [one, other, again] = [0, 7, 0].map((seed) => drawnBuckets(bucketsSpec(3), seed).table);
+  assert.deepEqual(again, one);
+  one.forEach((row, place) => row.forEach((number, head) => assert.notEqual(other[place][head], number)));
+});
