@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from torch import nn  # noqa: E402
+from transformers.models.auto import modeling_auto  # noqa: E402
 
 from clockhands.sources import model_types as known  # noqa: E402
 from clockhands.sources.resolve import resolve  # noqa: E402
@@ -632,6 +633,19 @@ def row_of_modules(found: Seen, framed: bool, reasons: list[str]) -> dict[str, A
     return None
 
 
+def other_names() -> dict[str, list[str]]:
+    """By model type, the classes of the library whose names do not tell that they are of the type."""
+    found: dict[str, set[str]] = {}
+    mappings = [name for name in dir(modeling_auto) if re.fullmatch(r"MODEL\w*_MAPPING_NAMES", name)]
+    for name, classes in (pair for mapping in mappings for pair in getattr(modeling_auto, mapping).items()):
+        of_type = known.model_type(name)
+        for each in (classes,) if isinstance(classes, str) else classes:
+            config = {"model_type": name, "architectures": [each]}
+            if of_type is not None and known.named_otherwise(config, of_type):
+                found.setdefault(name, set()).add(each)
+    return {name: sorted(classes) for name, classes in sorted(found.items())}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="model types whose rows are printed; all are written if none is named")
@@ -662,7 +676,9 @@ def main() -> None:
         lines = ",\n".join(f'    "{name}": {json.dumps(row)}' for name, row in sorted(rows.items()))
         library = f"transformers {transformers.__version__}"
         head = f'{{\n  "about": {json.dumps(says)},\n  "library_of_classes": "{library}",\n'
-        READ.write_text(f'{head}  "types_of_classes": {{\n{lines}\n  }}\n}}\n', encoding="utf-8")
+        named = ",\n".join(f'    "{name}": {json.dumps(classes)}' for name, classes in other_names().items())
+        body = f'  "other_names_of_classes": {{\n{named}\n  }},\n  "types_of_classes": {{\n{lines}\n  }}\n}}\n'
+        READ.write_text(head + body, encoding="utf-8")
 
 
 if __name__ == "__main__":

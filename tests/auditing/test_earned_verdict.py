@@ -3,6 +3,7 @@
 import importlib
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from auditing import published_fields as of
 from auditing.faulty_files import QWEN2_YARN
 from clockhands.auditing import CORRECT, audit
 from clockhands.cli import main
-from clockhands.sources.model_types import table
+from clockhands.sources.model_types import class_of_others, model_type, table
 
 LLAMA_YARN = of.LLAMA_3 | {
     "max_position_embeddings": 32768,
@@ -226,3 +227,15 @@ def test_a_part_under_a_key_that_the_class_ignores_is_not_what_it_computes():
     assert "Transformers 5.23.0 and vLLM 0.33.0 compute other values than the file declares" in found.verdict
     held = audit({"model_type": "vibevoice", "text_config": text})
     assert "Transformers 5.23.0" not in held.verdict
+
+
+def test_no_class_of_the_library_is_called_one_of_another_type(cases):
+    of_the_library = pytest.importorskip("transformers.models.auto.modeling_auto")
+    mappings = [name for name in dir(of_the_library) if re.fullmatch(r"MODEL\w*_MAPPING_NAMES", name)]
+    for name, classes in (pair for mapping in mappings for pair in getattr(of_the_library, mapping).items()):
+        known = model_type(name)
+        for each in (classes,) if isinstance(classes, str) else classes:
+            with cases(name, each):
+                assert known is None or class_of_others({"architectures": [each]}, known) is None
+    for name, other in (("t5", "Chronos2Model"), ("mixtral", "LlamaForCausalLM"), ("llama", "LlamaForCausalLMEagle3")):
+        assert class_of_others({"architectures": [other]}, model_type(name)) == other

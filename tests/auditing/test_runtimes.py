@@ -46,7 +46,7 @@ def found(audit: Audit, code: str):
 
 
 def says(pattern: str, runtime: str, **more) -> Statement:
-    return Statement(pattern, runtime, "It reads rope_theta only.", "owner/name#1", **more)
+    return Statement(pattern, runtime, "It reads rope_theta only.", "owner/name#1", **{"basis": "read"} | more)
 
 
 def test_a_named_release_is_answered_by_the_releases_that_were_read(cases):
@@ -121,7 +121,7 @@ def test_a_release_that_was_not_read_is_not_said_to_read_the_file_right(audited,
 def test_a_statement_is_certain_between_two_releases_for_which_it_is_known():
     open_ended = says("no-scaling", "mlx-lm")  # its code was read in 0.28.4 and 0.32.2
     assert [open_ended.certain(release) for release in ("0.28.4", "0.30", "0.32.2", "0.99", "0.2", None)] == [
-        True, True, True, False, False, False
+        True, True, True, False, False, True
     ]  # fmt: skip
     bounded = says("no-scaling", "mlx-lm", since="0.2", until="0.31")
     assert [bounded.certain(release) for release in ("0.2", "0.30", "0.31")] == [True, True, False]
@@ -223,17 +223,19 @@ def test_a_file_that_no_common_mistake_changes_has_no_note(audited):
     assert not found(audited(LLAMA | {"rope_theta": 10000.0}), "often-misread")
 
 
-def test_what_was_mended_in_an_unknown_release_is_a_warning_for_a_named_release_alone(audited, stated):
-    stated(says("no-scaling", "ollama", mended="ollama/ollama#2"))
-    (misread,) = audited(OLD, runtime="ollama@0.5").problems
-    assert misread.severity == "warning"
-    assert "ollama/ollama#2 fixed the mistake; the first release with the fix is not known" in misread.message
-    assert not audited(OLD, runtime="ollama").problems
+def test_what_a_thread_reports_of_an_unknown_release_is_said_and_is_no_problem(audited, stated):
+    stated(says("no-scaling", "ollama", basis="thread", mended="ollama/ollama#2"))
+    for runtime in ("ollama", "ollama@0.5"):
+        audit = audited(OLD, runtime=runtime)
+        (note,) = found(audit, "runtime-not-known")
+        assert "A mistake of some release is known from owner/name#1, fixed by ollama/ollama#2: " in note.message
+        assert not audit.problems
 
 
 def test_every_statement_of_the_data_can_be_asked_for(cases):
     for each in _misread.statements():
-        release = each.since or (None if each.until is None else "0")
+        releases = _misread.runtimes()[each.runtime].releases
+        release = next(filter(each.covers, releases), each.since)
         runtime = runtime_of(each.runtime if release is None else f"{each.runtime}@{release}")
         with cases(each.runtime, each.pattern):
-            assert each.covers(runtime.release) or each.mended
+            assert each.covers(runtime.release) or each.of_some_release

@@ -74,9 +74,13 @@ def test_no_key_of_the_data_is_without_a_meaning():
 def test_a_statement_holds_from_a_release_until_another():
     versions = {"0.11.2": False, "0.12.0": True, "0.23.9": True, "0.24.0rc1": True, "0.24": False, None: False}
     assert {each: made(since="0.12.0", until="0.24.0").covers(each) for each in versions} == versions
-    # What is not known to be mended holds for a runtime without a release.
-    assert made(since="0.12.0").covers(None)
-    assert made().covers("0.1")
+    # Without bounds it holds from the first release that was read for it to the last; a thread shows no release.
+    read = made(basis="read")
+    assert [read.covers(each) for each in ("0.9", "0.11.0", "0.26", "0.33.0", "0.99", None)] == [
+        False, True, True, True, False, True
+    ]  # fmt: skip
+    assert not any(made().covers(each) for each in ("0.11.0", "0.26", None))
+    assert made().releases == "some release of vLLM"
 
 
 def test_what_a_thread_mended_is_said_of_no_release():

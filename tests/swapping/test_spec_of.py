@@ -188,7 +188,9 @@ def test_a_form_of_a_class_of_one_s_own_is_asked_for():
             super().__init__(config)
             self.rotary_emb = exactly.RotaryEmbedding(config)
 
-    config = Own(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, architectures=["Llama"])
+    config = Own(
+        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, architectures=["LlamaModel"]
+    )
     config.model_type = "llama"
     refused(config, "Unrecognized configuration class")
     transformers.AutoModel.register(Own, Model)

@@ -78,6 +78,12 @@ class Statement:
     scalings: tuple[str, ...] = ()
 
     @property
+    def of_some_release(self) -> bool:
+        """Whether it is not known of which releases it is true: a thread names none, or a commit was read."""
+        unread = self.mended is not None or self.basis == "thread" or not runtimes()[self.runtime].releases
+        return unread and self.since is None and self.until is None
+
+    @property
     def releases(self) -> str:
         """The runtime and its releases, as text.
 
@@ -87,6 +93,8 @@ class Statement:
         title = runtimes()[self.runtime].title
         if self.since is not None and self.until is not None:
             return f"{title} from {self.since} on, before {self.until}"
+        if self.of_some_release and self.mended is None:
+            return f"some release of {title}"
         mended = "" if self.mended is None else f" before {self.mended}"
         until = mended if self.until is None else f" before {self.until}"
         return title + (f" from {self.since} on" if self.since else "") + until
@@ -102,23 +110,27 @@ class Statement:
         return self.source if found is None else found[0]
 
     def covers(self, version: str | None) -> bool:
-        """Whether it covers a release; without a named release, whether the misreading is not known to be fixed."""
-        if self.mended is not None:
+        """Whether a release is known to misread so: it lies between two known ones.
+
+        These are the bounds of the statement, and the releases whose code was read for it; a thread alone shows neither
+        the first release nor the last.
+
+        Args:
+            version: The release; None for the newest that was read.
+        """
+        read = () if self.basis == "thread" else [*map(release_order, runtimes()[self.runtime].releases)]
+        if self.mended is not None or (version is None and not read):
             return False
-        if version is None:
-            return self.until is None
-        at = release_order(version)
-        after = self.since is None or release_order(self.since) <= at
-        return after and (self.until is None or at < release_order(self.until))
+        first = None if self.since is None else release_order(self.since)
+        end = None if self.until is None else release_order(self.until)
+        at = max(read) if version is None else release_order(version)
+        inside = [each for each in read if (first is None or first <= each) and (end is None or each < end)]
+        begun = first <= at if first is not None else any(each <= at for each in inside)
+        return begun and (at < end if end is not None else any(at <= each for each in inside))
 
     def certain(self, version: str | None) -> bool:
-        """Whether a release lies between two known ones: the statement's bounds, or releases whose code was read."""
-        if version is None or self.only_if is not None or not self.covers(version):
-            return False
-        at = release_order(version)
-        read = [release_order(each) for each in runtimes()[self.runtime].releases if self.covers(each)]
-        begun = self.since is not None or any(each <= at for each in read)
-        return begun and (self.until is not None or any(at <= each for each in read))
+        """Whether a release misreads so whatever else is installed."""
+        return self.only_if is None and self.covers(version)
 
     def is_about(self, model_type: str | Collection[str] | None, form: str = "config.json") -> bool:
         """Whether it covers files of this form and type; with several types, those of a file and of its text part."""

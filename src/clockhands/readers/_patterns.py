@@ -154,6 +154,23 @@ def whole_head(view: View) -> None:
         _put(view, place, block | {_SHARE: 1.0})
 
 
+def default_share(view: View) -> None:
+    """The share of the head that the class has by default is rotated, whatever the file declares.
+
+    Raises:
+        Undescribed: The type has no default share.
+    """
+    known = model_type(view.name) if view.name is not None else None
+    share = None if known is None else known.defaults.get("share")
+    if known is None or share is None:
+        raise Undescribed("The class of this type has no default share.")
+    for key in {_SHARE, *known.reads.get("share", ())} & view.values.keys():
+        view.put(key, share)
+    view.put(_SHARE, share)
+    for place, block in _blocks(view):
+        _put(view, place, block | {_SHARE: share})
+
+
 def outer_level(view: View) -> None:
     """Only the top level of a nested config is read: keys in its text part are not found.
 
@@ -342,6 +359,7 @@ READS: Mapping[str, Callable[[View], None]] = {
     "long-list-everywhere": long_list_everywhere,
     "short-list-everywhere": short_list_everywhere,
     "whole-head": whole_head,
+    "default-share": default_share,
     "ordinary-partial": ordinary_partial,
     "outer-level": outer_level,
     "every-layer-rotated": every_layer_rotated,

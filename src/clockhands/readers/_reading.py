@@ -128,6 +128,8 @@ def incomparable(opened: Opened, resolved: Resolved) -> str | None:
         return f"The compared runtimes read configs of Transformers, and this is a file of {dialect.name}."
     if opened.form in ("array", "dialect") or opened.config is None:
         return "The compared runtimes read the config.json of a model, and this target has none."
+    if isinstance(opened.config.get("transformer_layer_config"), Mapping):
+        return "The compared runtimes read configs of Transformers, and this is a draft in the format of speculators."
     if not any(code.kind == "rotary" and code.part in TEXT for code in resolved.codes):
         return "The audit compares only RoPE of text, and this model has no RoPE of text."
     return None

@@ -39,10 +39,14 @@ class RuntimeRelease:
         return self.name if described is None else described.title
 
     def statements(self, opened: Opened) -> tuple[Statement, ...]:
-        """What this release misreads in files like this one; what was fixed in an unknown release, it may misread."""
+        """What this release is known to misread in files like this one."""
         about = (each for each in _about(opened) if each.runtime == self.name)
-        older = self.release is not None and not self.exact
-        return tuple(each for each in about if each.covers(self.release) or (older and each.mended is not None))
+        return tuple(each for each in about if each.covers(self.release))
+
+    def reported(self, opened: Opened) -> tuple[Statement, ...]:
+        """What is known of some release, without its number: this one may misread such files so."""
+        about = (each for each in _about(opened) if each.runtime == self.name)
+        return tuple(each for each in about if each.of_some_release)
 
     def right_again(self, opened: Opened) -> frozenset[str]:
         """The patterns that older releases followed for files like this one, and this release is known not to."""

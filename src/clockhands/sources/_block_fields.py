@@ -100,7 +100,10 @@ class RotaryBlocks:
             evidence: dict[str, Any] = {"kinds of layers": list(kinds.values())}
             for kind, label in kinds.items():
                 # What replaces the flat base: its own key outside the block, else the class default.
-                base = self.fields.number(bases.get(kind, "base"))
+                named = self.fields.raw(bases.get(kind, "base"))
+                # A list has a base for each layer, and is read as one where the type has such lists.
+                listed = named is not None and isinstance(named.value, list)
+                base = None if listed else self.fields.number(bases.get(kind, "base"))
                 evidence[f"base of {label}"] = None if base is None else base.value
             evidence["scaled"] = [kinds[kind] for kind in (row.scaled if row is not None else ()) if kind in kinds]
             self.fields.note("flat-layer-types", {**values, **evidence})

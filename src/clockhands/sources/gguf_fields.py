@@ -283,8 +283,17 @@ class _File:
         base = self.fields.number("base", above_one, BASE_ALLOWED)
         if base is not None and not self.fields.declares("base"):
             evidence = {"used": base.value, "default of": self.table["reader"], **self._beside_the_base()}
-            self.fields.note("default-base", {**evidence, "documented": True})
+            self.fields.note("default-base", {**evidence, **self._of_another_program(), "documented": True})
         return base
+
+    def _of_another_program(self) -> dict[str, Any]:
+        """The keys of a base that another program reads in this file, and its name; empty if there are none."""
+        known = self.table["of_other_programs"].get(self.name, {"keys": ()})
+        held = {key: self.fields.values.get(f"{self.name}.{key}") for key in known["keys"]}
+        held = {f"{self.name}.{key}": value for key, value in held.items() if isinstance(value, int | float)}
+        self.fields.read.update(held)
+        said = {self.fields.source(key): value for key, value in held.items()}
+        return {**said, "read by": known["program"]} if said else {}
 
     def _beside_the_base(self) -> dict[str, Any]:
         """What a default base can be compared with: the length, the scaling and the window."""

@@ -237,6 +237,12 @@ def class_of_others(values: Mapping[str, Any], known: ModelType) -> str | None:
     'Chronos2Model'
     >>> class_of_others({"architectures": ["T5EncoderModel"]}, model_type("t5"))
     """
+    named = named_otherwise(values, known)
+    return None if named in table()["other_names_of_classes"].get(known.name, ()) else named
+
+
+def named_otherwise(values: Mapping[str, Any], known: ModelType) -> str | None:
+    """The class that a config names, if its name does not tell that it is of a type; None if it does."""
     classes = values.get("architectures")
     if not isinstance(classes, list) or not classes or not isinstance(classes[0], str) or remote_class(values):
         return None

@@ -141,6 +141,7 @@ class _Part:
     context: Sourced[int] | None
     ignored: Mapping[str, Any]
     idle: frozenset[str] = frozenset()
+    remarks: tuple[tuple[str, str], ...] = ()
 
     def usable(self) -> tuple[Code, ...]:
         """The codes with the length that each can be used for."""
@@ -172,7 +173,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
     whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
-    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)), remarks=tuple(dict.fromkeys(reader.remarks)))
+    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)))
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -226,7 +227,8 @@ def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
     ignored = {**beside, **{place: value for part in parts for place, value in part.ignored.items()}}
     at = length or original or value_of(context)
     idle = frozenset().union(*(part.idle for part in parts))
-    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored, idle)
+    remarks = tuple(dict.fromkeys(each for part in parts for each in part.remarks))
+    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored, idle, remarks=remarks)
 
 
 def _main(parts: list[_Part]) -> _Part | None:
@@ -249,7 +251,6 @@ class _ConfigReader:
     facts: list[Fact]
     length: int | None
     notes: list[str] = field(default_factory=list)
-    remarks: list[tuple[str, str]] = field(default_factory=list)
 
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
@@ -338,13 +339,13 @@ class _ConfigReader:
         held = [key for key in table()["told"].get(known.name, ()) if fields.values.get(key)]
         fields.read.update(held)
         told = "; ".join(f"{key} is {json.dumps(shown(fields.values[key]))}" for key in held)
-        self.remarks.extend((of, each) for each in (known.remark, told) if each)
+        remarks = tuple((of, each) for each in (known.remark, told) if each)
         idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
         misspelt_keys(fields, known)
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
-        return _Part(made, context, unread(fields), idle)
+        return _Part(made, context, unread(fields), idle, remarks)
 
     def _predicting(
         self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]

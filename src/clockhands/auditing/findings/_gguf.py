@@ -13,14 +13,16 @@ import numpy as np
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._keys import IgnoredKey
 from clockhands.auditing.findings._kind import Kind, listed, spoken
-from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
     DiffersFromRelease,
     MissingScaling,
     ModelShape,
+    context_of_no_release,
     of_shape,
+    other_base,
     reach_of,
     releases,
     scaling_in_words,
@@ -448,16 +450,28 @@ def missing_keys(subject: Audited) -> Iterator[Kind]:
 
 @check
 def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
-    """No scaling, although every published model of this shape and base has one."""
+    """A base, a scaling or a context that no published model of this shape has."""
     model = _model(subject)
-    if model is None or model.code.base is None or not model.code.rates or scaling_of(model.code) is not None:
+    if model is None or model.code.base is None or not model.code.rates:
         return
+    shapes = [*model.shapes()]
+    every = [release for shape in shapes for release in of_shape(shape)]
+    if not every:
+        return
+    yield from context_of_no_release(subject, model.code, every)
+    known = [each for each in every if each.base == model.code.base]
+    if not known:
+        yield other_base(subject, model.code, shapes[0], every, every, default_of=f"of {table()['gguf']['reader']}")
     block = model.said("rope.scaling.factor", "rope.scale_linear")
-    if model.value("rope.scaling.type") not in (None, "none", "linear", "yarn") or (block and model.factor() != 1):
+    if scaling_of(model.code) is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):
+        return
+    if block and model.factor() != 1:
         return  # reported as unread keys, or as an incomplete scaling
-    known = [each for shape in model.shapes() for each in of_shape(shape) if each.base == model.code.base]
+    if model.scaled_release("divided") is not None or model.architecture in _known()["listed"]:
+        return  # the scaling is in tensors, which other checks look at
+    known = known or ([] if declared(model.code, "base") else every)
     context = subject.resolved.context
-    if not known or context is None or not all(each.scaling for each in known):
+    if context is None or not known or not all(each.scaling for each in known):
         return
     release = next((each for each in known if each.context == context), known[0])
     there, reach = release.scaling or {}, reach_of(release.shape.type, release.base)

@@ -85,7 +85,7 @@ class UnknownKey(Kind, code="unknown-key"):
     causes: Sequence[str] = ()
 
     def message(self) -> str:
-        so = f" This is why: {listed(self.causes)}." if self.causes else ""
+        so = f" The same mistake causes: {listed(self.causes)}." if self.causes else ""
         if self.meant is not None:
             ((name, value),) = self.named
             return (
@@ -261,10 +261,10 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
             for kind in kinds
             if self.evidence.get(f"base of {kind}")
         ]
-        instead = f" Transformers 5 uses the base {listed(taken)}, and no scaling." if taken else ""
+        used = f"uses the base {listed(taken)}, and no scaling" if taken else "applies no scaling"
         return (
             f"The file has a single RoPE block ({self.said()}), but this model type needs one block for each layer type"
-            f" ({listed(kinds)}). Some runtimes ignore the single block; others apply it to all layers.{instead}"
+            f" ({listed(kinds)}). Transformers 5 ignores the single block and {used}."
         )
 
     def edit(self) -> Edit | None:

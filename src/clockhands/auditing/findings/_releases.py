@@ -13,8 +13,10 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, in_a_file, rotary_parts
 from clockhands.rotary import Rotary
 from clockhands.scaling import Llama3
+from clockhands.sources.dialects import in_dialect
 from clockhands.sources.overriding import CALLER
 from clockhands.sources.resolved import Code
+from clockhands.sources.section_fields import fields_of
 
 
 class OfRelease(Kind):
@@ -68,11 +70,17 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
     published: str
     because: str | None = None
     shape: str | None = None
+    option: str | None = None
 
     def severity(self) -> str:
         return "warning" if self.because else "note"
 
     def hint(self) -> str:
+        if self.because and self.option:
+            return (
+                "If this model was made from that release, convert it again from the config of the release, or start"
+                f" llama.cpp with `{self.option}`."
+            )
         return (
             "Compare the value with the model's original release. If this model was made from that release, write the"
             " value of the release."
@@ -103,6 +111,8 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
 
 
 class ContextOfNoRelease(OfRelease, code="context-of-no-release"):
+    """A context that is longer than that of every release of the sizes, or a usual default far below it."""
+
     title = "No known release of this size has this context length"
     severity = "note"
     news = True
@@ -255,10 +265,21 @@ OF_LENGTH = ("llama3", "yarn", "longrope")
 """Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
 
+def _parts(subject: Audited) -> Iterator[Part]:
+    """The rotary parts of a config; the file of another program is one part, if it names a type of Transformers."""
+    yield from rotary_parts(subject)
+    opened = subject.opened
+    config, file = opened.config or {}, opened.config_name or ""
+    found = in_dialect(config, file) if opened.form == "dialect" else None
+    named = config.get("model_type")
+    if found is not None and isinstance(named, str):
+        yield Part(found.section, fields_of(found.section, file, found.known, []), found.known, None, named)
+
+
 @check
 def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
     """A base or scaling that no release of the shape has, or a context without the scaling that it needs."""
-    for part in rotary_parts(subject):
+    for part in _parts(subject):
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is None or shape is None or code.base is None or not code.rates:
             continue
@@ -358,23 +379,33 @@ def _differing(
         # was trained further, or its context was shortened before.
         reached = scaling.get("factor", 0) * scaling.get("original", 0)
         further = context is not None and context == reached and context > (extended.trained or 0)
-        if stated and not further and extended.trained != scaling.get("original"):
+        # The declared length of the release is not its trained length, but is often taken for it.
+        mistaken = scaling.get("original") == extended.context
+        if stated and (mistaken or not further) and extended.trained != scaling.get("original"):
             yield _other_original(part, code, extended, shape)
         return
-    nearest = max(
-        known,
-        key=lambda each: (
-            *_nearness(code, each, _declared_context(subject)),
-            each.shape.vocabulary == shape.vocabulary,
-            -abs(math.log(each.base / (code.base or each.base))),
-        ),
-    )
+    nearest = nearest_of(known, code, _declared_context(subject), shape.vocabulary)
     if not _same_base(code, nearest):
-        yield _other_base(subject, part, code, nearest, shape, known=known)
+        spelt = (*part.fields.spellings.get("base", ()), "rope_theta")[0]
+        at = next(iter(declared(code, "base")), part.fields.source(spelt))
+        default_of = f"for models of type {spoken(shape.type)}"
+        yield other_base(subject, code, shape, known, of_shape(shape), default_of=default_of, at=at)
     # A scaling in a place where this type does not read it is a separate finding.
     unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
         yield _other_scaling(subject, part, code, nearest, shape)
+
+
+def nearest_of(known: Sequence[Release], code: Code, context: int | None, vocabulary: int | None) -> Release:
+    """The release that agrees with a code in most settings, and then in base."""
+    return max(
+        known,
+        key=lambda each: (
+            *_nearness(code, each, context),
+            each.shape.vocabulary == vocabulary,
+            -abs(math.log(each.base / (code.base or each.base))),
+        ),
+    )
 
 
 def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Release | None:
@@ -473,32 +504,52 @@ _USUAL_LENGTHS = tuple(1 << power for power in range(9, 16))
 
 
 @check
-def context_of_no_release(subject: Audited) -> Iterator[Kind]:
-    """A context beyond that of every release with the file's base and scaling, or a usual length far below them."""
-    for part in rotary_parts(subject):
-        code, shape, context = _main_code(subject, part), _shape(subject, part), _declared_context(subject)
-        if code is None or shape is None or context is None or not code.rates:
-            continue
-        known = of_shape(shape)
-        alike = [each for each in known if _same_base(code, each) and _same_scaling(code, each)]
-        if not alike or any(each.context is None for each in known):
-            continue
-        lengths = sorted({each.context for each in known if each.context is not None})
-        original = (alike[0].scaling or {}).get("original_max_position_embeddings", 0)
-        below = (context in _USUAL_LENGTHS and CLAIMED * context <= lengths[0]) or context <= original
-        longest = max(each.context or 0 for each in alike)
-        above = context > longest
-        if not below and not above:
-            continue
-        names = listed([each.name for each in alike[:3]])
-        several = "have" if len(alike[:3]) > 1 else "has"
-        evidence: dict[str, Any] = {**declared(subject.resolved, "context"), "context": context, "longer": above}
-        evidence |= {"published": f"{names}, published with this size, {several} {spoken(longest)}"}
-        evidence |= {"release": alike[0].name, "source of the release": alike[0].source}
-        place = next(iter(declared(subject.resolved, "context")), None)
-        if len({each.context for each in alike}) == 1 and place is not None:
-            evidence |= {"mended at": place, "mended with": alike[0].context}
-        yield ContextOfNoRelease(evidence, None)
+def contexts_of_no_release(subject: Audited) -> Iterator[Kind]:
+    """A context that the releases of the shape do not have."""
+    for part in _parts(subject):
+        code, shape = _main_code(subject, part), _shape(subject, part)
+        if code is not None and shape is not None:
+            yield from context_of_no_release(subject, code, of_shape(shape))
+
+
+def context_of_no_release(subject: Audited, code: Code, known: Sequence[Release]) -> Iterator[Kind]:
+    """A context beyond that of every release with the file's base and scaling, or a usual length far below them.
+
+    Args:
+        subject: The audited target.
+        code: The code of its full-attention layers.
+        known: The releases of its shape.
+    """
+    context = _declared_context(subject)
+    if context is None or not known or not code.rates or any(each.context is None for each in known):
+        return
+    alike = [each for each in known if _same_base(code, each) and _same_scaling(code, each)]
+    # A setting that the file lacks tells no release from another; a context that is too long for it is told with it.
+    near = alike or [each for each in known if _same_base(code, each) and scaling_of(code) is None]
+    near = near or ([] if declared(code, "base") else [*known])
+    if not near:
+        return
+    lengths = sorted({each.context for each in known if each.context is not None})
+    original = (near[0].scaling or {}).get("original_max_position_embeddings", 0)
+    below = (context in _USUAL_LENGTHS and CLAIMED * context <= lengths[0]) or context <= original
+    longest = max(each.context or 0 for each in near)
+    # A release of this base and context has another scaling, which other checks look at.
+    above = (
+        bool(alike)
+        and context > longest
+        and not any(_same_base(code, each) and each.context == context for each in known)
+    )
+    if not below and not above:
+        return
+    names = listed([each.name for each in near[:3]])
+    several = "have" if len(near[:3]) > 1 else "has"
+    evidence: dict[str, Any] = {**declared(subject.resolved, "context"), "context": context, "longer": above}
+    evidence |= {"published": f"{names}, published with this size, {several} {spoken(longest)}"}
+    evidence |= {"release": near[0].name, "source of the release": near[0].source}
+    place = next(iter(declared(subject.resolved, "context")), None)
+    if len({each.context for each in near}) == 1 and place is not None and subject.opened.form != "gguf":
+        evidence |= {"mended at": place, "mended with": near[0].context}
+    yield ContextOfNoRelease(evidence, None)
 
 
 def scaled_as_released(subject: Audited) -> bool:
@@ -532,16 +583,35 @@ def _missing_scaling(
     return MissingScaling(evidence | _mended(part, release), code.layers)
 
 
-def _other_base(
-    subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape, *, known: tuple[Release, ...]
+def other_base(
+    subject: Audited,
+    code: Code,
+    shape: ModelShape,
+    known: Sequence[Release],
+    every: Sequence[Release],
+    *,
+    default_of: str,
+    at: str | None = None,
 ) -> Kind:
+    """A base that no release of the model's shape has.
+
+    Args:
+        subject: The audited target.
+        code: The code of its full-attention layers.
+        shape: Its shape.
+        known: The releases of this shape and its length.
+        every: The releases of this shape.
+        default_of: Who has the base as a default, if it is not in the file.
+        at: Where the base of the release is to be written; None for a GGUF file, which no edit changes.
+    """
+    release = nearest_of(known, code, _declared_context(subject), shape.vocabulary)
     evidence: dict[str, Any] = declared(code, "base")
     if code.source.get("base", "").startswith(f"{CALLER}:"):
         evidence = {code.source["base"]: code.base}
     context = subject.resolved.context or 0
     if not evidence:
         evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is used"}
-        because = f"{spoken(code.base)} is the default for models of type {spoken(shape.type)}"
+        because = f"{spoken(code.base)} is the default {default_of}"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)
         because = f"{spoken(code.base)} is what runtimes use if a file has no base" if lost else None
@@ -555,16 +625,15 @@ def _other_base(
             elif code.base is not None and release.base in (code.base * 10, code.base / 10):
                 because = "the context length is that of the release, and the base has one zero more or less"
     # The base may be that of another release of this shape, whose context was changed.
-    certain = all(each.base != code.base for each in of_shape(shape)) or not declared(code, "base")
+    certain = all(each.base != code.base for each in every) or not declared(code, "base")
     # A value is offered only where all releases that match agree on it, and one of them reaches the declared length.
-    alike = [each for each in of_shape(shape) if each.context == context] or list(of_shape(shape))
+    alike = [each for each in every if each.context == context] or every
     reached = any(each.context is None or context <= each.context for each in alike) or scaling_of(code) is not None
     certain = certain and reached and len({each.base for each in alike}) == 1
-    at = next(
-        iter(declared(code, "base")), part.fields.source((*part.fields.spellings.get("base", ()), "rope_theta")[0])
-    )
     evidence |= {"release": release.name, "shape": str(shape), "published": f"a base of {spoken(release.base)}"}
     evidence |= {"because": because, "mended at": at, "mended with": release.base if certain else None}
+    if at is None and certain:
+        evidence |= {"option": f"--rope-freq-base {release.base:.10g}"}
     return DiffersFromRelease(evidence | {"source of the release": release.source}, code.layers)
 
 

@@ -145,17 +145,37 @@ def named_runtime(subject: Audited) -> Iterator[Kind]:
     shown = [each for each in held if not any(_alike(each, stated_so) for stated_so in stated.values())]
     answers = [*_of_its_code(subject, shown), *_of_statements(subject, stated)]
     if not answers and not (known and runtime.exact):
-        reasons = [incomparable(subject.opened, subject.resolved), *(each.because for each in held), _unread(subject)]
-        yield RuntimeNotKnown({"runtime": str(runtime), "because": next(filter(None, reasons))})
+        reported = [*_reported(subject)]
+        unread = _unread(subject, reported=bool(reported))
+        reasons = [incomparable(subject.opened, subject.resolved), *(each.because for each in held), unread]
+        yield RuntimeNotKnown({"runtime": str(runtime), "because": " ".join([next(filter(None, reasons)), *reported])})
     yield from answers
 
 
-def _unread(subject: Audited) -> str:
-    """That the code of the named release was not read, and which releases read the file correctly."""
+def _reported(subject: Audited) -> Iterator[str]:
+    """What is known of some release of the named runtime, if it changes what the file declares."""
+    runtime = subject.runtime
+    assert runtime is not None
+    held = {each.pattern: each for each in runtime.reported(subject.opened)}
+    for reading in readings(subject.opened, subject.resolved, subject.resolved.length, only=held):
+        if reading.verdict == "differs":
+            said = held[reading.reader]
+            fixed = "" if said.mended is None else f", fixed by {said.mended}"
+            yield f"A mistake of some release is known from {said.thread}{fixed}: {said.says}"
+
+
+def _unread(subject: Audited, *, reported: bool) -> str:
+    """That the code of the named release was not read, and which releases read the file correctly.
+
+    Args:
+        subject: The audited target, with a named runtime.
+        reported: Whether a mistake of some release is reported for such files.
+    """
     runtime = subject.runtime
     assert runtime is not None
     if not runtime.readers:
-        return "The code of this runtime was not read, and no known mistake of this runtime is about such a file."
+        known = "" if reported else ", and no known mistake of this runtime is about such a file"
+        return f"The code of this runtime was not read{known}."
     # A reading that was compared only in part is not called correct.
     right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
     reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
@@ -186,7 +206,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
     assert runtime is not None
     for reading in held:
         evidence: dict[str, Any] = {"runtime": release(reading), "certain": runtime.exact}
-        evidence |= {} if runtime.exact else {"not read": _unread(subject)}
+        evidence |= {} if runtime.exact else {"not read": _unread(subject, reported=False)}
         if reading.verdict == "refuses":
             yield RefusedByRuntime(evidence | {"because": reading.because})
         elif reading.verdict == "differs":
@@ -218,13 +238,8 @@ def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Ite
     for said, reading in stated.items():
         evidence = {"runtime": str(runtime), "certain": said.certain(runtime.release)}
         evidence |= {"does": said.says, "source": said.source}
-        if said.mended is not None:
-            evidence["not read"] = f"{said.mended} fixed the mistake; the first release with the fix is not known."
-        elif said.only_if is not None:
+        if said.only_if is not None:
             evidence["not read"] = f"The runtime makes this mistake only if {said.only_if}."
-        elif not evidence["certain"]:
-            which = "the newest release" if runtime.release is None else f"release {runtime.release}"
-            evidence["not read"] = f"The code of {which} was not read."
 
         def left(opened: Opened, said: Statement = said) -> bool:
             return said not in runtime.statements(opened)

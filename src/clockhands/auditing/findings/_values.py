@@ -20,6 +20,7 @@ class Default(Kind):
 
     Attributes:
         never: The bases of the releases of the architecture, as text, if none has the default.
+        read_by: The program that reads the keys that hold the base instead.
         as_released: The name of a release of the same shape that has the default.
     """
 
@@ -33,12 +34,15 @@ class Default(Kind):
     window: int | None = None
     never: str | None = None
     belongs_at: str | None = None
+    read_by: str | None = None
 
     def message(self) -> str:
         owner = self.default_of
         which = "documented default" if self.documented else "default"
         others = "" if self.documented else " Other runtimes may use another default."
         nulled = f" ({self.said()})" if self.stated else ""
+        if self.read_by:
+            nulled = f" under the key that {owner} reads ({self.said()}: {self.read_by} reads that)"
         used = spoken(self.used)
         return f"{self.field} is not in the file{nulled}, so the audit uses the {which} of {owner}: {used}.{others}"
 
