@@ -51,7 +51,7 @@ def test_a_file_that_a_runtime_misreads_is_a_problem_for_that_runtime(cases):
             runtime = runtime_of(record)
             if runtime is None:
                 assert all(statement.of_some_release for statement in followers(record))
-                found = audited_file(record, f"{record['runtime']}@0")
+                found = audited_file(record, f"{record['runtime']}@0.0.1")
                 assert found.problems or any("is known from" in each.message for each in found.findings)
                 continue
             problems = {finding.code for finding in audited_file(record, runtime).problems}
