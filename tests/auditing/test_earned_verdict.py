@@ -4,6 +4,7 @@ import importlib
 import json
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,3 +240,20 @@ def test_no_class_of_the_library_is_called_one_of_another_type(cases):
                 assert known is None or class_of_others({"architectures": [each]}, known) is None
     for name, other in (("t5", "Chronos2Model"), ("mixtral", "LlamaForCausalLM"), ("llama", "LlamaForCausalLMEagle3")):
         assert class_of_others({"architectures": [other]}, model_type(name)) == other
+
+
+FIELD = json.loads((Path(__file__).parent / "field_files.json").read_text(encoding="utf-8"))["files"]
+
+
+def test_files_of_the_field_are_read_right_or_are_said_to_be_unknown(cases, tmp_path, capsys):
+    """YAML takes JSON too, so that every file is written as JSON."""
+    for row in FIELD:
+        path = tmp_path / row["file"]
+        path.write_text(json.dumps(row["config"]), encoding="utf-8")
+        with pytest.raises(SystemExit):
+            main(["audit", str(path), "--verbose", *(("--for", row["runtime"]) if "runtime" in row else ())])
+        printed = " ".join("".join(capsys.readouterr()).split())
+        with cases(row["name"]):
+            assert not [words for words in row["says"] if words not in printed]
+            assert not [words for words in row["never"] if words in printed]
+        path.unlink()

@@ -173,7 +173,8 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
     whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
-    return replace(whole, notes=tuple(dict.fromkeys(reader.notes)))
+    notes, not_read = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_read))
+    return replace(whole, notes=notes, not_read=not_read)
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -251,6 +252,7 @@ class _ConfigReader:
     facts: list[Fact]
     length: int | None
     notes: list[str] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
 
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
@@ -295,6 +297,7 @@ class _ConfigReader:
         fields = fields_of(section, self.file, known, self.facts)
         if known.not_read is not None:
             self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
+            self.not_read.append(f"{known.not_read} ({known.name})")
         idle = outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         rows = [row for row in known.rows if not _of_the_other_side(row, section)]
