@@ -215,6 +215,36 @@ def test_a_scaling_that_the_release_of_the_shape_has_in_its_keys(tmp_path, cases
             assert words in said.message
 
 
+OF_8B = {"embedding_length": 4096, "block_count": 32, "attention.head_count": 32, "vocab_size": 128_256}
+LLAMA_8B = {"general.architecture": "llama"} | {f"llama.{key}": value for key, value in OF_8B.items()}
+OLLAMA = {"gemma3.rope.global.freq_base": 1e6, "gemma3.rope.local.freq_base": 1e4, "gemma3.context_length": 8192}
+
+
+def test_a_base_and_a_context_that_no_release_of_the_shape_has_are_told(tmp_path, cases):
+    fired = ("default-base", "differs-from-release", "context-of-no-release")
+    based, option = {"llama.rope.freq_base": 500_000.0}, "`--rope-freq-base 500000`"
+    for values, told in (
+        (LLAMA_8B | {"llama.context_length": 131_072}, {"default-base": "", "differs-from-release": option}),
+        (LLAMA_8B | {"llama.context_length": 131_072, "llama.rope.freq_base": 1e4}, {"differs-from-release": option}),
+        (LLAMA_8B | based | {"llama.context_length": 20_000}, {"context-of-no-release": "Llama-3-8B, published"}),
+        (LLAMA_8B | based | {"llama.context_length": 131_072}, {}),
+        (LLAMA_8B | based | {"llama.context_length": 8192}, {}),
+        (
+            unscaled(GEMMA3) | OLLAMA,
+            {
+                "default-base": "gemma3.rope.global.freq_base is 1,000,000",
+                "differs-from-release": "`--rope-freq-base 1000000`",
+                "context-of-no-release": "8,192 looks like the length of a training or a converter's default",
+            },
+        ),
+    ):
+        with cases(values):
+            found = of_code(audited(tmp_path, {"model.gguf": Gguf(values)}), *fired)
+            said = {each.code: f"{each.message} {each.hint}" for each in reversed(found)}
+            assert said.keys() == told.keys()
+            assert all(words in said[code] for code, words in told.items())
+
+
 def test_a_factor_of_one_in_the_keys_is_no_scaling(tmp_path):
     (said,) = found(tmp_path, "differs-from-release", GEMMA3_27B | {"gemma3.rope.scaling.factor": 1.0})
     assert "A factor of 1 changes nothing" in said.message
