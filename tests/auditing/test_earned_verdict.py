@@ -115,9 +115,16 @@ def test_a_reference_is_a_value_that_is_not_read(tmp_path):
 
 
 def test_a_base_inside_the_attention_of_dbrx_is_in_the_file(tmp_path):
+    """vLLM computes with it; the class of Transformers 5 makes its frequencies from the top level alone."""
     dbrx = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
-    codes = {each.code for each in audit(written(tmp_path, dbrx | {"attn_config": {"rope_theta": 10000.0}})).findings}
-    assert not codes & {"default-base", "ignored-key"}
+    for base, verdict in ((1e4, "same"), (5e5, "differs")):
+        found = audit(written(tmp_path, dbrx | {"attn_config": {"kv_n_heads": 8, "rope_theta": base}}))
+        assert found.layers[0].base == base
+        assert not {each.code for each in found.findings} & {"default-base", "ignored-key"}
+        assert {each.reader: each.verdict for each in found.readings if each.reader in {"vllm", "transformers-5"}} == {
+            "vllm": "same",
+            "transformers-5": verdict,
+        }
     assert "default-base" in {each.code for each in audit(written(tmp_path, dbrx)).findings}
 
 

@@ -135,19 +135,6 @@ def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(cases):
             assert {each.code for each in findings(config) if each.severity != "note"} == codes
 
 
-def test_a_base_among_the_values_of_attention_is_named():
-    config = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
-    found = audit_of(config | {"attn_config": {"kv_n_heads": 8, "rope_theta": 500000}})
-    (said,) = of_code(found, "ignored-key")
-    assert said.severity == "warning"
-    assert "attn_config.rope_theta is 500,000" in said.message
-    assert said.message.endswith("Runtimes use 10,000, the default of the class, instead.")
-    assert not of_code(found, "default-base")  # it is in the file
-    assert of_code(audit_of(config | {"attn_config": {"kv_n_heads": 8}}), "default-base")
-    both = config | {"rope_theta": 500000, "attn_config": {"rope_theta": 500000}}
-    assert not of_code(audit_of(both), "ignored-key")
-
-
 def test_times_of_sound_around_a_text_contradict_nothing_in_it():
     text = {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_hidden_layers": 24}
     text |= {"max_position_embeddings": 32768, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}

@@ -155,6 +155,11 @@ def transformers_5(view: View) -> None:
     """Read a part as Transformers 5.23.0 does: like this project's resolver, apart from the differences below."""
     config_of_5(view)
     view.sections = AS_THE_CLASS
+    for key, names_inside in facts()["transformers-5"]["ignored_inside"].get(view.name, {}).items():
+        block = view.block(key)
+        if block is not None:
+            view.drop_inside(block, key, *names_inside)
+            view.put(key, block)
     for key, block in blocks_of_5(view):
         kind = scaling_name(block)
         if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):
