@@ -111,7 +111,7 @@ run: $(STAMPS)/package $(STAMPS)/model
 test: $(STAMPS)/test
 	@$(THREADS) $(BIN)/python $(PYTEST) $(PYTEST_ARGS)
 
-# Two processes: each takes up to 5 GB.
+# Two processes: a process grew to 2.2 GB in half of the slow tests.
 SLOW := -m pytest --numprocesses auto --maxprocesses 2 -m slow
 test-slow: $(STAMPS)/peers $(STAMPS)/runtimes $(STAMPS)/chromium
 	@$(THREADS) $(BIN)/python $(SLOW) $(PYTEST_ARGS)
