@@ -117,8 +117,10 @@ LLAMA3 = {
 
 
 def test_only_a_file_with_a_long_name_gets_a_short_one(tmp_path):
-    for change in ({}, {"rope_theta": None}):
-        for name, short in (("config.json", ""), ("a-model-with-a-long-name.json", "json")):
+    # The rows of a tower are computed: their source begins with a bracket.
+    tower = {"model_type": "mllama", "vision_config": {"model_type": "mllama_vision_model", "image_size": 560}}
+    for change in ({}, {"rope_theta": None}, tower):
+        for name, short in (("a-long-name1.json", ""), ("a-model-with-a-long-name.json", "json")):
             path = tmp_path / name
             path.write_text(json.dumps(LLAMA3 | change), encoding="utf-8")
             rows = [line.strip() for line in printed(audit(path)).splitlines() if line.startswith("  sources")]

@@ -39,7 +39,7 @@ from clockhands.sources.resolved import COMPUTED, Code
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _BETWEEN = re.compile(r", | [+/x] ")
-_FILE = re.compile(r"^(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
+_FILE = re.compile(r"^\(?(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
 
