@@ -206,7 +206,7 @@ def test_a_declared_sinusoid_that_is_one_is_nothing_to_say(tmp_path):
 def test_a_declared_sinusoid_that_is_another(tmp_path, cases):
     noise = np.random.default_rng(0).normal(size=(300, 64)).astype(np.float32)
     for made, named in (
-        (ch.table(ch.preset("marian", width=64), 300), "the table in the weights is "),
+        (ch.table(ch.preset("ctrl", width=64), 300), "the table in the weights is "),
         (ch.table(ch.preset("whisper", width=64), range(2, 302)), "for positions 2 to 301"),
         (noise, "the table in the weights follows no known"),
     ):
@@ -273,7 +273,7 @@ def test_of_words_that_a_graph_gathers_only_the_first_rows_are_read(tmp_path, mo
 
 def test_an_onnx_model_with_its_config(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(WHISPER), encoding="utf-8")
-    tensors = [onnx_tensor(ENCODER, (300, 64), raw=ch.table(ch.preset("marian", width=64), 300).tobytes())]
+    tensors = [onnx_tensor(ENCODER, (300, 64), raw=ch.table(ch.preset("ctrl", width=64), 300).tobytes())]
     audit = ch.audit(written(tmp_path / "encoder.onnx", onnx_bytes(tensors)))
     assert audit.model_type == "whisper"
     assert found(audit)["table-differs"].evidence[f"encoder.onnx:{ENCODER}"] == [300, 64]

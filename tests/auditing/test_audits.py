@@ -184,7 +184,7 @@ def test_the_schema_of_a_position_code_is_the_code_without_its_spec():
 
 
 def test_cosine_first_is_told_from_sine_first():
-    for preset, order in (("dit", "cos-sin"), ("marian", "sin-cos")):
+    for preset, order in (("dit", "cos-sin"), ("ctrl", "sin-cos")):
         (layer,) = ch.audit(preset).to_dict()["layers"]
         assert (layer["layout"], layer["order"]) == ("halves", order)
 

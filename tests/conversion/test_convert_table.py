@@ -115,7 +115,7 @@ def test_orders_and_signs_are_bit_equal(cases, draw):
 
 def test_published_conventions_by_name():
     paper = ch.table(ch.preset("vaswani2017", width=64), 50)
-    assert np.array_equal(ch.convert_table(paper, "vaswani2017", "marian"), ch.table(ch.preset("marian", width=64), 50))
+    assert np.array_equal(ch.convert_table(paper, "vaswani2017", "ctrl"), ch.table(ch.preset("ctrl", width=64), 50))
     whisper = ch.table(ch.preset("whisper", width=64), 50)
     fairseq = ch.convert_table(whisper, "whisper", "fairseq")
     assert np.array_equal(fairseq, ch.table(ch.preset("fairseq", width=64), 50))

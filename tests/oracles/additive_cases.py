@@ -83,7 +83,7 @@ CASES = {
     "sin_openai_whisper": case("whisper"),
     "sin_hf_pegasus_x": case("pegasus-x"),
     "sin_hf_pegasus_x_bf16": case("pegasus-x", 4_096),
-    "sin_hf_marian_d64": case("marian"),
+    "sin_hf_marian_d64": case("marian-transformers"),
     "sin_hf_distilbert_d64": case("distilbert"),
     "sin_hf_distilbert_d65": case("distilbert", width=65),
     "sin_hf_videomae": case("videomae"),

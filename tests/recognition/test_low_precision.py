@@ -13,7 +13,7 @@ from oracles import published
 WIDTH = 32
 NAMES = {
     ("interleaved", "sin-cos"): "vaswani2017",
-    ("halves", "sin-cos"): "marian",
+    ("halves", "sin-cos"): "transformer-xl",
     ("halves", "cos-sin"): "dit",
     ("interleaved", "cos-sin"): None,
 }

@@ -75,7 +75,7 @@ def test_the_check_of_published_tables_can_fail():
 def test_what_a_published_table_shows(cases):
     for key, name, evidence in (
         ("sin_fairseq_relpos", "vaswani2017", {"start": 63, "step": -1}),
-        ("sin_transformer_xl", "marian", {"start": 127, "step": -1}),
+        ("sin_transformer_xl", "transformer-xl", {"start": 127, "step": -1}),
         ("sin_hf_m2m100_table", "fairseq", {"start": 0, "step": 1}),
         ("sin_hf_speecht5_scaled", "speecht5", {"scale": 0.7}),
         ("sin_xtransformers_scaled", "x-transformers-sinusoidal", {"scale": 0.125}),

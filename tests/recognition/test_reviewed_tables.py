@@ -127,7 +127,7 @@ def test_every_equivalent_makes_the_same_numbers(cases):
     def preset(name, width, at=40):
         return ch.table(ch.preset(name, width=width), at)
 
-    rows = preset("fairseq", 64), preset("fairseq", 64, range(2, 40)), preset("marian", 33), preset("funnel-omega", 32)
+    rows = preset("fairseq", 64), preset("fairseq", 64, range(2, 40)), preset("marian-transformers", 33), preset("funnel-omega", 32)
     grids = preset("mae", 64, GRID), preset("mae", 64, GRID) * np.float32(0.02)
     detr = preset("detr", 64, Grid((7, 5), start=0.5, step=(0.3, 0.4)))
     irregular = ch.table(ch.Sinusoidal(64, 771.3), 7.7 - 0.37 * np.arange(60), "float64")

@@ -37,8 +37,8 @@ class Sinusoidal(AdditiveCode):
         order: The two channels of a pair: ``"sin-cos"`` or ``"cos-sin"``; Funnel's factorised tables also have
             ``"sin-sin"``, ``"cos-cos"`` and ``"-sin-cos"``.
         odd: The treatment of an odd width: ``"refuse"``; ``"zero"``, a last column of zeros (tensor2tensor, fairseq,
-            DDPM); ``"extra"``, a last pair without its second channel, on the ladder of the odd width (Marian,
-            DistilBERT); ``"cut"``, the table of the next even width without its last column.
+            DDPM); ``"extra"``, a last pair without its second channel, on the ladder of the odd width (DistilBERT,
+            Transformers' Marian); ``"cut"``, the table of the next even width without its last column.
         first: Position of a sequence's first token when `add` is given no positions (fairseq: padding + 1).
         zero_rows: Positions whose row is zero (fairseq: that of padding).
         scale: A factor on all numbers.

@@ -99,7 +99,7 @@ def convert_table(x: Any, from_: Any, to: Any, *, axes: Sequence[int] | None = N
 
     >>> import clockhands as ch
     >>> table = ch.table(ch.preset("vaswani2017", width=8), 5)
-    >>> paper, halves = ch.preset("vaswani2017", width=8), ch.preset("marian", width=8)
+    >>> paper, halves = ch.preset("vaswani2017", width=8), ch.preset("transformer-xl", width=8)
     >>> bool((ch.convert_table(table, paper, halves) == ch.table(halves, 5)).all())
     True
     """

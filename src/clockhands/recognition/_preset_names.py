@@ -20,7 +20,7 @@ from clockhands.scaling import Dynamic
 Kind = TypeVar("Kind")
 
 # The best-known presets; of several presets with the same code, these come first.
-KNOWN = ("vaswani2017", "tensor2tensor", "marian", "dit", "musicgen")
+KNOWN = ("vaswani2017", "tensor2tensor", "transformer-xl", "dit", "musicgen")
 # The original conventions; of several presets with the same code, these come first.
 _FIRST = ("roformer", "llama2", "vaswani2017", "tensor2tensor")
 _ROWS = 64  # rows in which two codes are compared; these are enough, because a code has few parameters
