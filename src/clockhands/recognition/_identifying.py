@@ -46,8 +46,9 @@ def identify(
         Matches, best first; `Matches.reason` explains the match, or why there is none. A table has at most one match.
         If ``match.residual`` is None, ``clockhands.table(match.spec, match.positions, values=match.values)`` gives the
         table again, within ``match.error``. ``confidence`` is the share of the rows that the code gives within its
-        bound; for a table that was trained further, 1 - the share by which it has moved; for a learned table, the
-        correlation of neighbouring rows. A table gives frequencies only up to a common factor, because it shows
+        bound; for a table that is near a code, 1 - the share by which it differs. Smooth rows that no code gives have
+        no match: numbers do not show what made them, and ``Matches.evidence`` has what was measured. A table gives
+        frequencies only up to a common factor, because it shows
         ``rate x step``: the highest is taken as 1 rad/token, unless a preset with other frequencies fits.
         ``equivalents`` are names of other presets that are the same code, and specs that give the same numbers with
         another base for another span or rule of odd widths. No problem is reported, because nothing is declared:
@@ -56,9 +57,10 @@ def identify(
     Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched if every number is within ``4 u`` of
     the scale; if its phases were computed in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which
     ``computed_in`` then says (derived in `clockhands.recognition.tables._verifying`). One row, or 1 % of the rows, may
-    differ by any amount: `Match.residual` names them. A table counts as trained further only if at least 90 % of its
-    rows have moved, by similar amounts and by less than half of the code (a tenth for several axes). If only half
-    of the rows have moved, there is no match, and ``reason`` says which code its pairs rotate like. Tables of 8-bit
+    differ by any amount: `Match.residual` names them. A table is near a code only if at least 90 % of its rows differ,
+    by similar amounts, by less than half of the code (a tenth for several axes), and not as another shape of the waves
+    does; what changed them (training, noise) is not known. If only half of the rows differ, there is no match, and
+    ``reason`` says which code its pairs rotate like. Tables of 8-bit
     floats are not identified. Large tables are read in blocks.
 
     Raises:

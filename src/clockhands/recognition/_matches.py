@@ -22,7 +22,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Residual:
-    """The difference between a table and the code that it was initialised with.
+    """The difference between a table and the code that its rows are near to.
 
     Attributes:
         largest: The largest absolute difference.
@@ -46,10 +46,12 @@ class Equivalent:
     Attributes:
         spec: The code.
         positions: The positions of its rows, as `clockhands.table` takes them.
+        names: The names of the presets that are this code.
     """
 
     spec: Spec
     positions: Any
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A description of the code and of the positions of its rows."""
@@ -60,7 +62,8 @@ class Equivalent:
         else:
             step = at[1] - at[0] if len(at) > 1 else 0
             where = f"positions from {at[0]:g} in steps of {step:g}"
-        return f"{describe(self.spec)}, at {where}"
+        named = f"{', '.join(self.names)}: " if self.names else ""
+        return f"{named}{describe(self.spec)}, at {where}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +79,7 @@ class Match:
         values: Learned numbers of the code, or None.
         error: The largest absolute difference between the given numbers and those of the spec, over all rows.
         confidence: A number from 0 to 1. For a table, the share of its rows that the code gives within the bound of its
-            arithmetic; if all rows have moved, 1 - `Residual.share`; for learned rows, the absolute correlation of
-            neighbouring rows.
+            arithmetic; if all rows differ a little, 1 - `Residual.share`.
         name: The name of the preset that is this code, or None.
         equivalents: Other descriptions that give the same numbers: names of presets and specs, both at the same
             positions, and `Equivalent`, a spec with other positions.
@@ -106,9 +108,13 @@ class Matches(list[Match]):
 
     Attributes:
         reason: One or more sentences: the reason for the first match, or why there is none.
+        evidence: What was measured of a table without a match, by name, as JSON values.
     """
 
-    def __init__(self, matches: Iterable[Match] = (), reason: str = "") -> None:
-        """Keep the matches and the reason."""
+    def __init__(
+        self, matches: Iterable[Match] = (), reason: str = "", evidence: Iterable[tuple[str, Any]] = ()
+    ) -> None:
+        """Keep the matches, the reason and the measurements."""
         super().__init__(matches)
         self.reason = reason
+        self.evidence = tuple(evidence)

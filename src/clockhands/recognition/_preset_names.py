@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from clockhands.additive import AxialSinusoidal, Sinusoidal, table
+from clockhands.additive import AdditiveCode, AxialSinusoidal, Sinusoidal, table
 from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.positions import positions_of
@@ -29,7 +29,7 @@ _ROWS = 64  # rows in which two codes are compared; these are enough, because a 
 def of_kind(kind: type[Kind]) -> Iterator[tuple[str, Kind]]:
     """Name and spec of each preset with a spec of this class."""
     for known in presets():
-        if type(known.spec) is kind:
+        if isinstance(known.spec, kind):
             yield known.name, known.spec
 
 
@@ -78,6 +78,17 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
     return tuple(sorted([*same, *resized], key=lambda name: (name not in _FIRST, name not in same, name)))
 
 
+def rope_presets(spec: Rotary) -> tuple[str, ...]:
+    """Names of the presets of one axis that rotate as many dimensions with these frequencies, in any layout."""
+    same = []
+    for name, own in of_kind(Rotary):
+        if own.rotated != spec.rotated or own.axes is not None or isinstance(own.scaling, Dynamic):
+            continue
+        if _same_ladder(own, spec, 1e-6 * np.array(spec.rates)):
+            same.append(name)
+    return tuple(sorted(same, key=lambda name: (name not in _FIRST, name)))
+
+
 def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
     """Names of the presets that are this code at its width; first those without zero rows or another first position."""
     found = []
@@ -116,8 +127,19 @@ def with_equal_words(match: Match, given: GivenTable) -> Match:
     if isinstance(match.spec, AxialSinusoidal) and name is not None:
         known = preset(name)
         name = name if isinstance(known, AxialSinusoidal) and known.scale == match.spec.scale else None
-    others = tuple(other for other in match.equivalents if other != name and equal(other))
-    return replace(match, name=name, equivalents=others)
+    others = [other for other in match.equivalents if other != name and equal(other)]
+    if match.residual is None and match.values is None:
+        axes = match.spec.number_of_axes  # type: ignore[union-attr]
+        known = [other for other, spec in of_kind(AdditiveCode) if not spec.learned and spec.number_of_axes == axes]
+        more = ranked([other for other in known if other not in (name, *others) and equal(other)])
+        if name is None and more:
+            name, *more = more
+        others = [
+            *(other for other in others if isinstance(other, str)),
+            *more,
+            *(o for o in others if not isinstance(o, str)),
+        ]
+    return replace(match, name=name, equivalents=tuple(others))
 
 
 def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
@@ -132,7 +154,13 @@ def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
         positions = Grid(positions.sizes, start=start, step=step, order=positions.order, prefix=positions.prefix)
     else:
         positions = -np.asarray(positions)
-    return Equivalent(replace(spec, order=flipped), positions)  # type: ignore[arg-type]
+    return named_equivalent(replace(spec, order=flipped), positions)  # type: ignore[arg-type]
+
+
+def named_equivalent(spec: Sinusoidal, positions: Any) -> Equivalent:
+    """The same numbers by another code at other positions, with the names of the presets that are this code."""
+    same = (name for name, known in alike(spec) if (known.scaled, known.scale) == (spec.scaled, spec.scale))
+    return Equivalent(spec, positions, tuple(same))
 
 
 def _equal_to(match: Match, given: GivenTable) -> Callable[[Any], bool]:

@@ -81,7 +81,7 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
     yield "error", f"{match.error:.2g} at most"
     rounded = dict(match.evidence).get("rounded")
     if match.residual is not None:
-        yield "off" if rounded else "moved", residual_in_words(match.residual)
+        yield "off", residual_in_words(match.residual)
     if match.computed_in is not None:
         how = f"{match.computed_in}, rounding its {listed(rounded)}" if rounded else f"{match.computed_in} arithmetic"
         kept = dict(match.evidence).get("dtype", match.computed_in)
@@ -104,7 +104,7 @@ def confidence_in_words(match: Match) -> str:
     if match.values is not None and np.size(match.values) > 1:
         return "similarity of neighbouring rows" if match.positions is not None else "every row is kept"
     if match.residual is not None and abs(1 - match.residual.share - match.confidence) < 1e-9:
-        return "1 less the share that has moved"
+        return "1 less the share by which it differs"
     return "every row is made by it" if match.confidence == 1 else "the share of the rows that it makes"
 
 

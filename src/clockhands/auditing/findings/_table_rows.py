@@ -15,7 +15,7 @@ import numpy as np
 from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
-from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
+from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import ClockhandsError
@@ -254,8 +254,6 @@ class Recognised(Kind, code="recognised"):
     def message(self) -> str:
         name = f" ({self.name})" if self.name else ""
         where = f", for {self.positions}" if self.positions else ""
-        if not self.computed:
-            return f"The table is {self.evidence['code']}: the rows are trained, not computed by a formula."
         made = f", computed in {self.computed_in}" if self.computed_in else ""
         return (
             f"The table is {self.evidence['code']}{name}{where}{made}. No number is off by more than {self.error:.2g}."
@@ -263,19 +261,19 @@ class Recognised(Kind, code="recognised"):
 
 
 class MovedTable(Kind, code="moved-table"):
-    title = "A sinusoidal table was trained further"
+    title = "The rows are near a sinusoidal table, and differ"
     news = True
     severity = "note"
-    hint = f"{EXPECTED} Load the stored table: a table that is computed from the formula lacks the training."
+    hint = "Load the stored table: a table that is computed from the formula lacks the difference, such as of training."
     share: float
     largest_difference: float
     furthest_row: int
 
     def message(self) -> str:
         return (
-            f"The table started as {self.evidence['code']} and was trained further. The root mean square of the"
-            f" changes is {self.share:.2g} times the root mean square of the original table; the largest change is"
-            f" {self.largest_difference:.2g}, in row {spoken(self.furthest_row)}."
+            f"Every row is near that of {self.evidence['code']}, and differs by more than rounding explains: by"
+            f" {self.share:.2g} times the root mean square of the code, {self.largest_difference:.2g} at most, in row"
+            f" {spoken(self.furthest_row)}. The numbers do not show whether training, noise or a fault changed them."
         )
 
 
@@ -428,7 +426,7 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
         matches = identify(array)
     rounded = _rounded(rows) if is_table(info) else None
     if rounded is not None and not any(_exact(match) or match.computed_in == rounded for match in matches[:1]):
-        # Equal rows are not trained ones, whatever else they are.
+        # Equal rows are those of rounded positions, or of none.
         matches = _at_rounded_positions(array, rounded) or Matches([], matches.reason)
     return Looked(_place(info), info, rows, matches, code, rounded)
 

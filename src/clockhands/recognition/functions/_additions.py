@@ -195,7 +195,7 @@ def _factor_on_x(reader: Reader) -> float:
 def _learned(behaviour: Behaviour, read: np.ndarray, factor: float, said: str, why: str) -> tuple[Match | None, str]:
     """The match of a learned table, if the function refuses positions beyond a last one; else None.
 
-    A table that ends is stored, not computed: learned, or at least looked up.
+    A table that ends is stored, not computed, whatever its rows are from; `Learned` is the code of stored rows.
     """
     if behaviour.last is None or behaviour.reader.counts:
         return None, f"{said} {why}"
@@ -207,4 +207,4 @@ def _learned(behaviour: Behaviour, read: np.ndarray, factor: float, said: str, w
         ("standard_deviation", float(values.std())),
     )
     match = Match(Learned(read.shape[1], rows), None, values.astype(np.float32), confidence=1.0, evidence=evidence)
-    return match, f"{said} It holds {rows:,} rows without known frequencies: learned or random. {why}"
+    return match, f"{said} It holds {rows:,} stored rows without known frequencies, of unknown origin. {why}"

@@ -25,8 +25,11 @@ from clockhands.grids import Grid
 from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder, Spacing
 from clockhands.phases import units
 from clockhands.positions import Positions, positions_of
+from clockhands.recognition._fitting import fit_ladder
 from clockhands.recognition._preset_names import of_kind
 from clockhands.recognition.tables._progressions import Progression
+from clockhands.rotary import Rotary
+from clockhands.scaling.measured import Fit
 from clockhands.written_numbers import UNKNOWN, plain
 
 _SIGMAS = 4.0  # the largest distance of round numbers from the measured ones, in standard deviations
@@ -49,6 +52,7 @@ class Description:
         names: The presets that have this code.
         free: Those of ``base``, ``step`` and ``start`` that are measured values, because no round number fits.
         real: Whether positions are the real numbers ``start + step row`` instead of these numbers rounded to float64.
+        rope: The spacing and the RoPE scaling that give the rates, if the rates are on no plain ladder.
     """
 
     spec: Sinusoidal
@@ -58,6 +62,7 @@ class Description:
     names: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     real: bool = False
+    rope: Fit | None = None
 
     @property
     def channels(self) -> int:
@@ -117,9 +122,11 @@ class TableShape:
 
 
 def described(
-    found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False
+    found: Progression, covariance: np.ndarray, shape: TableShape, *, known: bool = False, scale: float = 1.0
 ) -> list[Description]:
     """Descriptions of a progression that give the same table, the shortest first.
+
+    ``scale`` is the measured factor on the table, which may be the attention factor of a RoPE scaling.
 
     ``covariance`` is that of level, slope and origin, [3, 3]. If positions are ``known``, the measured rates are kept;
     otherwise they are divided by a common factor, which becomes the step.
@@ -131,16 +138,54 @@ def described(
         # Rows of noise may fit positions that are too large for float64.
         out = [one for one in out if max(abs(one.start), abs(one.step)) < _FARTHEST]
         return sorted(out, key=lambda one: one.digits - 2 * bool(one.names))
-    ends = (float(found.advances[0]), float(found.advances[-1]))
-    largest = max(ends) if found.kind == "even" else float(found.advances.max())
-    step = 1.0 if known else largest
-    if found.kind == "even":
-        spacing, odd, digits = EvenSteps(ends[0] / step, ends[1] / step), next(shape.rules())[0], 3 * UNKNOWN
-    else:
-        spacing = Explicit(tuple(float(advance) for advance in found.advances / step))
-        odd, digits = next(shape.rules())[0] if shape.pairs > 1 else "refuse", 4 * UNKNOWN
+    odd = next(shape.rules())[0] if shape.pairs > 1 else "refuse"
+    largest = float(found.advances.max())
+    step, origin = 1.0, 0.0
+    if not known:
+        # Whole numbers of the largest rate and of steps, where the measurement allows them.
+        digits, number = plain(largest, 2.0**-21 * largest, (1.0,))
+        step = number if digits <= 1 else largest
+        doubt = math.sqrt(max(float(covariance[2, 2]), 0.0)) + 2.0**-20
+        digits, number = plain(found.origin, doubt)
+        origin = number if digits < UNKNOWN else found.origin
     free = () if known else ("step", "start")
-    return [Description(shape.spec(odd, spacing), found.origin * step, found.sign * step, digits, free=free)]
+    if found.kind == "even":
+        spacing: Spacing = EvenSteps(float(found.advances[0]) / step, float(found.advances[-1]) / step)
+        return [Description(shape.spec(odd, spacing), origin * step, found.sign * step, 3 * UNKNOWN, free=free)]
+    measured = Explicit(tuple(float(advance) for advance in found.advances / step))
+    out = [Description(shape.spec(odd, measured), origin * step, found.sign * step, 4 * UNKNOWN, free=free)]
+    for fit in _scaled(found, shape.pairs, scale):
+        exact = Explicit(_rates_of(fit, shape.pairs))
+        out.append(Description(shape.spec(odd, exact), origin, float(found.sign), 3 * UNKNOWN, rope=fit))
+    return sorted(out, key=lambda one: one.digits)
+
+
+def _scaled(found: Progression, pairs: int, scale: float) -> list[Fit]:
+    """The best description of rates, in rad per row, by a ladder with a RoPE scaling; none if there is none.
+
+    A rate of least squares has an error of the residual angle over the root of the sum of squared positions, and 8 of
+    them are allowed; a rate that was computed in float32 has an error of a few of its roundings too.
+    """
+    if pairs < 2 or found.normal is None:
+        return []
+    reach = math.sqrt(max(float(found.normal[0, 0]) / pairs, 1.0))
+    bounds = 2.0**-20 * found.advances + 8 * max(found.rest, 2.0**-24) / reach
+    for factor in dict.fromkeys((scale, 1.0)):
+        fits = fit_ladder(
+            np.maximum(found.advances, 0.0),
+            bounds,
+            channels=2 * pairs,
+            attention_factor=factor,
+            attention_uncertainty=2.0**-20 * factor,
+        )
+        if not isinstance(fits[0].spacing, Explicit):
+            return fits[:1]
+    return []
+
+
+def _rates_of(fit: Fit, pairs: int) -> tuple[float, ...]:
+    """The rates of a spacing after its scaling, in rad/token."""
+    return Rotary(head_width=2 * pairs, layout="halves", spacing=fit.spacing, scaling=fit.scaling).rates
 
 
 def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:

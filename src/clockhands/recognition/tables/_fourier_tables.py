@@ -46,6 +46,8 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches:
     if given.rows * given.width > _LARGEST:
         return Matches([], "It is too large for a search of frequencies without a rule.")
     rows = given.at(slice(None))
+    if given.width % 2 and not prefix:
+        return _after_a_coordinate(given, rows)
     for hands in readings(rows):
         if hands.noise > 0.02 or hands.offset or (hands.second < 0).any():
             continue
@@ -61,6 +63,36 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches:
                     words = f"Every row is that of {describe(match.spec)}"
                     return Matches([match], f"{words}, within {match.error:.2g}.")
     return Matches([], "Its pairs have no constant frequency along the axes of a grid.")
+
+
+def _after_a_coordinate(given: GivenTable, rows: np.ndarray) -> Matches:
+    """The match of Fourier features of one axis that follow the coordinate itself, or none with a reason."""
+    start, step = float(rows[0, 0]), float(rows[-1, 0] - rows[0, 0]) / max(1, len(rows) - 1)
+    straight = start + step * np.arange(len(rows))
+    if step and np.abs(rows[:, 0] - straight).max() <= 4 * given.rounding * np.abs(straight).max():
+        for hands, order in itertools.product(readings(rows[:, 1:]), ("sin-cos", "cos-sin")):
+            found = _turning(turned(hands.turns, order)) if hands.noise <= 0.02 and not hands.offset else None  # type: ignore[arg-type]
+            if found is None or len(found.sizes) > 1:
+                continue
+            spec = FourierFeatures(given.width, 1, layout=hands.layout, order=order, raw="before")  # type: ignore[arg-type]
+            values = found.angles[0] / (spec.multiplier * step)
+            grid = Grid(given.rows, start=start, step=step)
+            rates = np.zeros((1, given.width))
+            index = np.arange(given.width - 1)
+            rates[0, 1:] = np.abs(found.angles[0] / step)[
+                index // 2 if hands.layout == "interleaved" else index % len(values)
+            ]
+            names = [
+                name
+                for name, known in of_kind(FourierFeatures)
+                if (known.axes, known.layout, known.order, known.raw) == (1, spec.layout, spec.order, spec.raw)
+            ]
+            expected = ExpectedTable.of_cells(spec, grid, rates, values=values, raw=True, drawn=True)
+            match = exact_match(given, expected, grid, ranked(names, _KNOWN), {"start": start, "step": step})
+            if match is not None:
+                words = f"Every row is that of {describe(match.spec)}"
+                return Matches([match], f"{words}, within {match.error:.2g}.")
+    return Matches([], "Its pairs have no constant frequency along a coordinate.")
 
 
 def _turning(values: np.ndarray) -> GridRotation | None:

@@ -38,16 +38,16 @@ from clockhands.written_numbers import UNKNOWN, plain
 _LOADED = 1 << 23  # the most numbers that are used to find the grid
 _MOST = 5  # the most axes that are split off, one after another
 _OFF = 0.01  # rad of error allowed in angles while a ladder is searched
-_MOVED = 0.05  # the largest movement of cells in a table that was trained further, relative to its largest numbers
+_MOVED = 0.05  # the largest difference of cells in a table that is near a code, relative to its largest numbers
 _ALIKE = 0.9  # the least share of cells that must agree in such a table
 _LOOSE = 1 << 20  # the largest such table, in numbers
-_EXACT = 1e-3  # the largest relative variation of pair sizes in a table that was not trained further, also in 8 bits
+_EXACT = 1e-3  # the largest relative variation of pair sizes in a table that is a code, also in 8 bits
 UNKNOWN_AXIS = -1
 # The best-known of several presets with the same code: those with the first axis fastest (x, y), and those with the
 # last axis fastest (y, x).
 _KNOWN = {True: ("mae", "simple-vit"), False: ("transformers-2d", "detr", "timm-2d")}
 _FEW = 0.01  # the share of rows that may differ
-_LITTLE = 0.1  # the largest difference of a table that was trained further, relative to the code
+_LITTLE = 0.1  # the largest difference of a table that is near a code, relative to the code
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,8 @@ def arrangements(cells: Cells, lines: list[np.ndarray], width: int) -> list[Arra
 def _shares(cells: Cells, axes: tuple[int, ...], raw: str | None) -> set[tuple[int, ...]]:
     """Possible shares of the channels per axis: equal ones, or those of the counted channels."""
     counts = [int((cells.owner == axis).sum()) - bool(raw) for axis in axes]
-    out = {(1,) * len(axes)}
+    # A slow pair may not move within the grid, so the counted channels are not all of an axis.
+    out = {spec.shares for _, spec in of_kind(AxialSinusoidal) if len(spec.shares) == len(axes)}
     if min(counts) > 0:
         common = math.gcd(*counts)
         if common > 1 and max(counts) // common <= 64:
@@ -286,7 +287,9 @@ def _axis(
         if trial.rest < 0.01:
             found.append(trial)
     if not found:
-        return None
+        # Frequencies above half a rotation from cell to cell show no series; with coordinates, presets are compared.
+        known = None if raw is None else (raw, turned(turns, order))  # type: ignore[arg-type]
+        return None if known is None else TableAxis(len(turns), [], np.zeros((3, 3)), [], *known, places)
     least = min(trial.rest for trial in found)
     found.sort(
         key=lambda trial: (trial.rest > 2 * least + 1e-7, round(float(trial.advances.max()), 3), abs(trial.origin))
@@ -452,8 +455,10 @@ def _in_words(match: Match, grid: str) -> str:
         return f"Every row is that of {words}, within {match.error:.2g}."
     wrong = dict(match.evidence)["wrong_rows"]
     if len(wrong) > 5:
-        words = f"A table trained further from {words}: it has moved by {residual.share:.2g} of its size"
-        return f"{words}, {residual.largest:.2g} at most."
+        return (
+            f"The rows are near those of {words}, and differ by {residual.share:.2g} of their size, "
+            f"{residual.largest:.2g} at most, more than rounding explains. What changed them is not known."
+        )
     return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}."
 
 

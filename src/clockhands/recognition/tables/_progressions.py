@@ -417,7 +417,11 @@ def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: i
         change[free] = np.linalg.lstsq(scaled, right[free] * scale[free], rcond=1e-15)[0] * scale[free]
         level, slope, origin = np.array([found.level, found.slope, found.origin]) + change
         if found.kind == "explicit":
-            new = replace(found, origin=float(origin))
+            # Each pair has a rate of its own, by the rows as they are after the common origin has changed.
+            reach = origin + found.sign * places[keep]
+            left = np.angle(values[keep] * np.exp(-1j * np.multiply.outer(reach, found.advances)))
+            own = (reach @ left) / max(float(reach @ reach), 1e-300)
+            new = replace(found, origin=float(origin), advances=found.advances + own)
         else:
             new = found.with_numbers(float(level), float(slope), float(origin))
         if not np.isfinite(change).all() or not (new.advances >= 0).all() or abs(new.level) > 300:

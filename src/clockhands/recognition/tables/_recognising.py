@@ -11,9 +11,10 @@ from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import with_equal_words
 from clockhands.recognition.tables._fourier_tables import identify_mixed
 from clockhands.recognition.tables._grid_tables import identify_cells
-from clockhands.recognition.tables._learned_rows import identify_trained, lone_waves
 from clockhands.recognition.tables._low_precision import identify_low_precision
+from clockhands.recognition.tables._published_rows import identify_published
 from clockhands.recognition.tables._sinusoids import checked, identify_single, sinusoids
+from clockhands.recognition.tables._unknown_rows import unknown_rows
 from clockhands.specs import describe
 
 LEAST_ROWS = 4
@@ -31,17 +32,16 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     if positions is not None and (not found or found[0].residual is not None):
         found = _elsewhere(given, positions) or found
     if positions is None and (not found or found[0].residual is not None):
-        # Rounding to 8 or 11 bits looks like further training; repeating the rounding tells them apart.
+        # Rounding to 8 or 11 bits looks like noise on the code; repeating the rounding tells them apart.
         found = identify_low_precision(rows) or found
     return found or _unknown(given, found.reason)
 
 
 def _unknown(given: GivenTable, reason: str) -> Matches:
-    """The result for a table of no known code: learned rows or no match, with a reason."""
-    words, seen = lone_waves(given)
-    found = identify_trained(given, words or reason)
-    matches = [replace(match, evidence=(*match.evidence, *seen.items())) for match in found]
-    return Matches(matches, f"{found.reason}{_if_turned(given, waves=bool(words))}")
+    """The result for a table of no known code: no match, the reason and what was measured."""
+    found = unknown_rows(given, reason)
+    waves = "columns_that_turn" in dict(found.evidence)
+    return Matches([], f"{found.reason}{_if_turned(given, waves=waves)}", found.evidence)
 
 
 def _if_turned(given: GivenTable, *, waves: bool) -> str:
@@ -117,7 +117,7 @@ def _identified(given: GivenTable) -> Matches:
             return Matches([match], reason)
         reasons.append(reason)
     if given.positions is None:
-        for other in (identify_single, identify_cells, identify_mixed):
+        for other in (identify_single, identify_cells, identify_published, identify_mixed):
             match = other(given, prefix)
             if match:
                 return match

@@ -17,8 +17,8 @@ from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
 from clockhands.ladders import Geometric
 from clockhands.recognition._given import GivenTable
-from clockhands.recognition._matches import Equivalent, Match, Matches, Rows
-from clockhands.recognition._preset_names import alike, turned_round
+from clockhands.recognition._matches import Match, Matches, Rows
+from clockhands.recognition._preset_names import alike, named_equivalent, rope_presets, turned_round
 from clockhands.recognition.tables._describing import Description, TableShape, described, polished
 from clockhands.recognition.tables._progressions import (
     PairAngles,
@@ -40,7 +40,8 @@ from clockhands.recognition.tables._verifying import (
     exact_match,
     residual_of,
 )
-from clockhands.specs import describe
+from clockhands.rotary import Rotary
+from clockhands.specs import describe, to_dict
 from clockhands.written_numbers import UNKNOWN, plain
 
 HEAD = 256  # rows at the start in which candidates are searched
@@ -48,8 +49,9 @@ _TRIED = 4  # the most candidates that are fitted to the whole table
 _WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
 # The share of rows that may differ in a table that still counts as a sinusoidal one; one row always may.
 _FEW = 0.01
-# Limits for a table that was trained further; see `_moved`.
+# Limits for a table that is near a code; see `_moved`.
 _HALF = 0.5
+_PARTS = 16  # the parts of a rotation in which another shape of the waves is looked for
 _TRAINED = 10.0  # the largest factor by which training may have changed a scale, up or down
 
 
@@ -193,7 +195,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
         lone = (numbers[:, hands.first[-1]] - hands.offset) / hands.size
         full = _with_lone(trial, turns, lone, places)
     doubts = covariance_of(full, given.rounding)
-    ways = described(full, doubts, shape, known=given.positions is not None)
+    ways = described(full, doubts, shape, known=given.positions is not None, scale=scale)
     if not ways:
         return None
     best = ways[0]
@@ -257,13 +259,15 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
         phase = angles.phase if sign > 0 else np.pi - angles.phase
         trials += progressions(replace(angles, angle=sign * angles.angle, phase=phase), len(columns))
     for trial in sorted(trials, key=lambda trial: (-trial.sign, abs(trial.origin))):
-        if trial.kind != "geometric":
+        if trial.kind == "even":
             continue
         match = _checked_single(given, _refined_single(trial, columns / size), layout, size, prefix)
         if match is not None:
             words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
             what = "sines" if trial.order == "sin-cos" else "cosines"
-            return Matches([match], f"{words} The {what} that RoPE stores for its positions look the same.")
+            return Matches(
+                [match], f"{words} The {what} that RoPE stores for its positions look the same.{_rope_in_words(match)}"
+            )
     return Matches([], "Every column occurs twice, but they do not follow one series of frequencies.")
 
 
@@ -314,7 +318,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     if not found.rest < 0.01:
         return None
     shape = TableShape(given.width, layout, found.order, lone=False, zeros=0, pairs=given.width // 2)
-    ways = described(found, covariance_of(found, given.rounding), shape)
+    ways = described(found, covariance_of(found, given.rounding), shape, scale=size)
     if not ways:
         return None
     best = ways[0]
@@ -324,12 +328,13 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
     seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
+    seen |= dict(_rope(best, spec.scale))
     expected = _expected(spec, best.positions, None, spec.scale, best.places)
     return exact_match(given, expected, best.positions(-prefix, given.rows), names, seen)
 
 
 def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match | None, str]:
-    """The match of a sinusoidal code if all rows but a few agree or it was trained further, else None; and a reason."""
+    """The match of a sinusoidal code if all rows but a few agree or all are near it, else None; and a reason."""
     best = found.best
     scale = _scale(found, given.width)
     spec = best.spec
@@ -358,7 +363,15 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
     wrong, rows = check.wrong, given.rows
     moved = len(wrong) > max(1, _FEW * rows)
     if moved and not _moved(check, found, rows):
-        return None, f"The frequencies are those of {describe(spec)}, but {len(wrong)} of {rows} rows are different."
+        return (
+            None,
+            f"The frequencies are those of {describe(best.spec)}, but {len(wrong)} of {rows} rows are different.",
+        )
+    if moved and _of_another_shape(given, found, best):
+        return (
+            None,
+            f"The frequencies are those of {describe(best.spec)}, but the waves are not sines: another wave repeats.",
+        )
     spec, positions, kept = _with_zeros(given, best, spec, check.zeros, prefix)
     if (padded := _padded(spec)) is not None:
         name, spec = padded
@@ -385,15 +398,44 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
             ("angle_unexplained", found.rest),
             ("not_nearest", check.inexact / max(1, check.numbers)),
             ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
+            *_rope(best, spec.scale),
         ),
     )
-    return match, _reason(match, best, check)
+    return match, f"{_reason(match, best, check)}{_rope_in_words(match)}"
+
+
+def _rope(best: Description, scale: float) -> tuple[tuple[str, Any], ...]:
+    """The RoPE whose cosines and sines a table is, and the presets with its frequencies, as evidence."""
+    spec = best.spec
+    fit = best.rope
+    spacing, scaling = (spec.spacing, None) if fit is None else (fit.spacing, fit.scaling)
+    if spec.width % 2 or (best.start, best.step) != (0, 1):
+        return ()
+    rope = Rotary(head_width=spec.width, layout="halves", spacing=spacing, scaling=scaling)
+    names = rope_presets(rope)
+    found: list[tuple[str, Any]] = []
+    if fit is not None:
+        meant = to_dict(rope)
+        found.append(("rope", {"spacing": meant["spacing"], "scaling": meant["scaling"]}))
+        found.append(("rope_in_words", ", ".join(describe(rope).split(", ")[3:])))
+        explained = abs(rope.attention_factor / scale - 1) < 2.0**-20
+        found.append(("scale_is_attention_factor", bool(explained and scale != 1)))
+    return (*found, ("rope_presets", list(names)))
+
+
+def _rope_in_words(match: Match) -> str:
+    seen = dict(match.evidence)
+    if "rope" not in seen:
+        return ""
+    factor = ", whose attention factor is the factor on the rows" if seen["scale_is_attention_factor"] else ""
+    named = f", as in {', '.join(seen['rope_presets'])}" if seen["rope_presets"] else ""
+    return f" These are cosines and sines of RoPE: {seen['rope_in_words']}{factor}{named}."
 
 
 def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
-    """Whether a table was initialised with the code and trained further.
+    """Whether every row of a table is the code's and a small difference, such as noise or further training.
 
-    Training moves every row a little. Required are a geometric ladder; a difference of at most half of the code (root
+    Required are a geometric ladder; a difference of at most half of the code (root
     mean square); at least 90 % of the rows moved, with a median of at least half of the 95th percentile; at least half
     of the channels moved; and at least 3 pairs that complete a full rotation, 90 % of them with a correlation above 0.5
     with the fitted rotation. If instead some rows were replaced, most rows are unchanged or nearly so.
@@ -411,6 +453,34 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
         and np.mean(check.uses > 0) >= _HALF
         and np.mean(found.told[turning] > _HALF) >= 0.9
     )
+
+
+def _of_another_shape(given: GivenTable, found: SinusoidFit, best: Description) -> bool:
+    """Whether the difference from the code repeats with each pair's phase: triangles, clipped sines, powers of sines.
+
+    The mean difference within each of 16 parts of a rotation, by pair and channel, explains a part of the squared
+    difference: all of it for another wave, one of ``rows / 16`` for noise and about that for training.
+    """
+    rows = np.arange(min(HEAD, given.rows))
+    hands, whole = found.hands, slice(0, found.hands.whole)
+    places = best.places(0, len(rows)) if given.positions is None else given.positions[: len(rows)]
+    phases = np.multiply.outer(places, np.array(best.spec.ladder.rates)[whole])
+    turning = np.abs(phases[-1] - phases[0]) > 4 * math.pi
+    if len(rows) < 4 * _PARTS or not turning.any():
+        return False
+    numbers = given.at(rows)
+    part = np.floor(phases[:, turning] / (2 * math.pi) * _PARTS).astype(np.int64) % _PARTS
+    square = explained = 0.0
+    for channels, wave in ((hands.first[whole], 0), (hands.second[whole], 1)):
+        sine = wave == (0 if found.progression.order == "sin-cos" else 1)
+        made = np.sin(phases[:, turning]) if sine else np.cos(phases[:, turning])
+        rest = numbers[:, channels[turning]] - hands.offset - found.scale * made
+        for number in range(_PARTS):
+            inside = part == number
+            count = np.maximum(inside.sum(axis=0), 1)
+            explained += float(((rest * inside).sum(axis=0) ** 2 / count).sum())
+        square += float((rest**2).sum())
+    return explained > _HALF * square
 
 
 def _scale(found: SinusoidFit, width: int) -> float:
@@ -516,7 +586,7 @@ def _equivalents(
         if abs(other.step / best.step - 1) > 0.01:  # rates that differ by a factor, with other steps
             there = replace(other.spec, scale=spec.scale, scaled=spec.scaled)
             if given.positions is None and not spec.zero_rows and not getattr(positions, "prefix", 0):
-                out.append(Equivalent(there, other.positions(0, given.rows)))
+                out.append(named_equivalent(there, other.positions(0, given.rows)))
             continue
         dens = [float(one.spec.spacing.denominator(one.channels)) for one in (best, other)]  # type: ignore[union-attr]
         try:
@@ -537,8 +607,9 @@ def _reason(match: Match, best: Description, check: Comparison) -> str:
     residual = match.residual
     if residual is not None and len(check.wrong) > 5:
         return (
-            f"A table trained further from {describe(match.spec)}, from position {best.start:g} in steps of "
-            f"{best.step:g}: it has moved by {residual.share:.2g} of its size, {residual.largest:.2g} at most."
+            f"The rows are near those of {describe(match.spec)}, from position {best.start:g} in steps of "
+            f"{best.step:g}, and differ by {residual.share:.2g} of their size, {residual.largest:.2g} at most, more "
+            f"than rounding explains. What changed them is not known."
         )
     words = f"Every row is that of {describe(match.spec)}"
     if check.wrong:

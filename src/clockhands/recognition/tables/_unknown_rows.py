@@ -1,12 +1,12 @@
-"""Tables of no known convention: columns that are sinusoids nevertheless, and learned rows.
+"""Tables of no known convention: columns that are sinusoids nevertheless, smooth rows, and noise.
 
 A sinusoid of any phase satisfies ``d_(r+1) + d_(r-1) = 2 cos(angle) d_r``, where ``d`` is its change from row to row.
 A column counts as a sinusoid if the residual is at most a fiftieth of the second difference of ``d``, and the column
 has at least half a rotation.
 
 In noise, the correlation of neighbouring rows has mean 0 and standard deviation ``1 / sqrt(rows x n)``, where ``n`` is
-the number of independent numbers in a row: ``1 / sum(s**2)`` for components with shares ``s`` of the variance. Rows
-that were trained for neighbouring positions have a much higher correlation.
+the number of independent numbers in a row: ``1 / sum(s**2)`` for components with shares ``s`` of the variance. Smooth
+rows have a much higher correlation, whatever made them.
 """
 
 import math
@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned
+from clockhands.additive import FourierFeatures, Learned
 from clockhands.recognition._given import GivenTable
-from clockhands.recognition._matches import Match, Matches
+from clockhands.recognition._matches import Matches
+from clockhands.recognition._preset_names import of_kind
 
 _ROWS, _CHANNELS = 1024, 512  # the most rows and channels that are searched for sinusoids
 _LEFT = 0.02
 _SHARE = 0.1  # the least share of columns that must be sinusoids, and at least 4, to be reported
+_MOST_COLUMNS = 0.8  # the share of columns with a constant frequency from which a form of such columns is named
 SIGMAS = 8.0  # the least correlation of neighbouring rows, in standard deviations of noise
 _SPECTRUM_ROWS, _CHANNELS = 2048, 512  # the most rows and channels that are used for the spectrum
 
@@ -49,33 +51,38 @@ def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:
     return words, {"columns_that_turn": number, "rates_per_row": [float(f"{one:.6g}") for one in rates[:64]]}
 
 
-def identify_trained(given: GivenTable, reason: str) -> Matches:
-    """The match of a learned table, or none; ``reason`` says why it is not a sinusoidal one."""
+def unknown_rows(given: GivenTable, reason: str) -> Matches:
+    """No match, with the reason: noise, or smooth rows of unknown origin; ``reason`` says what was excluded before.
+
+    Numbers do not show whether rows were trained: polynomials, chirps, wavelets and smoothed noise are as smooth.
+    """
     for begin, block in given.blocks():
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:
             return Matches([], f"Row {begin + bad[0]} holds NaN or infinite numbers.")
+    waves, turning = lone_waves(given)
     rows = given.at(slice(0, min(_SPECTRUM_ROWS, given.rows)))[:, :: max(1, given.width // _CHANNELS)]
     found = spectrum(rows)
-    noise, near = found.pop("by_chance"), found["neighbours"]
+    noise, near = found["by_chance"], found["neighbours"]
     if abs(near) < SIGMAS * noise:
-        return Matches(
-            [],
-            f"{reason} Neighbouring rows are no more similar than noise: their correlation is {near:.2g}; rows in "
-            f"random order have up to {SIGMAS * noise:.1g}.",
+        words = (
+            f"{waves or reason} Neighbouring rows are no more similar than noise: their correlation is {near:.2g}; "
+            f"rows in random order have up to {SIGMAS * noise:.1g}."
         )
-    match = Match(
-        Learned(width=given.width, rows=given.rows),
-        range(given.rows),
-        given.array,
-        confidence=min(1.0, abs(near)),
-        evidence=tuple(found.items()),
-    )
-    words = (
-        f"{reason} It is a table of learned rows: neighbours correlate by {near:.2g}, and "
-        f"{found['components_for_90_percent']} of {min(rows.shape)} components hold 90 % of what differs between rows."
-    )
-    return Matches([match], words)
+    else:
+        words = (
+            f"Smooth rows, origin unknown: neighbours correlate by {near:.2g}, and "
+            f"{found['components_for_90_percent']} of {min(rows.shape)} components hold 90 % of what differs between "
+            f"rows. {waves or reason} Excluded: sines and cosines of one axis or of a grid, also with frequencies of "
+            f"their own, and every preset that is computed."
+        )
+    if turning and turning["columns_that_turn"] >= _MOST_COLUMNS * rows.shape[1]:
+        drawn = [name for name, spec in of_kind(FourierFeatures) if spec.offsets]
+        words += f" Cosines with frequencies and phases of their own are the form of {' and '.join(drawn)}."
+    shaped = [name for name, spec in of_kind(Learned) if (spec.rows, spec.width) == (given.rows, given.width)]
+    if shaped:
+        words += f" Its shape, {given.rows} x {given.width}, is that of the tables of {', '.join(shaped)}."
+    return Matches([], words, (*found.items(), *turning.items()))
 
 
 def spectrum(rows: np.ndarray) -> dict[str, Any]:

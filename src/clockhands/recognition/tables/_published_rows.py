@@ -1,0 +1,107 @@
+"""Presets of one axis whose rows are compared as they are, for codes that no measurement of pairs finds.
+
+The position of row 0 is looked up among the preset's first positions, and that of row 1 gives the step. So a counter,
+binary digits, sines without cosines and a sinusoid of the squared position are found, and so are frequencies that
+turn by more than half a rotation from row to row, which pairs of rows show only modulo a rotation.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import numpy as np
+
+from clockhands.additive import (
+    AdditiveCode,
+    AxialSinusoidal,
+    FourierFeatures,
+    Learned,
+    Sinusoidal,
+    WarpedPosition,
+    table,
+)
+from clockhands.errors import ClockhandsError
+from clockhands.recognition._given import GivenTable
+from clockhands.recognition._matches import Match, Matches
+from clockhands.recognition._preset_names import of_kind
+from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
+from clockhands.specs import describe
+
+FARTHEST = 2048  # row 0 is looked up among this many positions
+_TRIED = 8  # the most positions of row 0 that are tried
+_MOST = 0.02  # the largest error of a number; phases of thousands of radians in float32 have no other bound
+_LENGTHS = ("length", "standardised")  # fields that are the number of rows of the whole table
+
+
+def identify_published(given: GivenTable, prefix: int) -> Matches:
+    """The match of a preset of one axis, at equal steps of whole positions; ``prefix`` rows of zeros precede it."""
+    for name, spec in _resized(given, prefix):
+        match = _at_whole_positions(given, spec, name, prefix)
+        if match is not None:
+            words = f"Every row is that of {describe(match.spec)}, from position {match.positions[0]} in steps of"
+            return Matches([match], f"{words} {match.positions.step}, within {match.error:.2g}.")
+    return Matches([], "It is no preset at whole positions.")
+
+
+def _resized(given: GivenTable, prefix: int) -> Iterator[tuple[str, AdditiveCode]]:
+    """Name and spec of each computed preset of one axis at this width and number of rows."""
+    for name, spec in of_kind(AdditiveCode):
+        if isinstance(spec, Learned | FourierFeatures | AxialSinusoidal):
+            continue
+        if isinstance(spec, Sinusoidal) and max(spec.rates) <= math.pi:  # found by the rotation of its pairs
+            continue
+        own = {field.name: getattr(spec, field.name) for field in fields(spec)}
+        lengths = {field: given.rows + prefix for field in _LENGTHS if own.get(field) is not None}
+        for changed in (lengths, {}) if lengths else ({},):
+            with contextlib.suppress(ClockhandsError):  # an odd width, or numbers for one width only
+                yield name, replace(spec, width=given.width, **changed)
+
+
+def _at_whole_positions(given: GivenTable, spec: AdditiveCode, name: str, prefix: int) -> Match | None:
+    first, second = given.at(slice(0, 2))
+    near = 4 * given.rounding * max(1.0, float(np.abs(first).max()), float(np.abs(second).max()))
+    try:
+        made = table(spec, FARTHEST, "float64")
+    except ClockhandsError:
+        return None
+    # Rows that were computed in float32 have errors that grow with the phase.
+    allowed = np.minimum(near + 2.0**-21 * _fastest(spec) * np.arange(FARTHEST)[:, None], max(near, _MOST))
+    starts = np.flatnonzero((np.abs(made - first) <= allowed).all(axis=1))[:_TRIED]
+    nexts = np.flatnonzero((np.abs(made - second) <= allowed).all(axis=1))[:_TRIED]
+    for start in map(int, starts):
+        for step in sorted({int(place) - start for place in nexts} - {0}, key=lambda step: (abs(step), step < 0)):
+            before, end = start - step * prefix, start + step * given.rows
+            if min(start, end - step) < 0 or (prefix and not _zero(spec, range(before, start, step))):
+                continue
+            match = exact_match(given, _expected(spec, start, step), range(before, end, step), [name], {})
+            if match is not None and match.error <= max(near, _MOST):
+                return match
+    return None
+
+
+def _zero(spec: AdditiveCode, positions: range) -> bool:
+    """Whether the code's own rows at these positions are zeros."""
+    return min(positions) >= 0 and not table(spec, positions, "float64").any()
+
+
+def _expected(spec: AdditiveCode, start: int, step: int) -> ExpectedTable:
+    def places(rows: np.ndarray) -> np.ndarray:
+        at = (start + step * rows)[:, None].astype(np.float64)
+        return at**2 if isinstance(spec, WarpedPosition) else at
+
+    largest = float(np.abs(table(spec, [max(0, start), start + step], "float64")).max())
+    return ExpectedTable(
+        spec,
+        lambda begin, end: range(start + step * begin, start + step * end, step),
+        None,
+        max(1.0, largest),
+        np.full((1, spec.width), _fastest(spec)),
+        places,
+    )
+
+
+def _fastest(spec: AdditiveCode) -> float:
+    """The highest rate of a code in rad/token; 0 for one without sinusoids."""
+    ladder = getattr(spec, "ladder", None)
+    return 0.0 if ladder is None else float(max(ladder.rates))
