@@ -31,8 +31,9 @@ def identify(
     A table of several axes is one such table along each axis of its grid.
 
     Args:
-        given: An array of floats [rows, width] (leading axes of size 1 are removed) from NumPy (also memory-mapped),
-            PyTorch or JAX, or a list; or a ``function(x [seq, width], positions [seq]) -> [seq, width]``.
+        given: An array of floats [rows, width], or an attention bias [heads, queries, keys] (leading axes of size 1 are
+            removed) from NumPy (also memory-mapped), PyTorch or JAX, or a list; or a
+            ``function(x [seq, width], positions [seq]) -> [seq, width]``.
         positions: The position of each row of a table, [rows]; needed if they are not evenly spaced. If the rows
             are those of other, evenly spaced positions, the match has these positions and the reason says so.
         width: For a function, the number of its channels.
@@ -87,6 +88,11 @@ def identify(
     rows, kind = given_of(given)
     while rows.ndim > 2 and rows.shape[0] == 1:
         rows = rows[0]
+    if rows.ndim == 3 and positions is None:
+        from clockhands.recognition._bias_arrays import identify_bias
+
+        if found := identify_bias(rows, kind):
+            return found
     from clockhands.recognition.tables import identify_array
 
     at = None

@@ -155,7 +155,7 @@ def described(
     measured = Explicit(tuple(float(advance) for advance in found.advances / step))
     out = [Description(shape.spec(odd, measured), origin * step, found.sign * step, 4 * UNKNOWN, free=free)]
     for fit in _scaled(found, shape.pairs, scale):
-        exact = Explicit(_rates_of(fit, shape.pairs))
+        exact = Explicit(rates_of(fit, shape.pairs))
         out.append(Description(shape.spec(odd, exact), origin, float(found.sign), 3 * UNKNOWN, rope=fit))
     return sorted(out, key=lambda one: one.digits)
 
@@ -170,20 +170,31 @@ def _scaled(found: Progression, pairs: int, scale: float) -> list[Fit]:
         return []
     reach = math.sqrt(max(float(found.normal[0, 0]) / pairs, 1.0))
     bounds = 2.0**-20 * found.advances + 8 * max(found.rest, 2.0**-24) / reach
+    return scaled_fits_of(np.maximum(found.advances, 0.0), bounds, 2 * pairs, scale)
+
+
+def scaled_fits_of(rates: np.ndarray, bounds: np.ndarray, channels: int, scale: float) -> list[Fit]:
+    """The best description of rates in rad per row, which may be the first ones of a ladder of so many channels.
+
+    A published scaling comes first, because other numbers may give the same rates. The factor on the rows is taken as
+    the attention factor of a scaling, then as a factor of its own.
+    """
+    for _, own in of_kind(Rotary):
+        if own.scaling is None or own.axes is not None or own.rotated != channels or own.length is not None:
+            continue
+        near = np.abs(np.array(own.rates)[: len(rates)] - rates) <= bounds
+        if near.all() and abs(own.attention_factor / scale - 1) < 2.0**-20:
+            return [Fit(own.spacing, own.scaling)]
     for factor in dict.fromkeys((scale, 1.0)):
         fits = fit_ladder(
-            np.maximum(found.advances, 0.0),
-            bounds,
-            channels=2 * pairs,
-            attention_factor=factor,
-            attention_uncertainty=2.0**-20 * factor,
+            rates, bounds, channels=channels, attention_factor=factor, attention_uncertainty=2.0**-20 * factor
         )
         if not isinstance(fits[0].spacing, Explicit):
             return fits[:1]
     return []
 
 
-def _rates_of(fit: Fit, pairs: int) -> tuple[float, ...]:
+def rates_of(fit: Fit, pairs: int) -> tuple[float, ...]:
     """The rates of a spacing after its scaling, in rad/token."""
     return Rotary(head_width=2 * pairs, layout="halves", spacing=fit.spacing, scaling=fit.scaling).rates
 

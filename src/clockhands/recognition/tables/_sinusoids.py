@@ -15,11 +15,18 @@ import numpy as np
 from clockhands.additive import Sinusoidal, table
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid
-from clockhands.ladders import Geometric
+from clockhands.ladders import Explicit, Geometric
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches, Rows
 from clockhands.recognition._preset_names import alike, named_equivalent, rope_presets, turned_round
-from clockhands.recognition.tables._describing import Description, TableShape, described, polished
+from clockhands.recognition.tables._describing import (
+    Description,
+    TableShape,
+    described,
+    polished,
+    rates_of,
+    scaled_fits_of,
+)
 from clockhands.recognition.tables._progressions import (
     PairAngles,
     PairReading,
@@ -259,16 +266,71 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
         phase = angles.phase if sign > 0 else np.pi - angles.phase
         trials += progressions(replace(angles, angle=sign * angles.angle, phase=phase), len(columns))
     for trial in sorted(trials, key=lambda trial: (-trial.sign, abs(trial.origin))):
-        if trial.kind == "even":
+        if trial.kind != "geometric":
             continue
         match = _checked_single(given, _refined_single(trial, columns / size), layout, size, prefix)
         if match is not None:
-            words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
-            what = "sines" if trial.order == "sin-cos" else "cosines"
-            return Matches(
-                [match], f"{words} The {what} that RoPE stores for its positions look the same.{_rope_in_words(match)}"
-            )
+            return _single(match, trial.order)
+    for order in ("sin-cos", "cos-sin"):
+        match = _scaled_single(given, angles.angle, layout, order, prefix)
+        if match is not None:
+            return _single(match, order)
     return Matches([], "Every column occurs twice, but they do not follow one series of frequencies.")
+
+
+def _single(match: Match, order: str) -> Matches:
+    what = "sines" if order == "sin-cos" else "cosines"
+    words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
+    return Matches(
+        [match], f"{words} The {what} that RoPE stores for its positions look the same.{_rope_in_words(match)}"
+    )
+
+
+def _scaled_single(given: GivenTable, angle: np.ndarray, layout: str, order: str, prefix: int) -> Match | None:
+    """The match of sines or cosines from position 0 on by a ladder with a RoPE scaling.
+
+    A slow cosine hardly changes within the rows that are read, so the ladder is fitted to the fast columns, from the
+    first on; every number of all columns is compared with it.
+    """
+    wave, change = (np.cos, lambda phase: -np.sin(phase)) if order == "cos-sin" else (np.sin, np.cos)
+    pick = slice(0, given.width // 2) if layout == "halves" else slice(None, None, 2)
+    scale, reach, power = 1.0, min(HEAD, given.rows), np.ones_like(angle)
+    angle = np.maximum(angle, 1e-4)
+    first = float(np.median(given.at(slice(0, 1))[0, pick]))  # the row of position 0, if it is not left out as zeros
+    while True:  # least squares over ever more rows, in which a smaller error of a rate shows
+        rows = np.unique(np.linspace(0, reach - 1, min(HEAD, reach)).astype(np.int64))
+        columns, at = given.at(rows)[:, pick], (prefix + rows).astype(np.float64)[:, None]
+        for _ in range(12):
+            waves = wave(at * angle)
+            scale = (
+                first if order == "cos-sin" else float((columns * waves).sum() / max(float((waves**2).sum()), 1e-300))
+            )
+            slope = scale * at * change(at * angle)
+            power = np.maximum((slope**2).sum(axis=0), 1e-300)
+            off = (slope * (columns - scale * waves)).sum(axis=0) / power
+            angle = np.abs(angle + np.clip(off, -0.5 * angle, 0.5 * angle))
+        if reach == given.rows:
+            break
+        reach = min(given.rows, 4 * reach)
+    if not scale > 0:
+        return None
+    digits, number = plain(scale, 2.0**-22 * scale, (1.0,))
+    scale = number if digits < UNKNOWN else scale
+    bounds = 8 * scale * max(given.rounding, 2.0**-24) / np.sqrt(power) + 2.0**-20 * angle
+    sure = bounds < 0.01 * angle
+    number = len(sure) if sure.all() else int(np.argmin(sure))
+    if number < 4:
+        return None
+    fit = next((fit for fit in scaled_fits_of(angle[:number], bounds[:number], given.width, scale)), None)
+    if fit is None:
+        return None
+    spacing = Explicit(rates_of(fit, given.width // 2))
+    spec = Sinusoidal(given.width, spacing=spacing, layout=layout, order=_WAVES[order], scale=scale)  # type: ignore[arg-type,index]
+    best = Description(spec, 0.0, 1.0, 0.0, rope=fit)
+    seen = {"start": 0, "step": 1, "scale": scale, **dict(_rope(best, scale))}
+    own = replace(best, start=float(prefix))
+    expected = _expected(spec, own.positions, None, scale, own.places)
+    return exact_match(given, expected, best.positions(0, given.rows + prefix), [], seen)
 
 
 def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
