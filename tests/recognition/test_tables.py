@@ -219,8 +219,10 @@ def test_what_was_seen_is_json():
         np.cumsum(rng.normal(size=(64, 16)), axis=0),
     )
     for rows in tables:
-        (match,) = ch.identify(rows)
-        assert json.loads(json.dumps(dict(match.evidence))) == dict(match.evidence)
+        matches = ch.identify(rows)
+        for evidence in [match.evidence for match in matches] or [matches.evidence]:
+            assert evidence
+            assert json.loads(json.dumps(dict(evidence))) == dict(evidence)
 
 
 def test_falling_positions_are_those_of_a_sine_turned_round():

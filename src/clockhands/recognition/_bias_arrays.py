@@ -2,8 +2,8 @@
 
 A computed bias is compared number by number. In a bias that is looked up, all pairs of a query and a key with the same
 row of the table have one number in each head; the rows are then the values. This says something only if there are
-fewer rows than distances between the pairs. Of two such codes the one with fewer rows says more, and the other is not
-named.
+fewer rows than distances between the pairs, and of a window only if the numbers depend on more than the distance. Of
+two such codes the one with fewer rows says more, and the other is not named.
 """
 
 import contextlib
@@ -85,6 +85,8 @@ def _looked_up(spec: BiasCode, given: np.ndarray, seen: np.ndarray) -> tuple[np.
     table = np.zeros((number, heads))
     table[index[seen[0]]] = given[:, seen[0]].T
     distances = np.arange(keys - queries, keys)[:, None] - np.arange(keys)
-    told = len(np.unique(index[seen[0]])) < len(np.unique(distances[seen[0]])) or spec.reads == "both"
+    told = len(np.unique(index[seen[0]])) < len(np.unique(distances[seen[0]]))
+    if spec.reads == "both":  # a window: numbers of its distances alone would fit a part of it
+        told = queries == keys and not (given[:, 1:, 1:] == given[:, :-1, :-1]).all()
     made = table[index].transpose(2, 0, 1)
     return (made, table / scale) if told and (seen == seen[0]).all() else (None, None)

@@ -89,6 +89,9 @@ def rows_of(match: Match) -> Iterator[tuple[str, str]]:
     yield "sure", f"{match.confidence:.3g} of 1: {confidence_in_words(match)}"
     if match.positions is None:
         yield from measured_in_words(match)
+    rope = dict(match.evidence).get("rope_presets")
+    if rope and match.name is None:
+        yield "RoPE", f"the frequencies of {listed(rope)}"
     others = [describe(other) if isinstance(other, SPECS) else str(other) for other in match.equivalents]
     for number, other in enumerate(others[:_OTHERS]):
         more = f", and {len(others) - _OTHERS} more" if number == _OTHERS - 1 and len(others) > _OTHERS else ""
