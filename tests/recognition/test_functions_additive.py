@@ -84,7 +84,7 @@ def test_a_table_that_ends_and_is_none_is_learned():
 
 def test_other_tables_are_none(cases):
     for function in (
-        lambda x, p: x + p[:, None].astype(x.dtype),
+        lambda x, p: x + np.abs(p[:, None] - 7).astype(x.dtype),
         lambda x, p: x + np.stack([np.random.default_rng(int(at)).standard_normal(WIDTH) for at in p]),
         lambda x, _: x + 1,
     ):
@@ -92,3 +92,8 @@ def test_other_tables_are_none(cases):
             found = identify_function(function, WIDTH)
             assert not found
             assert found.reason
+
+
+def test_a_counter_is_named():
+    (match,) = identify_function(lambda x, p: x + p[:, None].astype(x.dtype), WIDTH)
+    assert (match.name, match.spec) == ("counter", ch.preset("counter", width=WIDTH))

@@ -207,4 +207,4 @@ def _learned(behaviour: Behaviour, read: np.ndarray, factor: float, said: str, w
         ("standard_deviation", float(values.std())),
     )
     match = Match(Learned(read.shape[1], rows), None, values.astype(np.float32), confidence=1.0, evidence=evidence)
-    return match, f"{said} It holds {rows:,} stored rows without known frequencies, of unknown origin. {why}"
+    return match, f"{said} It holds {rows:,} rows without known frequencies, of unknown origin. {why}"

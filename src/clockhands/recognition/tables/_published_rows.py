@@ -74,7 +74,8 @@ def _at_whole_positions(given: GivenTable, spec: AdditiveCode, name: str, prefix
             before, end = start - step * prefix, start + step * given.rows
             if min(start, end - step) < 0 or (prefix and not _zero(spec, range(before, start, step))):
                 continue
-            match = exact_match(given, _expected(spec, start, step), range(before, end, step), [name], {})
+            seen = {"start": before, "step": step}
+            match = exact_match(given, _expected(spec, start, step), range(before, end, step), [name], seen)
             if match is not None and match.error <= max(near, _MOST):
                 return match
     return None

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from clockhands.additive import FourierFeatures
 from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.ladders import Explicit
 from clockhands.positions import positions_of
 from clockhands.recognition._given import GivenTable
-from clockhands.recognition._matches import Matches
+from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import with_equal_words
 from clockhands.recognition.tables._fourier_tables import identify_mixed
 from clockhands.recognition.tables._grid_tables import identify_cells
@@ -31,10 +33,18 @@ def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -
     found = identify_rows(given)
     if positions is not None and (not found or found[0].residual is not None):
         found = _elsewhere(given, positions) or found
-    if positions is None and (not found or found[0].residual is not None):
+    if positions is None and (not found or found[0].residual is not None or _of_free_rates(found[0])):
         # Rounding to 8 or 11 bits looks like noise on the code; repeating the rounding tells them apart.
         found = identify_low_precision(rows) or found
     return found or _unknown(given, found.reason)
+
+
+def _of_free_rates(match: Match) -> bool:
+    """Whether the frequencies are on no ladder, as those that were rounded are not."""
+    if isinstance(match.spec, FourierFeatures):
+        return match.spec.axes == 1
+    spacing = getattr(match.spec, "spacing", None)
+    return isinstance(spacing, Explicit) and match.name is None and "rope" not in dict(match.evidence)
 
 
 def _unknown(given: GivenTable, reason: str) -> Matches:
