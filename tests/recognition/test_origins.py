@@ -90,11 +90,15 @@ FORMULAS = {
 }
 
 
-@pytest.mark.parametrize("number", [2, pytest.param(len(FORMULAS), marks=pytest.mark.slow)])
-def test_no_formula_and_no_noise_is_given_an_origin(number, cases, draw):
+# All in parts, because a part is a test of a minute; the quick tests draw a few.
+PARTS = [None, *(pytest.param(part, marks=pytest.mark.slow) for part in range(4))]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_formula_and_no_noise_is_given_an_origin(part, cases, draw):
     # Another shape of the waves, which looks like sines that were changed, and smooth rows are always among them.
-    always = ["triangles", "Legendre"]
-    for name in dict.fromkeys([*always, *draw(FORMULAS, number)]):
+    some = ["triangles", "Legendre", *draw(FORMULAS, 2)] if part is None else list(FORMULAS)[part::4]
+    for name in dict.fromkeys(some):
         with cases(name):
             matches = ch.identify(FORMULAS[name](np.random.default_rng(3)).astype(np.float32))
             assert matches == []
@@ -161,13 +165,13 @@ def names_of(matches):
     return found
 
 
-@pytest.mark.parametrize("number", [6, pytest.param(len(COMPUTED), marks=pytest.mark.slow)])
-def test_every_preset_is_found_by_its_table_at_several_widths_and_lengths(number, cases, draw):
+@pytest.mark.parametrize("part", PARTS)
+def test_every_preset_is_found_by_its_table_at_several_widths_and_lengths(part, cases, draw):
     always = ["binary", "sine-only", "counter", "squared-position", "evenly-spaced", "funnel-omega", "mochi"]
-    some = [name for name, spec in COMPUTED.items() if not isinstance(spec, Learned)]
-    for name in dict.fromkeys([*always, *draw(some, number)]) if number < len(COMPUTED) else some:
+    every = [name for name, spec in COMPUTED.items() if not isinstance(spec, Learned)]
+    for name in dict.fromkeys([*always, *draw(every, 5)]) if part is None else every[part::4]:
         spec = COMPUTED[name]
-        for width in dict.fromkeys((spec.width, 64, 33)) if number == len(COMPUTED) else (min(spec.width, 64),):
+        for width in (min(spec.width, 64),) if part is None else dict.fromkeys((spec.width, 64, 33)):
             try:
                 resized = with_fields(spec, width=width)
             except ClockhandsError:

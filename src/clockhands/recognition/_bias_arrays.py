@@ -7,7 +7,7 @@ two such codes the one with fewer rows says more, and the other is not named.
 """
 
 import contextlib
-from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
-from clockhands.specs import describe
+from clockhands.specs import describe, with_fields
 
 # The original conventions; of several presets with the same numbers, these come first.
 _KNOWN = ("alibi", "bloom", "t5", "t5-decoder")
@@ -40,7 +40,7 @@ def identify_bias(array: np.ndarray, dtype: str) -> Matches:
     found: dict[str, tuple[BiasCode, np.ndarray | None, float, int]] = {}
     for name, spec in of_kind(BiasCode):
         with contextlib.suppress(ClockhandsError):  # other numbers of heads, or a window of another size
-            own = replace(spec, heads=heads)
+            own = cast(BiasCode, with_fields(spec, heads=heads))
             made, values = _computed(own, queries, keys) if not own.learned else _looked_up(own, given, seen)
             if made is None:
                 continue
@@ -78,7 +78,7 @@ def _looked_up(spec: BiasCode, given: np.ndarray, seen: np.ndarray) -> tuple[np.
     if not spec.looked_up or len(shapes) != 1 or shapes[0][1][1:] != (heads,):
         return None, None
     (field, (number, _)) = shapes[0]
-    one = replace(spec, heads=1)  # type: ignore[type-var]
+    one = cast(BiasCode, with_fields(spec, heads=1))
     scale = getattr(spec, "scale", 1.0)
     index = bias(one, queries, keys, values={field: np.arange(number)[:, None]}, dtype="float64")[0] / scale
     index = np.rint(index).astype(np.int64)

@@ -8,7 +8,7 @@ turn by more than half a rotation from row to row, which pairs of rows show only
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from typing import cast
 
 import numpy as np
 
@@ -26,9 +26,10 @@ from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind
 from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
-from clockhands.specs import describe
+from clockhands.specs import describe, with_fields
 
-FARTHEST = 2048  # row 0 is looked up among this many positions
+FARTHEST = 2048  # row 0 is looked up among the first so many positions, fewer in wide tables
+_NUMBERS = 1 << 18  # the most numbers of a preset that are computed for this
 _TRIED = 8  # the most positions of row 0 that are tried
 _MOST = 0.02  # the largest error of a number; phases of thousands of radians in float32 have no other bound
 _LENGTHS = ("length", "standardised")  # fields that are the number of rows of the whole table
@@ -51,22 +52,22 @@ def _resized(given: GivenTable, prefix: int) -> Iterator[tuple[str, AdditiveCode
             continue
         if isinstance(spec, Sinusoidal) and max(spec.rates) <= math.pi:  # found by the rotation of its pairs
             continue
-        own = {field.name: getattr(spec, field.name) for field in fields(spec)}
-        lengths = {field: given.rows + prefix for field in _LENGTHS if own.get(field) is not None}
+        lengths = {field: given.rows + prefix for field in _LENGTHS if getattr(spec, field, None) is not None}
         for changed in (lengths, {}) if lengths else ({},):
             with contextlib.suppress(ClockhandsError):  # an odd width, or numbers for one width only
-                yield name, replace(spec, width=given.width, **changed)
+                yield name, cast(AdditiveCode, with_fields(spec, width=given.width, **changed))
 
 
 def _at_whole_positions(given: GivenTable, spec: AdditiveCode, name: str, prefix: int) -> Match | None:
     first, second = given.at(slice(0, 2))
     near = 4 * given.rounding * max(1.0, float(np.abs(first).max()), float(np.abs(second).max()))
     try:
-        made = table(spec, FARTHEST, "float64")
+        reach = max(64, min(FARTHEST, _NUMBERS // given.width))
+        made = table(spec, reach, "float64")
     except ClockhandsError:
         return None
     # Rows that were computed in float32 have errors that grow with the phase.
-    allowed = np.minimum(near + 2.0**-21 * _fastest(spec) * np.arange(FARTHEST)[:, None], max(near, _MOST))
+    allowed = np.minimum(near + 2.0**-21 * _fastest(spec) * np.arange(reach)[:, None], max(near, _MOST))
     starts = np.flatnonzero((np.abs(made - first) <= allowed).all(axis=1))[:_TRIED]
     nexts = np.flatnonzero((np.abs(made - second) <= allowed).all(axis=1))[:_TRIED]
     for start in map(int, starts):
