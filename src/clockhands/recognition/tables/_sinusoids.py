@@ -58,6 +58,7 @@ _WAVES = {"sin-cos": "sin-sin", "cos-sin": "cos-cos"}
 _FEW = 0.01
 # Limits for a table that is near a code; see `_moved`.
 _HALF = 0.5
+_CLOSE = 0.02  # rad: a rate of its own for each pair says something only if all pairs then fit closely
 _PARTS = 16  # the parts of a rotation in which another shape of the waves is looked for
 _TRAINED = 10.0  # the largest factor by which training may have changed a scale, up or down
 
@@ -180,6 +181,8 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
         if reach >= given.rows:
             break
         reach = min(given.rows, 4 * reach)
+    if trial.kind == "explicit" and trial.rest > _CLOSE:
+        return None
     values = turned(turns, trial.order)
     along = np.real(values * np.exp(-1j * trial.phases(places)))
     size = float(np.median(along.mean(axis=1))) if len(along) > 8 else float(along.mean())
