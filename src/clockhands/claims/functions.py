@@ -130,7 +130,8 @@ def _left_by_a_shift(warp: str) -> float:
 
     Positions 1 to 512; directions below 1e-4 of the largest singular value are left out: the matrix stays small.
     """
-    rows = table(WarpedPosition(width=512, warp=warp), range(1, 516), "float64")  # type: ignore[arg-type]
+    spec = WarpedPosition(width=512, warp=warp)  # type: ignore[arg-type]
+    rows = table(spec, range(1, 516), "float64")
     before, after, fitted = rows[:-3], rows[3:], np.arange(512) // 8 % 3 != 1
     matrix, _ = best_linear_map(before[fitted], after[fitted], 1e-4)
     expected = after[~fitted]
