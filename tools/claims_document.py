@@ -31,12 +31,12 @@ clockhands claims 9956                     # those that name a number
 clockhands claims --json                   # for programs
 ```
 
-**How to read it.** A verdict is *true*, *false*, or *only if*, followed by the condition. Numbers are meant to the
-digits written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero except for rounding; the bound follows from
-the accuracy of the library. A measured number is a mean over seeds; *least* and *most* are the ends of its 95 %
-interval, which for 3 seeds is their range. The trained models are small, about 0.1 million parameters, and their
-verdicts hold for that size. If a small model cannot settle a claim, or nothing was measured, the claim names the
-missing measurement.
+**How to read it.** A verdict is *true*, *false*, *only if*, followed by the condition, or *not known*. Numbers are
+meant to the digits written: 3.714 is anything from 3.7135 to 3.7145. "At most" is zero except for rounding; the bound
+follows from the accuracy of the library. A measured number is a mean over seeds; *least* and *most* are the ends of
+the range of the seeds. The range of 3 seeds holds the median of such models in 75 % of cases, so it is no 95 %
+interval. The trained models are small, about 0.1 million parameters, and their verdicts hold for that size. If a small
+model cannot settle a claim, or nothing was measured, the claim names the missing measurement.
 
 **Terms.** An encoding consists of dimension *pairs*. Each pair rotates by its *frequency*, in radians per token, and
 completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio

@@ -112,9 +112,10 @@ MEANS = {
         "resolves, and how many distances would be unresolved with other bases."
     ),
     "base_bound": (
-        "A head that searches for a token matching its query scores the token in proportion to the sum of "
-        "cos(frequency x distance) over all dimension pairs. If this sum is negative at a distance, a random token "
-        "scores higher than the matching token. The base must be large enough for the length, but a larger base is not "
+        "A head that gives every dimension pair equal weight scores a token matching its query in proportion to the "
+        "sum of cos(frequency x distance) over all pairs, in the mean. If this sum is negative at a distance, a random "
+        "token scores higher in the mean. Single tokens may score otherwise, and so may heads that weight the pairs "
+        "differently, as trained ones do. The base must be large enough for the length, but a larger base is not "
         "always enough: some ranges above the smallest valid base fail again."
     ),
     "critical_dimension": (

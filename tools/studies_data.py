@@ -88,7 +88,9 @@ def gate(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
         )
         if getattr(told, name) not in ("", None)
     }  # fmt: skip
-    return given | {"value": None if judged.value is None else row(judged.value, seeds), "holds": judged.holds}
+    chance = None if judged.chance is None else float(f"{judged.chance:.2g}")
+    value = None if judged.value is None else row(judged.value, seeds)
+    return given | {"value": value, "holds": judged.holds, "chance": chance}
 
 
 def arm(results: Any, name: str) -> dict[str, Any]:

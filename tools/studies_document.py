@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.claims import AS_TRAINED, OF_TRAINING, MeasuredEstimate, MeasuredStudy, estimate_of
+from clockhands.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of
+from clockhands.show._lab_numbers import gate_word, in_short
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
@@ -30,17 +31,21 @@ ORDER = (
 BEGIN = """# What the lab's studies measured
 
 Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
-the run, also those that fail, every mean with its interval, and what it cost. `tools/studies_document.py` makes the
+the run, also those that fail, every mean with the range of its seeds, and what it cost. What was changed
+after a pilot, or before the run, is said there. `tools/studies_document.py` makes the
 pages from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
 verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same machine,
 with the same versions, it gives the same numbers.
 
-**How to read it.** *0.336 [0.322, 0.346]* is the mean over the seeds with its 95 % bootstrap interval; for 3 seeds the
-interval is the range of the three numbers: it says whether the seeds agree, and no more. A *difference* of two arms is
-taken seed by seed: the same seed has the same initial weights and the same batches in both. Losses are in nats for each
-token. A *loss ratio* is the loss over the same arm's loss at the training length. *Whole* windows are cut one after
-another, so their first tokens have little context; with *sliding* windows every scored token has a full context. Tokens
-per second are of training, with one thread for each trial, two trials at a time on two cores that other work shared.
+**How to read it.** *0.336 [0.322, 0.346]* is the mean over three seeds with their range. The range of three holds the
+median of such models in 75 % of cases, so it is no 95 % interval: it says whether the seeds agree, and no more. A
+*difference* of two arms is taken seed by seed: the same seed has the same initial weights and the same batches in both.
+A gate *holds* if its bound is met and chance alone would meet it with a probability of at most 5 %, by Student's t over
+the seeds (taken as normal), corrected for the number of gates of the study (Holm); *may be chance* if that is more
+probable; *one seed* and *seeds alike* where there is no spread to judge it by. Losses are in nats for each token. A
+*loss ratio* is the loss over the same arm's loss at the training length. *Whole* windows are cut one after another, so
+their first tokens have little context; with *sliding* windows every scored token has a full context. Tokens per second
+are of training, with one thread for each trial, two trials at a time on two cores that other work shared.
 
 """
 
@@ -61,6 +66,10 @@ ABOVE_ONE = (
     "A part above 1 is no sign of recovery: the whole model went on learning its text after the drop. The differences "
     "from the control that kept its code say what the drop cost."
 )
+T5_NOTE = (
+    "The arm t5 has T5's maximum distance of 128. Training at 64 tokens never reaches its last buckets, so past 64 "
+    "tokens its numbers are those of untrained biases too; see [the claim](../claims.md#t5-any-distance)."
+)
 NAMES_IN_GATES = {
     "won_back": "part of the spike won back",
     "sink_share": "share of the first token",
@@ -80,7 +89,7 @@ def overview(studies: Mapping[str, MeasuredStudy]) -> str:
         (
             f"[{name}](studies/{name}.md)",
             each.data["question"],
-            gates_in_short(each.data["gates"]),
+            gates_in_short(each),
             duration(each.data["run"]["wall_seconds"]),
         )
         for name, each in studies.items()
@@ -88,12 +97,18 @@ def overview(studies: Mapping[str, MeasuredStudy]) -> str:
     return table(("study", "question", "gates", "time taken"), rows, right=3)
 
 
-def gates_in_short(gates: list[dict[str, Any]]) -> str:
+def gates_in_short(study: MeasuredStudy) -> str:
     """How many hold."""
-    if not gates:
-        return "none"
-    held = sum(each["holds"] is True for each in gates)
-    return f"{held} of {len(gates)} hold" if held == len(gates) else f"**{held} of {len(gates)} hold**"
+    words = [word_of(study, each) for each in study.data["gates"]]
+    held = f"{words.count('holds')} of {len(words)} hold"
+    return "none" if not words else held if words.count("holds") == len(words) else f"**{held}**"
+
+
+def word_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:
+    """The verdict of a gate."""
+    if gate["holds"] is None:
+        return "not judged"
+    return gate_word(gate["holds"], gate["chance"], len(study.data["tasks"][gate["task"]]["seeds"]))
 
 
 def section(study: MeasuredStudy) -> str:
@@ -101,6 +116,10 @@ def section(study: MeasuredStudy) -> str:
     data = study.data
     parts = [f"# The study {study.name}\n", "[All studies](../studies.md), and how to read their numbers.\n"]
     parts += [wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
+    if data.get("changed"):
+        parts.append(wrapped(f"Changed after it was first written: {escaped(data['changed'])}"))
+    if "t5" in data["arms"]:
+        parts.append(wrapped(T5_NOTE))
     parts += [task_of(study, name) for name in data["tasks"]]
     if data["published"]:
         parts.append("Published figures to be read beside these:\n")
@@ -114,30 +133,28 @@ def gates_of(study: MeasuredStudy) -> str:
     gates = study.data["gates"]
     if not gates:
         return "The study has no gates.\n"
-    failed = [each for each in gates if each["holds"] is False]
-    absent = [each for each in gates if each["holds"] is None]
-    say = f"{sum(each['holds'] is True for each in gates)} of {len(gates)} gates hold."
-    if failed:
-        say += f" {len(failed)} fail{'s' if len(failed) == 1 else ''}: " + " ".join(f"“{g['says']}”" for g in failed)
-    if absent:
-        say += f" {len(absent)} cannot be judged without a number for every seed: " + " ".join(
-            f"“{g['says']}”" for g in absent
-        )
+    words = [word_of(study, each) for each in gates]
+    say = in_short(words)
+    for word in ("fails", "may be chance", "not judged"):
+        if word in words:
+            says = " ".join(f"“{gate['says']}”" for gate, own in zip(gates, words, strict=True) if own == word)
+            say += f" {word.capitalize()}: {says}"
     rows = [
         (
-            {True: "holds", False: "**fails**", None: "**not judged**"}[each["holds"]],
+            word if word == "holds" else f"**{word}**",
             each["says"],
             what_of(study, each),
             number_of(each["value"], study.data["tasks"][each["task"]]["seeds"]),
             ", ".join(
-                f"{name.replace('_', ' ')} {each[name]:g}"
+                f"{name.replace('_', ' ').replace('interval', 'range')} {each[name]:g}"
                 for name in ("at_least", "at_most", "interval_above", "interval_below")
                 if name in each
             ),
+            "–" if each["chance"] is None else f"{each['chance']:.2g}" if each["chance"] >= 0.0001 else "< 0.0001",
         )
-        for each in gates
+        for each, word in zip(gates, words, strict=True)
     ]
-    heads = ("verdict", "gate, as it was written before the run", "what is measured", "measured", "asked")
+    heads = ("verdict", "gate, as it was written before the run", "what is measured", "measured", "asked", "chance")
     return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
 
 
@@ -206,9 +223,7 @@ def variants(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for arm in data["cells"].values() for each in arm.values()]
 
 
-def known(
-    study: MeasuredStudy, task: str, of: tuple[str, str], protocol: str, measure: str
-) -> dict[int, MeasuredEstimate]:
+def known(study: MeasuredStudy, task: str, of: tuple[str, str], protocol: str, measure: str) -> dict[int, Estimate]:
     """A measure of an arm and its change at test time by length; empty where it was not measured."""
     arm, variant = of
     own = study.data["tasks"][task]["cells"][arm][variant].get(protocol, {})
@@ -388,8 +403,8 @@ def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True)
     return "–" if row is None else in_numbers(estimate_of(row, seeds), interval=interval)
 
 
-def in_numbers(value: MeasuredEstimate | None, *, interval: bool = True) -> str:
-    """A mean, with its interval where there is one."""
+def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
+    """A mean, with its range where there is one."""
     if value is None:
         return "–"
     if math.isinf(value.mean):
@@ -400,8 +415,8 @@ def in_numbers(value: MeasuredEstimate | None, *, interval: bool = True) -> str:
     return mean if not interval or low is None else f"{mean} [{low}, {high}]"
 
 
-def values_of(value: MeasuredEstimate) -> tuple[float, float | None, float | None]:
-    """The mean and the ends of the interval."""
+def values_of(value: Estimate) -> tuple[float, float | None, float | None]:
+    """The mean and the ends of the range."""
     return value.mean, value.low, value.high
 
 
@@ -447,7 +462,8 @@ def main() -> None:
     parser.add_argument("stores", nargs="*", type=Path, metavar="STORE")
     known = json.loads(DATA.read_text(encoding="utf-8"))["studies"] if DATA.exists() else {}
     for path in parser.parse_args().stores:
-        known |= collect(path)
+        for name, study in collect(path).items():  # what a person wrote stays
+            known[name] = study | {"changed": known.get(name, {}).get("changed", "")}
     data = {"schema": 1, "studies": {name: known[name] for name in ORDER if name in known}}
     DATA.write_text(written(data), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)

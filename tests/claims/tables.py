@@ -132,3 +132,24 @@ def warped_steps(warp):
         return mpmath.sqrt(sum(2 * (1 - mpmath.cos(rate * (other - one))) for rate in rates(512)))
 
     return {f"step_at_{place}": step(place) for place in (1, 100, 1000)}
+
+
+def uniform_rates():
+    """Distances of rows whose 256 frequencies are drawn uniformly, from the parts of the rows themselves."""
+    turning = np.random.default_rng(0).uniform(1e-4, 1, 256)
+    apart = [np.linalg.norm(np.exp(1j * turning * offset) - 1) for offset in range(1, 20_001)]
+    return {
+        "distance_of_neighbours_if_drawn_uniformly": apart[0],
+        "smallest_distance_of_others_up_to_20000_if_drawn_uniformly": min(apart[1:]),
+    }
+
+
+def left_by_a_shift(warp):
+    """What a matrix fitted to runs of eight positions, but for every third one, leaves of the others; by `pinv`."""
+    turning = 10_000.0 ** (-np.arange(256) / 256)
+    hands = np.exp(1j * np.multiply.outer(warp(np.arange(1.0, 516.0)), turning))
+    rows = np.concatenate([hands.real, hands.imag], axis=1)
+    fitted = np.arange(512) // 8 % 3 != 1
+    matrix = np.linalg.pinv(rows[:-3][fitted], rcond=1e-4) @ rows[3:][fitted]
+    wanted = rows[3:][~fitted]
+    return ((wanted - rows[:-3][~fitted] @ matrix) ** 2).sum() / ((wanted - wanted.mean(0)) ** 2).sum()

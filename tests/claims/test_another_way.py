@@ -79,7 +79,9 @@ def test_another_way_gives_the_same(cases):
 
 
 def test_no_claim_is_left_out():
-    assert sorted(name for subject, name in ROWS if subject != "trained") == sorted(set(CLAIMS) - ELSEWHERE)
+    of_training = {name for name, told in CLAIMS.items() if all(each.startswith("measured_") for each in told.numbers)}
+    computed_here = sorted(name for subject, name in ROWS if subject != "trained")
+    assert computed_here == sorted(set(CLAIMS) - ELSEWHERE - of_training)
     assert set(FORMULAS["trained"]) == {name for name, told in CLAIMS.items() if told.measured}
 
 

@@ -60,9 +60,14 @@ def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
     quick["gates"][0]["holds"] = False
     quick["gates"][1] |= {"holds": None, "value": None}
     text = maker.section(maker.MeasuredStudy("quick", quick))
-    assert "7 of 9 gates hold. 1 fails: “Sinusoidal copies at the trained length.”" in " ".join(text.split())
-    assert "1 cannot be judged without a number for every seed: “Rotary copies at the trained length.”" in " ".join(
-        text.split()
+    assert (
+        "4 of 9 gates hold, 1 fails, 3 are met by their only seed, 1 cannot be judged. Fails: “Sinusoidal copies at "
+        "the trained length.” Not judged: “Rotary copies at the trained length.”"
+    ) in " ".join(text.split())
+    assert "Changed after it was first written" not in text
+    quick["changed"] = "there was another arm."
+    assert "Changed after it was first written: there was another arm." in maker.section(
+        maker.MeasuredStudy("quick", quick)
     )
     assert "| **fails** | Sinusoidal copies at the trained length. |" in text
     assert "| **not judged** | Rotary copies at the trained length. |" in text
@@ -137,7 +142,7 @@ def test_a_store_is_kept(maker, keeper, store):
     assert study.places("language", "rotary")["32–47"].mean == (32 + 40) / 2
     assert quick["gates"][0]["value"] == [0.0, 0.0, 0.0, 0.0, 0.0, None]
     text = " ".join("".join(maker.documents({"studies": found}).values()).split())
-    assert "0 of 1 gates hold. 1 cannot be judged without a number for every seed: “Rotary is better.”" in text
+    assert "0 of 1 gates hold, 1 cannot be judged. Not judged: “Rotary is better.”" in text
     assert "- Failed: copy, none, seed 2: The loss is NaN at step 3." in text
     assert "7 trials finished, 1 failed" in text
     assert "| dropped | 400 | 2.000 | 0.750 |" in text.replace("| dropped | |", "| dropped |")

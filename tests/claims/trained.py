@@ -1,4 +1,4 @@
-"""What was measured of trained models, from the seeds of the stored results: of 3 the 95 % interval is their range."""
+"""What was measured of trained models, from the seeds of the stored results: of 3 the interval is their range."""
 
 import json
 from pathlib import Path
@@ -65,3 +65,21 @@ def that_recall(*bases):
 def untrained_rows_cost(length):
     """Losses with untrained rows of a learned table, less those of sinusoids."""
     return less(text("extrapolation", "learned_long", length), text("extrapolation", "sinusoidal", length))
+
+
+def of_other_slopes():
+    """Losses at 256 tokens over those at 64, of each model whose slopes are not ALiBi's own."""
+    return [
+        ratio for arm in ("doubled", "halved", "drawn") for ratio in over(text("slopes", arm, 256), text("slopes", arm))
+    ]
+
+
+def of_removed(control):
+    """Losses without the encoding, less those of the same model with it, or of one that never had one."""
+    return [
+        rise
+        for arm in ("learned", "sinusoidal", "rotary", "alibi")
+        for rise in less(
+            text("ablation", arm, variant="removed"), text("ablation", arm if control == "removed" else control)
+        )
+    ]

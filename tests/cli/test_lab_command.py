@@ -132,8 +132,8 @@ def test_a_report_says_gates_and_numbers(run):
     for line in (
         "Does a code help?",
         "4 trials; 8 s of training and evaluation.",
-        "1 of 1 gates hold.",
-        "  holds        Rotary copies better.",
+        "0 of 1 gates hold, 1 is met by seeds that are all alike.",
+        "  seeds alike   Rotary copies better.",
         "accuracy of rotary minus none: 0.500 [0.500, 0.500] (required: interval above -2)",
         "copy: Accuracy (share of answers that are right), by length in tokens",
         "none             0.200 [0.200, 0.200]  0.200 [0.200, 0.200]",
@@ -143,7 +143,7 @@ def test_a_report_says_gates_and_numbers(run):
     unfinished = run("lab", "report")
     assert unfinished.code == 1
     assert "0 trials, 4 not run yet" in unfinished.out
-    assert "  not measured Rotary copies better." in unfinished.out
+    assert "  not measured  Rotary copies better." in unfinished.out
 
 
 def test_a_report_as_json_as_csv_and_as_a_page(run, filled: Path):
@@ -191,7 +191,7 @@ def test_a_gate_that_fails_is_exit_code_1(run):
 def test_a_gate_that_cannot_be_judged_is_exit_code_1(run):
     finish_bad(math.nan)
     done = run("lab", "report", "bad")
-    assert "  not a number Rotary copies better." in done.out
+    assert "  not a number  Rotary copies better." in done.out
     assert done.code == 1
     assert run("lab", "report", "bad", "--json").code == 1
 
@@ -277,7 +277,7 @@ def test_a_study_is_run_and_its_results_are_printed(run):
     done = run("lab", "run", "good.toml", "--jobs", "2", "--html", "page.html")
     assert done.code == 0
     assert done.out.startswith("Does a code help?\n4 trials; ")
-    assert "1 of 1 gates hold." in done.out
+    assert "0 of 1 gates hold, 1 is met by seeds that are all alike." in done.out
     first, *_, last, wrote = done.err.splitlines()
     assert first == "0 of 4 trials, 0% of the training"
     assert last.startswith("4 of 4 trials, 100% of the training")
@@ -332,7 +332,7 @@ def test_a_failed_trial_is_told_and_tried_again(run, folder: Path):
         assert "2 trials, 2 failed" in " ".join(done.out.split())
         assert done.err.count("failed: copy, none, seed ") == 2
         assert "Give the arm a lower learning_rate" in done.err
-    assert "  not measured Rotary copies better." in done.out
+    assert "  not measured  Rotary copies better." in done.out
 
 
 @pytest.mark.usefixtures("torch", "folder")

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from clockhands.claims import coverage, estimated
 from clockhands.lab import study as studies
-from clockhands.lab.results import LEVEL, RESAMPLES, GateResult, Results, estimate
+from clockhands.lab.results import GateResult, Results, chance_above, holm
 from clockhands.lab.store import Key, StoredRow, StoredStudy, Trial
 from clockhands.lab.tuning import best, tuning_study
 
@@ -49,32 +50,53 @@ def rows(arm: str, values: Mapping[int, float], kind: str = "evaluation", measur
 # Intervals
 
 
-def test_an_interval_is_scipys_percentile_bootstrap_of_the_mean_and_that_of_all_resamples(cases):
-    from scipy.stats import bootstrap
+def test_an_interval_is_the_range_of_the_seeds_and_says_what_it_covers(cases):
+    """The coverage is counted, over all ways in which models lie above and below their median."""
+    for seeds, left_out in ((2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (8, 0), (9, 1), (12, 2)):
+        with cases(seeds):
+            values = np.random.default_rng(seeds).normal(size=seeds)
+            found = estimated(dict(enumerate(values)))
+            assert (found.low, found.high) == (np.sort(values)[left_out], np.sort(values)[-1 - left_out])
+            above = [sum(way) for way in itertools.product((0, 1), repeat=seeds)]
+            share = np.mean([left_out < each < seeds - left_out for each in above])
+            assert found.to_dict()["coverage"] == coverage(seeds) == share
+            assert (share < 0.95) == (seeds < 6)
+    assert coverage(3) == 0.75
 
-    values, how = [0.3, 0.9, 0.4, 0.7], {"confidence_level": 0.95, "n_resamples": 9_999, "method": "percentile"}
-    by_scipy = bootstrap((values,), np.mean, **how, rng=np.random.default_rng(0)).confidence_interval
-    found = estimate(dict(enumerate(values)))
-    assert (found.low, found.high) == (by_scipy.low, by_scipy.high)
-    assert found.mean == pytest.approx(0.575)
-    assert (LEVEL, RESAMPLES) == (0.95, 9_999)
-    for values in ((1.0, 3.0), (1.0, 2.0, 4.0), (1.0, 2.0, 4.0, 8.0, 9.0)):
-        with cases(values):
-            means = sorted(np.mean(each) for each in itertools.product(values, repeat=len(values)))
-            found, steps = estimate(dict(enumerate(values))), np.unique(means)
-            exact = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
-            for limit, drawn in zip(exact, (found.low, found.high), strict=True):
-                place = int(np.searchsorted(steps, limit))
-                assert steps[max(0, place - 1)] - 1e-9 <= drawn <= steps[min(len(steps) - 1, place + 1)] + 1e-9
-            if len(values) < 4:  # of two or three seeds the smallest and the largest number
-                assert (found.low, found.high) == (values[0], values[-1])
+
+def test_what_may_be_chance_is_students_t_corrected_for_the_number_of_tests(cases):
+    from scipy.stats import ttest_1samp
+
+    rng = np.random.default_rng(4)
+    for seeds in (2, 3, 7):
+        values = rng.normal(0.3, 1, size=seeds)
+        with cases(seeds):
+            assert chance_above(values, 0.1) == pytest.approx(ttest_1samp(values, 0.1, alternative="greater").pvalue)
+    chances = [0.03, None, 0.01, 0.2, 0.04]
+    assert holm(chances) == [pytest.approx(0.09), None, pytest.approx(0.04), pytest.approx(0.2), pytest.approx(0.09)]
+    gates = "".join(f"{GATE}at_least = {bound}" for bound in (0.9, 1.4, 1.9))  # 1, 2, 3: t = 1.9, 1.04, 0.17
+    found = results(rows("one", THREE), gates).gates()
+    alone = [ttest_1samp(list(THREE.values()), bound, alternative="greater").pvalue for bound in (0.9, 1.4, 1.9)]
+    assert [each.chance for each in found] == pytest.approx([3 * alone[0], 2 * alone[1], alone[2]])
+    assert [(each.holds, each.known) for each in found] == [(True, None)] * 3
+    (sure,) = results(rows("one", {0: 1.0, 1: 1.1, 2: 1.2}), GATE + "at_least = 0").gates()
+    assert (sure.known, judged("at_least = 3", rows("one", THREE)).known) == (True, False)
+    for values in ({0: 1.0, 1: 1.0, 2: 1.0}, {0: 1.0, 1: 2.0, 2: math.inf}):  # of these the spread is not known
+        assert judged("at_least = 0", rows("one", values)).chance is None
 
 
 def test_one_seed_has_no_interval_and_equal_ones_have_none_to_speak_of():
-    assert estimate({3: 2.0}).to_dict() == {"mean": 2.0, "low": None, "high": None, "seeds": {"3": 2.0}}
-    assert estimate({0: 2.0, 1: 2.0}).to_dict() == {"mean": 2.0, "low": 2.0, "high": 2.0, "seeds": {"0": 2.0, "1": 2.0}}
+    assert estimated({3: 2.0}).to_dict() == {
+        "mean": 2.0,
+        "low": None,
+        "high": None,
+        "coverage": None,
+        "seeds": {"3": 2.0},
+    }
+    equal = {"mean": 2.0, "low": 2.0, "high": 2.0, "coverage": 0.5, "seeds": {"0": 2.0, "1": 2.0}}
+    assert estimated({0: 2.0, 1: 2.0}).to_dict() == equal
     for special in (math.nan, math.inf):
-        found = estimate({0: 1.0, 1: special})
+        found = estimated({0: 1.0, 1: special})
         assert (found.low, found.high) == (None, None)
         assert found.to_dict()["mean"] is None
         assert found.to_dict()["seeds"] == {"0": 1.0, "1": None}
@@ -84,7 +106,7 @@ def test_an_interval_that_holds_zero_is_a_tie():
     for values, verdict in {
         (1, 2, 3): "above", (-3, -2, -1): "below", (-1, 2, 3): "tie", (0, 0, 0): "tie", (5,): "tie",
     }.items():  # fmt: skip
-        assert estimate(dict(enumerate(values))).verdict == verdict, values
+        assert estimated(dict(enumerate(values))).verdict == verdict, values
 
 
 def test_differences_are_paired_by_seed():

@@ -76,6 +76,21 @@ def test_what_projections_make_of_fixed_sinusoids_before_and_after_the_lab_train
     assert np.mean(after["trained"]) == pytest.approx(np.mean(again), abs=0.1)
 
 
+def test_counters_without_normalisation_have_the_stored_first_gradients(monkeypatch):
+    """The first of their 200 steps; whole trainings are made by the tool alone."""
+    from clockhands.lab._training import TrialRun
+    from clockhands.lab.store import Key
+    from clockhands.lab.study import read
+
+    monkeypatch.setattr(TrialRun, "_evaluate_all", lambda _: None)
+    made = TrialRun.__init__
+    monkeypatch.setattr(TrialRun, "__init__", lambda self, *how: (made(self, *how), setattr(self, "steps", 1))[0])
+    of_seed = runpy.run_path(str(TOOL))["of_seed"]
+    for arm, models_of_arm in STORED["lab_counters"]["models"]["copy"].items():
+        found = of_seed(read("naive"), Key("copy", arm, 0), normed=False)
+        assert found["first_gradient"] == pytest.approx(models_of_arm["first_gradient"][0], rel=1e-3), arm
+
+
 def test_pairs_of_smollm2():
     pytest.importorskip("transformers")
     model = models.load(str(smollm2_file()))

@@ -2,12 +2,13 @@
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from clockhands.additive import AdditiveCode, Sinusoidal, add, table
 from clockhands.claims.claim import Numbers, claim
-from clockhands.claims.studies import measured
+from clockhands.claims.studies import measured, real_model
 from clockhands.heads import margin, relative_head
 from clockhands.measures.order import CodeOrder, OrderMatters, order
 from clockhands.measures.order.attention import Layer, attend
@@ -30,7 +31,7 @@ def _handing_on(width: int, scores: float = 0.0) -> Layer:
     return Layer(scores * math.sqrt(width) * eye, eye, eye, eye)
 
 
-def _through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0) -> np.ndarray:
+def through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0) -> np.ndarray:
     """The output of several copying layers for some tokens."""
     for _ in range(layers):
         rows = attend(rows, _handing_on(rows.shape[1], scores), causal=causal).numbers
@@ -40,8 +41,8 @@ def _through(rows: np.ndarray, layers: int, *, causal: bool, scores: float = 0.0
 @claim("permutation-equivariant")
 def permutation_equivariant() -> Numbers:
     """Random networks on 16 permuted tokens, and two orthogonal words whose scores are 0."""
-    a_first, b_first = (_through(rows, 1, causal=True) for rows in (np.eye(2), np.eye(2)[::-1]))
-    one, other = (_through(rows, 1, causal=False, scores=1.0) for rows in (np.eye(2), np.eye(2)[::-1]))
+    a_first, b_first = (through(rows, 1, causal=True) for rows in (np.eye(2), np.eye(2)[::-1]))
+    one, other = (through(rows, 1, causal=False, scores=1.0) for rows in (np.eye(2), np.eye(2)[::-1]))
     return {
         "three_layers_without_a_mask_apart": _found().without["permuted"].largest,
         "first_outputs_of_two_exchanged_words_apart": float(np.linalg.norm(one[0] - other[0])),
@@ -64,7 +65,7 @@ def bag_of_words() -> Numbers:
 @claim("causal-mask-tells-the-order")
 def causal_mask_tells_the_order() -> Numbers:
     """The last output of random networks, and of two layers computed by hand: (a − b) / 3, for words of length 1."""
-    one, other = (_through(np.eye(3)[rows], 2, causal=True)[2] for rows in ([0, 1, 2], [1, 0, 2]))
+    one, other = (through(np.eye(3)[rows], 2, causal=True)[2] for rows in ([0, 1, 2], [1, 0, 2]))
     without = _found().without
     return {
         "one_layer_apart": without["causal_last_one_layer"].largest,
@@ -80,7 +81,7 @@ def language_models_need_a_code() -> Numbers:
     orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
 
     def told(*, causal: bool) -> int:
-        outputs = [_through(np.eye(4)[[*rows, 3]], 2, causal=causal)[3] for rows in orders]
+        outputs = [through(np.eye(4)[[*rows, 3]], 2, causal=causal)[3] for rows in orders]
         return len({tuple(output.round(9).tolist()) for output in outputs})
 
     return {
@@ -93,7 +94,7 @@ def language_models_need_a_code() -> Numbers:
 def decoders_count_without_a_code() -> Numbers:
     """Random networks on equal words, and a head with scores of 0 after another word."""
     words = np.eye(2)[[0] + [1] * 16]
-    shares = (_through(words, 1, causal=True) - words)[1:, 0]
+    shares = (through(words, 1, causal=True) - words)[1:, 0]
     return {
         "one_word_16_times_apart": _found().without["causal_constant"].largest,
         "outputs_told_apart_of_16_after_another_word": len(set(shares.round(9).tolist())),
@@ -128,20 +129,33 @@ def one_matrix_looks_back() -> Numbers:
     """Queries 3 to 199 whose largest score is that of the token 3 before, over 16 random draws of the tokens."""
     spec, back = Sinusoidal(512), 3
     rows, head = table(spec, 200, "float64"), relative_head(spec, back)
+    places = np.arange(back, len(rows))
+    by_step = np.repeat(np.sqrt(1 - np.cos(spec.clock().ladder.rates)), 2)
 
-    def right(deviation: float) -> float:
+    def found(deviation: float, *, weights: Any = 1.0, itself: bool = True, tokens_before: int = back) -> float:
+        """The share of queries whose largest score is that of the token so many before it."""
         shares = []
         for seed in range(16):
             tokens = rows + deviation * np.random.default_rng(seed).standard_normal(rows.shape)
-            scores = tokens @ head.query.T @ (tokens @ head.key.T).T
-            shares.append(np.mean(scores.argmax(axis=1)[back:] == np.arange(len(rows) - back)))
+            scores = (weights * (tokens @ head.query.T)) @ (tokens @ head.key.T).T
+            if not itself:
+                np.fill_diagonal(scores, -np.inf)
+            shares.append(np.mean(scores.argmax(axis=1)[back:] == places - tokens_before))
         return float(np.mean(shares))
 
     return {
-        "right_without_tokens": right(0.0),
-        "right_at_token_deviation_0_1": right(0.1),
-        "right_at_token_deviation_0_3": right(0.3),
-        "right_at_token_deviation_1": right(1.0),
+        "right_without_tokens": found(0.0),
+        "right_at_token_deviation_0_1": found(0.1),
+        "right_at_token_deviation_0_3": found(0.3),
+        "right_at_token_deviation_1": found(1.0),
+        "find_themselves_at_token_deviation_1": found(1.0, tokens_before=0),
+        "right_at_token_deviation_1_without_themselves": found(1.0, itself=False),
+        **{
+            f"right_at_token_deviation_{str(deviation).replace('.', '_')}_with_weighted_pairs": found(
+                deviation, weights=by_step
+            )
+            for deviation in (0.3, 0.5, 1)
+        },
         "margin_at_200_tokens": margin(spec, 200),
         "largest_score": float(len(rows[0]) / 2),
     }
@@ -196,7 +210,7 @@ def adding_a_code_is_enough() -> Numbers:
 
     def apart(scores: float) -> float:
         means = [
-            _through(add(rows, Sinusoidal(2)), 1, causal=False, scores=scores).mean(axis=0)
+            through(add(rows, Sinusoidal(2)), 1, causal=False, scores=scores).mean(axis=0)
             for rows in (words, words[::-1])
         ]
         return float(np.linalg.norm(means[0] - means[1]) / np.linalg.norm(means[0]))
@@ -217,15 +231,22 @@ def pooling_loses_the_order() -> Numbers:
 
 @claim("sinks-come-from-the-code")
 def sinks_come_from_the_code() -> Numbers:
-    """The mean attention to the first of 64 words: the 64th harmonic number over 64; measured shares."""
+    """The mean attention to the first of 64 words: the 64th harmonic number over 64; measured shares, by head too."""
     words = np.eye(64)
-    shares = _through(words, 1, causal=True) - words
+    shares = through(words, 1, causal=True) - words
     study = measured("sinks")
-    of_codes = {arm: study.value("language", arm, "sink_share").mean for arm in study.data["arms"]}
+    every = [share for arm in study.data["arms"] for share in study.value("language", arm, "sink_share").seeds.values()]
+    heads = {
+        arm: [share for model in each["first_token_shares"] for layer in model for share in layer]
+        for arm, each in real_model("lab_sinks")["models"]["language"].items()
+    }
     return {
         "first_of_64_by_the_mask_alone": float(shares[:, 0].mean()),
         "even_share_of_64": 1 / 64,
-        "measured_share_of_the_first_without_a_code": of_codes.pop("none"),
-        "measured_largest_share_of_the_first_with_a_code": max(of_codes.values()),
+        "measured_share_of_the_first_without_a_code": study.value("language", "none", "sink_share").mean,
+        "measured_largest_share_of_18_models_means_over_heads": max(every),
         "measured_even_share": study.value("language", "none", "even_share").mean,
+        "heads_of_6_models": sum(map(len, heads.values())),
+        "largest_share_of_a_head": max(map(max, heads.values())),
+        "largest_share_of_a_head_without_a_code": max(heads["none"]),
     }

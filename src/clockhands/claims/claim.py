@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from clockhands.claims.studies import measured as results_of
 
-Verdict = Literal["true", "false", "only if"]
+Verdict = Literal["true", "false", "only if", "not known"]
 Number = float | int | bool
 Numbers = dict[str, Number]
 
@@ -110,7 +110,8 @@ class Claim:
     Attributes:
         id: Its name, as words joined by hyphens.
         statement: The sentence as people say it.
-        verdict: ``"true"``, ``"false"``, or ``"only if"`` with the ``condition``.
+        verdict: ``"true"``, ``"false"``, ``"only if"`` with the ``condition``, or ``"not known"``, where nothing here
+            decides it, with what it ``waits_for``.
         condition: When it is true; for the other verdicts empty, or the case that the verdict covers.
         numbers: The stated numbers that show it, by name.
         argument: The reason, in a few sentences that can each be understood alone.

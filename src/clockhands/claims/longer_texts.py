@@ -1,6 +1,7 @@
 """Claims about longer texts: what is defined beyond the training length, and what RoPE scalings change."""
 
 import math
+from statistics import fmean
 
 import numpy as np
 
@@ -227,6 +228,7 @@ def base_10000_for_any_length() -> Numbers:
     study = measured("base-bound")
     learnt = {base: seeds_that_recall(base) for base in (10, 100, 400, 10_000)}
     far = study.places("recall", "base_100")["56–62"]
+    longer = real_model("lab_bases")["models"]["recall"]["base_10_long"]["accuracy_64_whole"]
     return {
         "first_distance_at_which_likeness_counts_against_base_10000": _fails_at(10_000.0),
         "first_distance_with_base_500000": _fails_at(500_000.0),
@@ -235,6 +237,9 @@ def base_10000_for_any_length() -> Numbers:
         **{f"measured_seeds_of_3_that_learn_to_recall_with_base_{base}": seeds for base, seeds in learnt.items()},
         "measured_keys_found_at_56_to_62_tokens_with_base_100_once_learnt": max(far.seeds.values()),
         "measured_keys_found_with_base_10": study.value("recall", "base_10", "accuracy").mean,
+        "keys_found_with_base_10_after_2250_steps": fmean(longer),
+        "keys_found_with_base_10_after_2250_steps_by_the_best_of_3": max(longer),
+        "seeds_of_3_that_learn_to_recall_with_base_10_in_2250_steps": sum(share >= 0.9 for share in longer),
     }
 
 

@@ -1,6 +1,8 @@
 """Claims about biases added to attention scores: T5's buckets and ALiBi's slopes."""
 
 import math
+from operator import truediv
+from statistics import fmean
 
 import numpy as np
 
@@ -8,7 +10,7 @@ from clockhands.biases import Alibi, Buckets, bias
 from clockhands.biases.matrices import row_numbers
 from clockhands.claims.attention import softmax
 from clockhands.claims.claim import Numbers, claim
-from clockhands.claims.studies import measured
+from clockhands.claims.studies import measured, real_model
 
 
 @claim("t5-base-1000")
@@ -31,6 +33,8 @@ def t5_any_distance() -> Numbers:
     ratios = {n: measured("extrapolation").value("language", "t5", "loss_ratio", length=n) for n in (128, 256, 512)}
     decoder = row_numbers(Buckets(heads=1, bidirectional=False), [100_000], range(100_001))[0, ::-1]
     encoder = row_numbers(Buckets(heads=1), [999], range(1000))[0, ::-1]
+    short = row_numbers(Buckets(heads=1, bidirectional=False, max_distance=64), [999], range(1000))[0, ::-1]
+    own = real_model("lab_buckets")["models"]["language"]["t5_64"]
     return {
         "distances_told_apart_of_1000_in_the_decoder": len(set(decoder[:1000].tolist())),
         "distances_told_apart_of_1000_in_the_encoder": len(set(encoder.tolist())),
@@ -41,6 +45,13 @@ def t5_any_distance() -> Numbers:
         "measured_loss_ratio_of_128_to_64_trained_tokens_least": ratios[128].least,
         "measured_loss_ratio_of_256_to_64_trained_tokens": ratios[256].mean,
         "measured_loss_ratio_of_512_to_64_trained_tokens": ratios[512].mean,
+        "first_distance_of_the_last_bucket_with_max_distance_64": int(np.argmax(short == 31)),
+        **{
+            f"loss_ratio_of_{length}_to_64_trained_tokens_with_max_distance_64": fmean(
+                map(truediv, own[f"loss_{length}_whole"], own["loss_64_whole"])
+            )
+            for length in (128, 256, 512)
+        },
     }
 
 
@@ -112,6 +123,11 @@ def alibi_slopes_are_essential() -> Numbers:
     halved = {slope / 2 for slope in slopes}
     study = measured("slopes")
     less = {arm: study.difference("language", arm, "alibi") for arm in ("doubled", "halved", "drawn", "none")}
+    ratios = [
+        ratio
+        for arm in ("doubled", "halved", "drawn")
+        for ratio in study.value("language", arm, "loss_ratio", length=256).seeds.values()
+    ]
     return {
         "slopes_that_stay_if_all_are_halved": len(halved & set(slopes)),
         "reach_of_the_steepest_head_then": 10 / max(halved),
@@ -122,8 +138,6 @@ def alibi_slopes_are_essential() -> Numbers:
         "measured_loss_with_drawn_slopes_less_the_own_least": less["drawn"].least,
         "measured_loss_with_drawn_slopes_less_the_own_most": less["drawn"].most,
         "measured_loss_without_a_code_less_the_own": less["none"].mean,
-        "measured_largest_loss_ratio_of_256_to_64_trained_tokens": max(
-            study.value("language", arm, "loss_ratio", length=256).mean
-            for arm in ("alibi", "doubled", "halved", "drawn")
-        ),
+        "measured_smallest_loss_ratio_of_256_to_64_tokens_in_9_models": min(ratios),
+        "measured_largest_loss_ratio_of_256_to_64_tokens_in_9_models": max(ratios),
     }

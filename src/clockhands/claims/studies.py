@@ -4,7 +4,8 @@
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -28,16 +29,17 @@ OF_TRAINING = (
 )
 """Measures that have no length: they are of the training."""
 
-_RESAMPLES = 9_999
+LEVEL = 0.95
+"""The share of cases in which an interval is to hold the median, where there are seeds enough."""
 
 
 @dataclass(frozen=True)
-class MeasuredEstimate:
-    """A mean over seeds with its 95 % bootstrap interval, which for 3 seeds is their range.
+class Estimate:
+    """A mean over seeds with the range of the seeds (`range_of`).
 
     Attributes:
         mean: The mean.
-        low, high: The ends of the interval; None for a single seed.
+        low, high: The ends of the range; None for a single seed.
         seeds: The number of each seed.
     """
 
@@ -48,13 +50,65 @@ class MeasuredEstimate:
 
     @property
     def least(self) -> float:
-        """The low end of the interval; the mean where there is a single seed."""
+        """The low end of the range; the mean where there is a single seed."""
         return self.mean if self.low is None else self.low
 
     @property
     def most(self) -> float:
-        """The high end of the interval; the mean where there is a single seed."""
+        """The high end of the range; the mean where there is a single seed."""
         return self.mean if self.high is None else self.high
+
+    @property
+    def verdict(self) -> str:
+        """``above`` or ``below`` zero with the whole range, else ``tie``."""
+        if self.low is not None and self.low > 0:
+            return "above"
+        return "below" if self.high is not None and self.high < 0 else "tie"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON values; a number that is not finite is null. ``coverage`` is that of the range."""
+        values = {"mean": self.mean, "low": self.low, "high": self.high}
+        return {name: _json(value) for name, value in values.items()} | {
+            "coverage": None if self.low is None else coverage(len(self.seeds)),
+            "seeds": {str(seed): _json(value) for seed, value in self.seeds.items()},
+        }
+
+
+def _json(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def coverage(seeds: int) -> float:
+    """The probability that the range of so many models (`range_of`) holds the median of all such models.
+
+    A model lies above the median with probability 1/2. The range misses the median where at most ``c`` of ``n`` models
+    lie above it, or at most ``c`` below: ``1 - 2 sum_(j <= c) binomial(n, j) / 2**n``, with ``c`` models left out at
+    each end. It needs no distribution, and no number of seeds below 6 gives 95 %.
+
+    >>> [coverage(seeds) for seeds in (2, 3, 4, 5, 6)]
+    [0.5, 0.75, 0.875, 0.9375, 0.96875]
+    """
+    return _covers(seeds, _left_out(seeds))
+
+
+def _covers(seeds: int, left_out: int) -> float:
+    return 1 - 2 * sum(math.comb(seeds, each) for each in range(left_out + 1)) / 2**seeds
+
+
+def _left_out(seeds: int) -> int:
+    """How many numbers a range leaves out at each end: as many as it can, and none where it does not cover `LEVEL`."""
+    return max((each for each in range(1, (seeds - 1) // 2 + 1) if _covers(seeds, each) >= LEVEL), default=0)
+
+
+def range_of(numbers: Sequence[float]) -> tuple[float, float]:
+    """The smallest and the largest number; of 9 and more as many are left out as leave a `coverage` of 95 %.
+
+    >>> range_of([1.0, 2.0, 6.0]), range_of(range(9))
+    ((1.0, 6.0), (1, 7))
+    """
+    left_out = _left_out(len(numbers))
+    ordered = sorted(numbers)
+    return ordered[left_out], ordered[-1 - left_out]
 
 
 @dataclass(frozen=True)
@@ -88,6 +142,7 @@ class MeasuredStudy:
             "commit": run["commit"],
             "created": run["created"],
             "seconds": run["wall_seconds"],
+            "changed": self.data.get("changed", ""),
             "seeds": list(self.seeds),
         }
 
@@ -100,7 +155,7 @@ class MeasuredStudy:
         length: int = 0,
         variant: str = AS_TRAINED,
         protocol: str = "whole",
-    ) -> MeasuredEstimate:
+    ) -> Estimate:
         """A measure over all seeds. Length 0 is the training length.
 
         ``loss_ratio`` is not stored: it is the loss over the same model's loss at the training length, seed by seed.
@@ -137,7 +192,7 @@ class MeasuredStudy:
         variant: str = AS_TRAINED,
         minus_variant: str = AS_TRAINED,
         protocol: str = "whole",
-    ) -> MeasuredEstimate:
+    ) -> Estimate:
         """A measure of one arm minus that of another, seed by seed.
 
         Raises:
@@ -152,7 +207,7 @@ class MeasuredStudy:
             )
         return estimated(pairs)
 
-    def places(self, task: str, arm: str) -> dict[str, MeasuredEstimate]:
+    def places(self, task: str, arm: str) -> dict[str, Estimate]:
         """The task's measure by position, depth or distance, as trained, at the longest length.
 
         Raises:
@@ -179,33 +234,31 @@ class MeasuredStudy:
         return self.data["tasks"][task]
 
 
-def estimate_of(row: list[Any], seeds: list[int]) -> MeasuredEstimate:
+def estimate_of(row: list[Any], seeds: list[int]) -> Estimate:
     """An estimate as it is stored: mean, low, high, then the number of each seed, null where there is none.
 
     >>> estimate_of([2.0, 1.0, 3.0, 1.0, None, 3.0], [0, 1, 2])
-    MeasuredEstimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
+    Estimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
     """
     mean, low, high, *numbers = (None if each is None else float(each) for each in row)
     assert mean is not None, "an estimate has a mean"
     of_seeds = {seed: each for seed, each in zip(seeds, numbers, strict=True) if each is not None}
-    return MeasuredEstimate(mean, low, high, of_seeds)
+    return Estimate(mean, low, high, of_seeds)
 
 
-def estimated(seeds: Mapping[int, float]) -> MeasuredEstimate:
-    """The mean over seeds and its 95 % percentile bootstrap interval, as the lab computes it.
+def estimated(seeds: Mapping[int, float]) -> Estimate:
+    """The mean over seeds, and the range of the seeds.
 
     >>> estimated({0: 1.0, 1: 2.0, 2: 6.0})
-    MeasuredEstimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
+    Estimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
+    >>> estimated({0: 2.0}).low is None
+    True
     """
-    numbers = np.array(list(seeds.values()))
-    mean = float(numbers.mean())
-    if len(numbers) < 2 or not np.isfinite(numbers).all():
-        return MeasuredEstimate(mean, None, None, dict(seeds))
-    drawn = np.random.default_rng(0).integers(len(numbers), size=(_RESAMPLES, len(numbers)))
-    # Sums in another order round differently; the mean of equal numbers must be that number.
-    low, high = (float(each) for each in np.percentile(numbers[np.sort(drawn, axis=1)].mean(axis=1), (2.5, 97.5)))
-    least, most = float(numbers.min()), float(numbers.max())
-    return MeasuredEstimate(mean, max(low, least), min(high, most), dict(seeds))
+    numbers = tuple(seeds.values())
+    if not all(map(math.isfinite, numbers)):
+        return Estimate(float(np.mean(numbers)), None, None, dict(seeds))
+    low, high = range_of(numbers) if len(numbers) > 1 else (None, None)
+    return Estimate(math.fsum(numbers) / len(numbers), low, high, dict(seeds))
 
 
 def stored() -> list[str]:

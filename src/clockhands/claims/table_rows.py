@@ -8,6 +8,7 @@ import numpy as np
 from clockhands.additive import Binary, EvenlySpaced, Learned, Sinusoidal, table
 from clockhands.claims.claim import Numbers, claim
 from clockhands.claims.frequencies import distances_apart
+from clockhands.claims.studies import measured
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import TWO_PI, geometric
 
@@ -114,7 +115,10 @@ def neighbours_nearly_alike() -> Numbers:
     """The mean of the cosines of the frequencies, and its limit."""
     missing = _missing_likeness()
     return {
-        "cosine_at_width_512": float(np.cos(geometric(256).rates).mean()),
+        **{
+            f"cosine_at_width_{width}": float(np.cos(geometric(width // 2).rates).mean())
+            for width in (2, 4, 16, 64, 512)
+        },
         "cosine_in_the_limit": 1 - missing,
         "distance_over_norm_in_the_limit": math.sqrt(2 * missing),
     }
@@ -159,15 +163,23 @@ def all_channels_are_used() -> Numbers:
 
 @claim("any-different-frequencies-do")
 def any_different_frequencies_do() -> Numbers:
-    """Distances of rows for two choices of frequencies."""
+    """Distances of rows for three choices of frequencies; losses of models with two of them."""
     spec = EvenlySpaced(width=512)
     even = table(spec, [0, 1, 1602], "float64")
     usual = table(Sinusoidal(width=512), [0, 1602], "float64")
+    rates = np.random.default_rng(0).uniform(1e-4, 1, 256)
+    drawn = np.sqrt([2 * (256 - np.cos(rates * offset).sum()) for offset in range(1, 20_001)])
+    trained = measured("spacing").difference("language", "even", "sinusoidal")
     return {
         "tokens_until_each_pair_gains_a_turn_on_the_next": 2 * math.pi / (spec.rates[0] - spec.rates[1]),
         "distance_after_1602_tokens_if_evenly_spaced": float(np.linalg.norm(even[2] - even[0])),
         "distance_of_neighbours_if_evenly_spaced": float(np.linalg.norm(even[1] - even[0])),
         "distance_after_1602_tokens_if_geometric": float(np.linalg.norm(usual[1] - usual[0])),
+        "distance_of_neighbours_if_drawn_uniformly": drawn[0],
+        "smallest_distance_of_others_up_to_20000_if_drawn_uniformly": drawn[1:].min(),
+        "measured_loss_if_evenly_spaced_less_geometric": trained.mean,
+        "measured_loss_if_evenly_spaced_less_geometric_least": trained.least,
+        "measured_loss_if_evenly_spaced_less_geometric_most": trained.most,
     }
 
 

@@ -1,7 +1,10 @@
 """Claims that only training can decide: what the lab's studies measured on trained models."""
 
+import math
+from statistics import fmean
+
 from clockhands.claims.claim import Numbers, claim
-from clockhands.claims.studies import measured
+from clockhands.claims.studies import measured, real_model
 
 
 @claim("counter-harms-training")
@@ -24,12 +27,34 @@ def counter_harms_training() -> Numbers:
         "measured_loss_at_256_tokens_less_that_without_a_code": study.difference(
             "language", "counter_one", "none", length=256
         ).mean,
+        **of_unnormalised(),
         "measured_first_gradient_norm_with_a_counter_in_one_channel": study.value(
             "language", "counter_one", "gradient_norm_start"
         ).mean,
         "measured_first_gradient_norm_with_sinusoids": study.value(
             "language", "sinusoidal", "gradient_norm_start"
         ).mean,
+    }
+
+
+def of_unnormalised() -> Numbers:
+    """First gradients and losses of copying models without normalisation, and the loss of guessing one of 32 tokens."""
+    models = real_model("lab_counters")["models"]["copy"]
+    names = {
+        "counter": "a_counter_in_all_channels",
+        "counter_one": "a_counter_in_one_channel",
+        "sinusoidal": "sinusoids",
+    }
+    found: Numbers = {
+        f"first_gradient_without_norms_with_{name}": fmean(models[arm]["first_gradient"]) for arm, name in names.items()
+    }
+    return found | {
+        "loss_of_copies_without_norms_with_a_counter_in_all_channels": fmean(models["counter"]["loss_64_whole"]),
+        **{
+            f"right_copies_without_norms_with_{names[arm]}": fmean(models[arm]["accuracy_64_whole"])
+            for arm in ("counter_one", "sinusoidal")
+        },
+        "loss_of_copies_by_guessing": math.log(32),
     }
 
 
@@ -73,11 +98,17 @@ def removing_the_code_breaks_the_model() -> Numbers:
         arm: study.difference("language", arm, arm, variant="removed").mean
         for arm in ("learned", "sinusoidal", "rotary", "alibi")
     }
-    above = [study.difference("language", arm, "none", variant="removed").mean for arm in rises]
+    models = {
+        "rise": [study.difference("language", arm, arm, variant="removed") for arm in rises],
+        "above": [study.difference("language", arm, "none", variant="removed") for arm in rises],
+    }
+    each = {name: [one for arm in found for one in arm.seeds.values()] for name, found in models.items()}
     useless = study.difference("absolute", "alibi", "alibi", "accuracy", variant="removed")
     return {
         **{f"measured_rise_of_the_loss_of_text_when_{arm}_is_removed": rise for arm, rise in rises.items()},
-        "measured_least_loss_of_text_above_a_model_that_never_had_a_code": min(above),
+        "measured_smallest_rise_in_12_models": min(each["rise"]),
+        "measured_largest_rise_in_12_models": max(each["rise"]),
+        "measured_smallest_loss_of_12_above_a_model_without_a_code": min(each["above"]),
         "measured_rise_of_the_loss_of_glassllm": measured("drope").value("glassllm", "glass_dropped", "spike").mean,
         "measured_right_copies_with_rotary": study.value("copy", "rotary", "accuracy").mean,
         "measured_right_copies_when_it_is_removed": study.value("copy", "rotary", "accuracy", variant="removed").mean,

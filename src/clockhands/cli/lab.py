@@ -52,8 +52,8 @@ def command() -> None:
     store: one SQLite file. An interrupted study continues from its last checkpoints when it is run again. A gate is a
     condition on the results that the study file states.
 
-    Exit codes: 0 every trial is finished and every gate holds; 1 a gate fails or cannot be judged, or a trial failed
-    or is not finished; 2 the command could not run; 130 interrupted.
+    Exit codes: 0 every trial is finished and the bounds of every gate are met, even if by chance; 1 a gate fails or
+    cannot be judged, or a trial failed or is not finished; 2 the command could not run; 130 interrupted.
     """
 
 
@@ -165,8 +165,8 @@ def list_(store: Path | None, as_json: bool) -> None:
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
     """Print the gates and the numbers of a study.
 
-    Each number is a mean over seeds with its 95 % interval. STUDY is the name of a study, a TOML file, or the first
-    characters of a study's hash; without STUDY, the newest study in the results file is shown.
+    Each number is a mean over seeds with the range of the seeds. STUDY is the name of a study, a TOML file, or the
+    first characters of a study's hash; without STUDY, the newest study in the results file is shown.
     """
     from clockhands.lab.results import Results
     from clockhands.lab.store import Store

@@ -1,19 +1,21 @@
 """Evaluates the stored results of a study: means and intervals, paired differences, and the verdict of every gate.
 
-A number is measured once for each seed. Its interval is the 95 % percentile bootstrap of the mean over seeds
-(`scipy.stats.bootstrap`); for a difference of two arms the pairs of one seed are resampled together. With 3 seeds such
-an interval is about the range of the three numbers: it says whether all seeds agree, not more.
+A number is measured once for each seed. Beside the mean stands the range of the seeds, which with 3 of them holds the
+median of such models in 75 % of cases (`clockhands.claims.coverage`): it says whether all seeds agree, not more.
+A difference of two arms is taken seed by seed. What may be chance is tested by Student's t, corrected for the number of
+tests of the study (Holm).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from clockhands.claims.studies import Estimate, estimated
 from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
@@ -21,71 +23,52 @@ from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
 from clockhands.specs import describe
 
-RESAMPLES = 9_999
-LEVEL = 0.95
+CHANCE = 0.05
+"""A statement is known where chance makes it look true with at most this probability, after Holm's correction."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds with its interval; without one where there is a single seed.
+_SAME = 1e-9
+"""Numbers whose range is at most this share of the largest are the same, but for rounding."""
 
-    Attributes:
-        mean: The mean.
-        low, high: The ends of the interval, or None.
-        seeds: The number of each seed.
+
+def chance_above(seeds: Iterable[float], bound: float) -> float | None:
+    """How probable so large a mean is if the mean of all such models is the bound: one-sided, by Student's t.
+
+    ``t = (mean - bound) / (s / sqrt(n))`` with ``n - 1`` degrees of freedom. It takes the numbers of seeds as normal,
+    which 3 of them cannot show.
+
+    Returns:
+        None where a number is not finite, or there is one, or all are the same: their spread is then not known.
+
+    >>> round(chance_above([0.1, 0.2, 0.3], 0.0), 4), chance_above([0.2, 0.2], 0.0)
+    (0.0371, None)
     """
+    numbers = np.array(list(seeds))
+    if len(numbers) < 2 or not np.isfinite(numbers).all() or np.ptp(numbers) <= _SAME * np.abs(numbers).max():
+        return None
+    from scipy.special import stdtr
 
-    mean: float
-    low: float | None
-    high: float | None
-    seeds: Mapping[int, float]
-
-    @property
-    def verdict(self) -> str:
-        """``above`` or ``below`` zero with the whole interval, else ``tie``."""
-        if self.low is not None and self.low > 0:
-            return "above"
-        return "below" if self.high is not None and self.high < 0 else "tie"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The estimate as JSON values; a number that is not finite is null."""
-        values = {"mean": self.mean, "low": self.low, "high": self.high}
-        return {name: _json(value) for name, value in values.items()} | {
-            "seeds": {str(seed): _json(value) for seed, value in self.seeds.items()}
-        }
+    error = numbers.std(ddof=1) / math.sqrt(len(numbers))
+    return float(stdtr(len(numbers) - 1, (bound - numbers.mean()) / error))
 
 
-def _json(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+def holm(chances: Sequence[float | None]) -> list[float | None]:
+    """Probabilities corrected for the number of tests: the smallest times ``m``, the next times ``m - 1``, and so on.
 
+    At most `CHANCE` of such sets of tests then settle anything that is not so. None is no test, and is not counted.
 
-def estimate(seeds: Mapping[int, float]) -> Estimate:
-    """The mean over seeds and its bootstrap interval.
+    Source: Holm 1979, Scandinavian Journal of Statistics 6, 65-70.
 
-    >>> estimate({0: 1.0, 1: 1.0, 2: 1.0})
-    Estimate(mean=1.0, low=1.0, high=1.0, seeds={0: 1.0, 1: 1.0, 2: 1.0})
-    >>> estimate({0: 2.0}).low is None
-    True
+    >>> holm([0.04, None, 0.01])
+    [0.04, None, 0.02]
     """
-    values = tuple(seeds.values())
-    mean = math.fsum(values) / len(values) if all(map(math.isfinite, values)) else float(np.mean(values))
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return Estimate(mean, None, None, dict(seeds))
-    low, high = _interval(values)
-    return Estimate(mean, low, high, dict(seeds))
-
-
-@cache
-def _interval(values: tuple[float, ...]) -> tuple[float, float]:
-    if len(set(values)) == 1:
-        return values[0], values[0]
-    from scipy.stats import bootstrap
-
-    found = bootstrap(
-        (np.array(values),), np.mean, confidence_level=LEVEL, n_resamples=RESAMPLES, method="percentile",
-        rng=np.random.default_rng(0),
-    ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    tests = sorted((each, place) for place, each in enumerate(chances) if each is not None)
+    found: list[float | None] = [None] * len(chances)
+    largest = 0.0
+    for rank, (each, place) in enumerate(tests):
+        largest = max(largest, min(1.0, (len(tests) - rank) * each))
+        found[place] = largest
+    return found
 
 
 @dataclass(frozen=True)
@@ -95,12 +78,33 @@ class GateResult:
     Attributes:
         gate: The gate as written before the run.
         value: The estimate from the seeds that were measured; None where there is none.
-        holds: Whether it holds; None where the number of a seed is missing or is NaN.
+        holds: Whether the measured numbers meet it; None where the number of a seed is missing or is NaN.
+        chance: How probable such numbers are if it is not so (`chance_above`), corrected for the number of gates of the
+            study that can be tested (`holm`); None where it cannot be tested.
     """
 
     gate: Gate
     value: Estimate | None
     holds: bool | None
+    chance: float | None = None
+
+    @property
+    def known(self) -> bool | None:
+        """True where it holds and chance is no likely reason, False where it fails, None where neither is known."""
+        settled = self.chance is not None and self.chance <= CHANCE
+        return self.holds if settled or not self.holds else None
+
+
+def chance_of(bounds: Mapping[str, float], seeds: Iterable[float]) -> float | None:
+    """The probability of the numbers of a gate with these bounds if what it says is not so: of several the largest."""
+    numbers = list(seeds)
+    found = [
+        chance_above(numbers, bound)
+        if name in ("at_least", "interval_above")
+        else chance_above([-each for each in numbers], -bound)
+        for name, bound in bounds.items()
+    ]
+    return max((each for each in found if each is not None), default=None)
 
 
 class Results:
@@ -195,7 +199,7 @@ class Results:
     def value(self, task: str, arm: str, measure: str, **where: Any) -> Estimate | None:
         """The estimate of a measure; None where it was not measured."""
         seeds = self.by_seed(task, arm, measure, **where)
-        return estimate(seeds) if seeds else None
+        return estimated(seeds) if seeds else None
 
     def difference(
         self,
@@ -212,7 +216,7 @@ class Results:
         own = self.by_seed(task, arm, measure, variant=variant, **where)
         other = self.by_seed(task, minus, measure, variant=minus_variant, **where)
         pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
-        return estimate(pairs) if pairs else None
+        return estimated(pairs) if pairs else None
 
     def places(  # noqa: PLR0917 - the order of a row
         self, task: str, arm: str, measure: str, length: int, variant: str = AS_TRAINED, protocol: str = "whole"
@@ -221,7 +225,7 @@ class Results:
         seeds = self._places.get((task, arm, variant, protocol, length, measure), {})
         where = sorted({place for each in seeds.values() for place in each})
         return {
-            place: estimate({seed: each[place] for seed, each in seeds.items() if place in each}) for place in where
+            place: estimated({seed: each[place] for seed, each in seeds.items() if place in each}) for place in where
         }
 
     def curve(self, task: str, arm: str, measure: str, kind: str = "training") -> dict[int, Estimate]:
@@ -232,7 +236,7 @@ class Results:
                 for seed, each in self._steps.get((task, arm, kind, name, measure), {}).items():
                     seeds.setdefault(seed, {}).update(each)
         steps = sorted({step for each in seeds.values() for step in each})
-        return {step: estimate({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
+        return {step: estimated({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
 
     def bounds(self, task: str) -> dict[str, Mapping[str, float]]:
         """The derived bounds of the scores of a task, by length, as stored when the study was run.
@@ -248,8 +252,12 @@ class Results:
             return {}
 
     def gates(self) -> list[GateResult]:
-        """Every gate, judged."""
-        return [self._judged(gate) for gate in self.study.gates]
+        """Every gate, judged; their chances are corrected for their number."""
+        found = [self._judged(gate) for gate in self.study.gates]
+        chances = holm(
+            [chance_of(each.gate.bounds, each.value.seeds.values()) if each.value else None for each in found]
+        )
+        return [replace(each, chance=chance) for each, chance in zip(found, chances, strict=True)]
 
     def _judged(self, gate: Gate) -> GateResult:
         where = {"length": gate.length, "protocol": gate.protocol}
@@ -311,7 +319,8 @@ class Results:
             "tasks": {name: self._task(name) for name in study.tasks},
             "gates": [
                 {
-                    "says": each.gate.says, "holds": each.holds, "task": each.gate.task, "arm": each.gate.arm,
+                    "says": each.gate.says, "holds": each.holds, "chance": each.chance,
+                    "task": each.gate.task, "arm": each.gate.arm,
                     "minus": each.gate.minus, "measure": each.gate.measure, "length": each.gate.length,
                     "variant": each.gate.variant, "value": each.value.to_dict() if each.value else None,
                     "bounds": each.gate.bounds,

@@ -424,8 +424,8 @@ class Gate:
     """A condition on the results, written before the run; the report says whether it holds.
 
     The number is the mean over seeds of a measure of ``arm``, less that of ``minus`` where one is named, paired by
-    seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. Bounds of an
-    interval need at least two seeds.
+    seed. ``loss_ratio`` is the loss over the same arm's loss at the training length. Bounds of an interval, the range
+    of the seeds, need at least two seeds.
     """
 
     says: str = _text("The sentence.")
@@ -453,8 +453,8 @@ class Gate:
     protocol: str = _word("How it was evaluated.", ("whole", "sliding"), "whole")
     at_least: float | None = _bound("The mean must be at least this.")
     at_most: float | None = _bound("The mean must be at most this.")
-    interval_above: float | None = _bound("The whole interval must lie above this.")
-    interval_below: float | None = _bound("The whole interval must lie below this.")
+    interval_above: float | None = _bound("The whole range of the seeds must lie above this.")
+    interval_below: float | None = _bound("The whole range of the seeds must lie below this.")
 
     @property
     def bounds(self) -> dict[str, float]:

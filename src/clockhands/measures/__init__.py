@@ -34,13 +34,14 @@ from clockhands.measures.ladders.turning import completes, turned_beyond, turned
 from clockhands.measures.longer_texts import longer_texts
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.shifts._kernels import (
+    dot_products_by_distance,
     first_negative,
     first_rise,
     kernel_bound,
     kernel_by_distance,
     out_of_order,
 )
-from clockhands.measures.shifts._linear_maps import judged
+from clockhands.measures.shifts._linear_maps import best_linear_map, judged
 from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
@@ -53,6 +54,7 @@ __all__ = [
     "Properties",
     "Property",
     "base_bound",
+    "best_linear_map",
     "bounded",
     "commuting_form",
     "completes",
@@ -64,6 +66,7 @@ __all__ = [
     "deviation_needed",
     "difference",
     "distances",
+    "dot_products_by_distance",
     "drawn_projections",
     "edges",
     "expected_offset_share",

@@ -34,7 +34,8 @@ QUESTIONS = {
     "kernel": "How does the similarity of two positions depend on their distance?",
     "turning": "Which dimension pairs never complete a rotation within the length?",
     "cover": "Is every distance resolved: does some pair complete 1/8 to 1/2 of a rotation within this distance?",
-    "base_bound": "Does a matching token score above a random token at every distance (Men et al. 2024)?",
+    "base_bound": "With equal weight in every pair, does a matching token score above a random token in the mean at "
+    "every distance (Men et al. 2024)?",
     "critical_dimension": "How many dimensions complete a rotation in training (Liu et al. 2023)?",
     "spectrum": "How many directions of the embedding space does the encoding use?",
     "precision": "How large are the angle errors when angles are computed in this dtype?",

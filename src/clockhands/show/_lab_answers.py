@@ -1,16 +1,18 @@
 """Writes the results of a lab study as sentences with its numbers.
 
-Two arms are distinguishable if the interval of their difference, paired by seed, does not include zero. Arms are
-compared with the best one only; two arms that are not distinguishable from the best are not compared.
+Two arms are distinguishable if chance alone would make them differ so much, seed by seed, with a probability of at most
+5 %, corrected for the number of pairs of the study that a report compares (Holm). Arms are named beside the best one
+only; two arms that are not distinguishable from the best are not compared.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 
-from clockhands.lab.results import Estimate, Results
+from clockhands.claims import Estimate
+from clockhands.lab.results import CHANCE, Results, chance_above, holm
 from clockhands.lab.study import AS_TRAINED
 from clockhands.show._lab_drops import drop_answers
 from clockhands.show._lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, under, value_of
@@ -79,20 +81,23 @@ class Ranking:
         return any(value.low is not None for value in self.values.values())
 
     @cached_property
-    def _verdicts(self) -> dict[tuple[Line, Line], str]:
+    def differences(self) -> dict[tuple[Line, Line], Estimate]:
+        """The difference of each two lines, seed by seed, the one with the better mean first."""
         where = {"length": self.length, "protocol": self.protocol}
-        found = {}
-        for one, other in combinations(self.values, 2):
-            value = self.results.difference(
+        found = {
+            (one, other): self.results.difference(
                 self.task, one.arm, other.arm, self.measure, variant=one.variant, minus_variant=other.variant, **where
             )
-            found[one, other] = "tie" if value is None else value.verdict
-        return found
+            for one, other in combinations(self.values, 2)
+        }
+        return {pair: value for pair, value in found.items() if value is not None}
 
     def better(self, one: Line, other: Line) -> bool:
         """Whether one line is better than another, and the two are distinguishable."""
-        verdict, opposite = ("above", "below") if self.measure == "accuracy" else ("below", "above")
-        return self._verdicts.get((one, other)) == verdict or self._verdicts.get((other, one)) == opposite
+        chance = _corrected(self.results).get((self.task, self.length, self.protocol, one, other))
+        if chance is None or chance > CHANCE:
+            return False
+        return (self.differences[one, other].mean > 0) == (self.measure == "accuracy")
 
     @cached_property
     def ranks(self) -> dict[Line, int]:
@@ -157,6 +162,25 @@ class Ranking:
     def where(self) -> str:
         """The length, how often the trained one it is, and the protocol where there are two."""
         return f"{at_length(self.results, self.task, self.length)}{under(self.results, self.task, self.protocol)},"
+
+
+@lru_cache(maxsize=4)
+def _corrected(results: Results) -> dict[tuple[str, int, str, Line, Line], float | None]:
+    """How probable the difference of each pair of lines is by chance, corrected for all pairs of the study."""
+    found = {
+        (each.task, each.length, each.protocol, *pair): _chance(value.seeds.values())
+        for task, plan in results.study.tasks.items()
+        for protocol in plan.evaluation.protocols
+        for each in rankings(results, task, protocol, lines_of(results, task))
+        for pair, value in each.differences.items()
+    }
+    return dict(zip(found, holm(list(found.values())), strict=True))
+
+
+def _chance(differences: Iterable[float]) -> float | None:
+    """Of a difference in either direction."""
+    chance = chance_above(differences, 0.0)
+    return None if chance is None else 2 * min(chance, 1 - chance)
 
 
 def rankings(results: Results, task: str, protocol: str, lines: Sequence[Line]) -> list[Ranking]:

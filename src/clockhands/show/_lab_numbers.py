@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clockhands.lab.results import Estimate, GateResult, Results
+from clockhands.claims import Estimate, coverage
+from clockhands.lab.results import CHANCE, GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED
 from clockhands.lab.tasks import Language
@@ -54,7 +55,7 @@ def value_of(number: float | None, measure: str = "loss") -> str:
 
 
 def interval_of(value: Estimate | None, measure: str = "loss") -> str:
-    """The interval in brackets; nothing where there is none.
+    """The range in brackets; nothing where there is none.
 
     >>> interval_of(Estimate(0.5, 0.4, 0.61, {})), interval_of(None)
     ('[0.400, 0.610]', '')
@@ -102,30 +103,24 @@ def under(results: Results, task: str, protocol: str) -> str:
     return f" under `{protocol}`" if len(results.study.tasks[task].evaluation.protocols) > 1 else ""
 
 
-def by_chance(seeds: int) -> str:
-    """How often the interval of a difference excludes zero although two arms do not differ.
+def of_range(seeds: int) -> str:
+    """What the range of so many seeds says.
 
-    With up to three seeds the interval is the range of the differences, so that it excludes zero exactly where all of
-    them have the same sign. With more it is narrower than the range.
-
-    >>> by_chance(1)
-    'One seed, no interval.'
+    >>> of_range(1)
+    'One seed has no range.'
+    >>> of_range(3)
+    'The range of 3 seeds holds the median of such models in 75 % of cases: it is no 95 % interval.'
     """
     if seeds == 1:
-        return "One seed, no interval."
-    least = "at least " if seeds > 3 else ""
-    return (
-        f"With {seeds} seeds, the interval of a difference excludes zero by chance in {least}{200 * 0.5**seeds:.3g} % "
-        f"of the comparisons of arms that do not differ (2 × 0.5^{seeds})."
-    )
+        return "One seed has no range."
+    covered = 100 * coverage(seeds)
+    less = ": it is no 95 % interval" if covered < 95 else ""
+    return f"The range of {seeds} seeds holds the median of such models in {covered:.3g} % of cases{less}."
 
 
-def chance_note(results: Results) -> str:
-    """`by_chance` for the numbers of seeds of a study's tasks."""
-    counts = sorted({len(plan.seeds) for plan in results.study.tasks.values()})
-    if len(counts) > 1 and counts[0] == 1:
-        return " ".join(["A task with one seed has no intervals.", *map(by_chance, counts[1:])])
-    return " ".join(map(by_chance, counts))
+def range_note(results: Results) -> str:
+    """`of_range` for the numbers of seeds of a study's tasks."""
+    return " ".join(map(of_range, sorted({len(plan.seeds) for plan in results.study.tasks.values()})))
 
 
 def some_seeds(value: Estimate | None, seeds: int) -> str:
@@ -139,23 +134,52 @@ def some_seeds(value: Estimate | None, seeds: int) -> str:
 
 def verdict_of(results: Results, each: GateResult) -> str:
     """The verdict of a gate in two or three words; why there is none, where it cannot be judged."""
-    if each.holds is not None:
-        return "holds" if each.holds else "fails"
+    if each.value is not None and each.holds is not None:
+        return gate_word(each.holds, each.chance, len(each.value.seeds))
     seeds = len(results.study.tasks[each.gate.task].seeds)
     return some_seeds(each.value, seeds) or ("not measured" if each.value is None else "not a number")
 
 
-def verdict(results: Results) -> str:
-    """How many gates hold.
+def gate_word(holds: bool, chance: float | None, seeds: int) -> str:
+    """The verdict of a gate that was measured.
 
-    The verdicts themselves are those of `Results.gates`.
+    >>> gate_word(True, 0.01, 3), gate_word(True, 0.2, 3), gate_word(True, None, 1), gate_word(False, 0.9, 3)
+    ('holds', 'may be chance', 'one seed', 'fails')
     """
-    found = [each.holds for each in results.gates()]
+    if not holds or (chance is not None and chance <= CHANCE):
+        return "holds" if holds else "fails"
+    return "may be chance" if chance is not None else "one seed" if seeds == 1 else "seeds alike"
+
+
+def in_short(words: Iterable[str]) -> str:
+    """How many gates have which verdict.
+
+    >>> in_short(["holds", "one seed", "fails", "holds"]), in_short([])
+    ('2 of 4 gates hold, 1 fails, 1 is met by its only seed.', 'The study has no gates.')
+    """
+    found = list(words)
     if not found:
         return "The study has no gates."
-    parts = [f"{found.count(True)} of {len(found)} gates {'holds' if found.count(True) == 1 else 'hold'}"]
-    if found.count(False):
-        parts.append(f"{found.count(False)} fail{'s' if found.count(False) == 1 else ''}")
-    if found.count(None):
-        parts.append(f"{found.count(None)} cannot be judged")
-    return f"{', '.join(parts)}."
+    counts = {word: found.count(word) for word in ("fails", "may be chance", "one seed", "seeds alike")}
+    says = {
+        "fails": ("fails", "fail"),
+        "may be chance": ("is met, and may be chance", "are met, and may be chance"),
+        "one seed": ("is met by its only seed", "are met by their only seed"),
+        "seeds alike": ("is met by seeds that are all alike", "are met by seeds that are all alike"),
+    }
+    held = found.count("holds")
+    parts = [f"{held} of {len(found)} gates {'holds' if held == 1 else 'hold'}"]
+    parts += [f"{number} {says[word][number > 1]}" for word, number in counts.items() if number]
+    unknown = len(found) - held - sum(counts.values())
+    return f"{', '.join([*parts, *([f'{unknown} cannot be judged'] if unknown else [])])}."
+
+
+def verdict(results: Results) -> str:
+    """How many gates hold, by the verdicts of `Results.gates`."""
+    return in_short(verdict_of(results, each) for each in results.gates())
+
+
+TESTED = (
+    "A gate holds if its bound is met and chance alone would meet it with a probability of at most 5 %, by Student's t "
+    "over the seeds (taken as normal), corrected for the number of gates of the study (Holm)."
+)

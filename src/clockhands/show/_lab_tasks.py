@@ -11,7 +11,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from clockhands.lab.results import Estimate, Results, estimate
+from clockhands.claims import Estimate, estimated
+from clockhands.lab.results import Results
 from clockhands.lab.study import AS_TRAINED, TaskPlan
 from clockhands.lab.tasks import NAMES
 from clockhands.show import _lab_charts as charts
@@ -400,7 +401,7 @@ class _Task:
         for step, value in self.results.curve(self.name, arm, measure, kind).items():
             if kind == "curve" and step == at and spike is not None:
                 before = {seed: value.seeds[seed] - rise for seed, rise in spike.seeds.items() if seed in value.seeds}
-                points.append((step, estimate(before)))
+                points.append((step, estimated(before)))
             points.append((step, value))
         return self.series(Line(arm), points)
 
@@ -525,7 +526,7 @@ def _binned(places: Mapping[int, Estimate], *, middle: bool) -> list[tuple[float
             value = places[some[0]]
         else:
             seeds = sorted({seed for place in some for seed in places[place].seeds})
-            value = estimate(
+            value = estimated(
                 {seed: fmean(places[at].seeds[seed] for at in some if seed in places[at].seeds) for seed in seeds}
             )
         found.append((fmean(some) + (gap - 1) / 2, value))

@@ -10,8 +10,8 @@ from rich.text import Text
 from clockhands.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
 from clockhands.show._page import Page, broken, console_on
 
-STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow"}
-_INDENT = 10  # the verdict's column
+STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow", "not known": "bold blue"}
+_INDENT = 11  # the verdict's column
 _BELOW = f"{'':{_INDENT}}"
 
 
@@ -69,10 +69,10 @@ def summary(found: Sequence[Recomputed]) -> str:
 
     >>> from clockhands.claims import CLAIMS, recompute
     >>> summary([recompute(CLAIMS["ratio-1.036"])])
-    '1 claim: 0 true, 1 false, 0 only if. 4 numbers were recomputed, and none moved.'
+    '1 claim: 0 true, 1 false, 0 only if, 0 not known. 4 numbers were recomputed, and none moved.'
     """
     verdicts = [each.claim.verdict for each in found]
-    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("true", "false", "only if"))
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in STYLES)
     numbers, moved = sum(len(each.numbers) for each in found), sum(len(each.moved) for each in found)
     claims = f"{len(found)} claim{'s' if len(found) != 1 else ''}"
     are = f"{numbers} numbers were" if numbers != 1 else "1 number was"
@@ -105,6 +105,7 @@ def measured_in_words(told: Claim) -> list[str]:
         sentences.append(
             f"Measured by `{each['command']}`: {seeds}, commit {each['commit'] or 'unknown'}, in {minutes} "
             f"minute{'s' if minutes != 1 else ''}. Run the study again with this command."
+            + (f" Changed after it was first written: {each['changed']}" if each["changed"] else "")
         )
     return sentences
 
@@ -113,10 +114,9 @@ def waits_in_words(told: Claim) -> str:
     r"""What is not shown yet, and the missing measurement; empty if none is missing.
 
     >>> from clockhands.claims import CLAIMS
-    >>> print(waits_in_words(CLAIMS["counter-harms-training"]).replace(". ", ".\n").replace(", ", ",\n"))
-    The small models of these studies do not settle this claim.
-    The missing measurement is the training of a model with a counter without LayerNorm,
-    or without clipped gradients.
+    >>> print(waits_in_words(CLAIMS["modern-models-prefer-rotary-or-alibi"]).replace(". ", ".\n"))
+    Formulas alone do not settle this claim.
+    The missing measurement is the date and the context of each model type.
     """
     if not told.waits_for:
         return ""

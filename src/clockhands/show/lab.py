@@ -15,13 +15,14 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from clockhands.claims import Estimate
 from clockhands.errors import ClockhandsError
-from clockhands.lab.results import Estimate, GateResult, Results
+from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tuning import Tuned
 from clockhands.show._lab_drops import drop_answers, rise_of
-from clockhands.show._lab_numbers import chance_note, some_seeds, verdict_of
+from clockhands.show._lab_numbers import TESTED, range_note, some_seeds, verdict, verdict_of
 from clockhands.show._page import Page, safe
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -113,9 +114,10 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
             page.paragraph(f"failed: {each.key}: {safe(each.message)}", style="bold red", indent=2)
     gates = results.gates()
     if gates:
-        held = sum(each.holds is True for each in gates)
+        known = [each.known for each in gates]
         page.line()
-        page.paragraph(f"{held} of {len(gates)} gates hold.", style="bold green" if held == len(gates) else "bold red")
+        style = "bold green" if all(known) else "bold red" if False in known else "bold yellow"
+        page.paragraph(verdict(results), style=style)
         for each in gates:
             _print_gate(page, results, each)
     for task in study.tasks:
@@ -125,8 +127,10 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
             _print_table(page, results, task, measure)
     page.line()
     if any(len(plan.seeds) > 1 for plan in study.tasks.values()):
-        page.paragraph("A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds.")
-    page.paragraph(chance_note(results))
+        page.paragraph("A number is a mean over seeds; the brackets hold the range of the seeds.")
+    page.paragraph(range_note(results))
+    if gates:
+        page.paragraph(TESTED)
     if study.scope:
         page.paragraph(f"Scope: {study.scope}")
     stored = results.stored
@@ -140,9 +144,9 @@ _STYLES = {True: "green", False: "bold red", None: "yellow"}
 
 
 def _print_gate(page: Page, results: Results, each: GateResult) -> None:
-    word, style = verdict_of(results, each), _STYLES[each.holds]
-    page.line(Text(f"  {word:<12} ", style=style) + Text(f"{safe(each.gate.says)}"))
-    page.line(Text(f"               {safe(gate_in_numbers(results, each))}", style="dim"))
+    word, style = verdict_of(results, each), _STYLES[each.known]
+    page.line(Text(f"  {word:<13} ", style=style) + Text(f"{safe(each.gate.says)}"))
+    page.line(Text(f"                {safe(gate_in_numbers(results, each))}", style="dim"))
 
 
 def gate_in_numbers(results: Results, each: GateResult) -> str:
@@ -157,11 +161,16 @@ def gate_in_numbers(results: Results, each: GateResult) -> str:
     if gate.measure == "spike" and not gate.minus and each.value is not None:
         found = rise_of(results, gate.task, gate.arm)
     measure = {"spike": "rise at the drop", "won_back": "recovered share of the rise"}.get(gate.measure, gate.measure)
-    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {required})"
+    chance = "" if each.chance is None else f"; chance: {_digits(each.chance)}"
+    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {required}{chance})"
+
+
+def _digits(chance: float) -> str:
+    return "below 0.0001" if chance < 0.0001 else f"{chance:.2g}"
 
 
 def number(value: Estimate | None, digits: int = 3) -> str:
-    """An estimate with its interval.
+    """An estimate with the range of its seeds.
 
     >>> number(Estimate(0.5, 0.4, 0.61, {})), number(None)
     ('0.500 [0.400, 0.610]', '-')

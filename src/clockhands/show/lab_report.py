@@ -20,7 +20,7 @@ from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
 from clockhands.show._lab_answers import answers
 from clockhands.show._lab_drops import rise_of
-from clockhands.show._lab_numbers import MEASURES, Line, chance_note, in_full, listed, verdict, verdict_of
+from clockhands.show._lab_numbers import MEASURES, TESTED, Line, in_full, listed, range_note, verdict, verdict_of
 from clockhands.show._lab_tables import (
     NONE,
     code_words,
@@ -50,9 +50,10 @@ _NO_SCOPE = (
 )
 _OTHER_SIZES = "Published with other models, data and sizes: compare the order of methods, not the values."
 _HOW_TO_READ = (
-    "A number is a mean over seeds; the brackets hold its 95 % bootstrap interval over seeds. Two arms are "
-    "distinguishable if the interval of their difference, paired by seed, excludes zero. The rank of an arm is 1 plus "
-    "the number of arms that are distinguishably better; several arms may have the same rank."
+    "A number is a mean over seeds; the brackets hold the range of the seeds. Two arms are distinguishable if chance "
+    "alone would make them differ so much, seed by seed, with a probability of at most 5 %, by Student's t, corrected "
+    "for the number of pairs of the study that this page compares (Holm). The rank of an arm is 1 plus the number of "
+    "arms that are distinguishably better; several arms may have the same rank."
 )
 
 
@@ -98,8 +99,8 @@ def _overview(results: Sequence[Results]) -> Iterator[Markup]:
 
 
 def _all_hold(results: Results) -> bool | None:
-    """Whether all gates hold; None where one was not measured, or there are none."""
-    found = [each.holds for each in results.gates()]
+    """Whether all gates hold; None where of one it is not known, or there are none."""
+    found = [each.known for each in results.gates()]
     return False if False in found else None if None in found or not found else True
 
 
@@ -179,10 +180,12 @@ class _Page:
             yield element("ul", items, class_="lab-list")
         yield element("p", element("strong", "Scope: "), study.scope or _NO_SCOPE, class_="answer")
         several = any(len(plan.seeds) > 1 for plan in study.tasks.values())
-        yield from paragraphs(f"{_HOW_TO_READ if several else ''} {chance_note(results)}".strip(), kind="note")
+        yield from paragraphs(f"{_HOW_TO_READ if several else ''} {range_note(results)}".strip(), kind="note")
 
     def gates(self) -> Iterator[Markup]:
-        yield from paragraphs(f"{verdict(self.results)} The gates are part of the study file, written before the run.")
+        yield from paragraphs(
+            f"{verdict(self.results)} The gates are part of the study file, written before the run. {TESTED}"
+        )
         yield words_table(("verdict", "gate", "measured", "required"), map(self.gate, self.results.gates()), "of-gates")
 
     def gate(self, each: GateResult) -> list[Markup | str]:
@@ -193,7 +196,7 @@ class _Page:
         found = rise_of(self.results, gate.task, gate.arm) if one else in_full(each.value, gate.measure)
         says = verdict_of(self.results, each)
         return [
-            element("span", mark(each.holds), says, class_=f"lab-verdict {kind_of(each.holds)}"),
+            element("span", mark(each.known), says, class_=f"lab-verdict {kind_of(each.known)}"),
             gate.says,
             joined(element("strong", found), element("br"), _measured(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),

@@ -192,8 +192,8 @@ class BaseBelowBound(Kind, code="base-below-bound"):
         return (
             f"The base{scaled} is low for the context length: at distance {first} (a query can attend to {reach}"
             " positions),"
-            " the sum of cos(distance x RoPE frequency) over all pairs is below 0. At this distance, a query scores a"
-            " matching token below a random token (Men et al. 2024)."
+            " the sum of cos(distance x RoPE frequency) over all pairs is below 0. With equal weight in every pair, a"
+            " query at this distance scores a matching token below a random token in the mean (Men et al. 2024)."
         )
 
 

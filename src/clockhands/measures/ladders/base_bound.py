@@ -1,9 +1,10 @@
 """Length limits from the frequencies: the base bound of Men et al. 2024, the critical dimension of Liu et al. 2023.
 
-**The bound.** At a distance of ``m`` tokens, a query scores a matching key in proportion to ``sum_i cos(m rate_i)``
-over all pairs of the head, and a random key 0 on average. Where that sum is negative, the matching key scores below a
-random one. A ladder is valid for a length if the sum is at least 0 at every distance from 1 to the length minus 1. The
-numbers of `base_bound`:
+**The bound.** With equal weight in every pair, a query at a distance of ``m`` tokens scores a matching key in
+proportion to ``sum_i cos(m rate_i)`` in the mean, and a random key 0. Where that sum is negative, the matching key
+scores below a random one in the mean; single keys may score otherwise, and so may heads that weight pairs differently.
+A ladder is valid for a length if the sum is at least 0 at every distance from 1 to the length minus 1. The numbers of
+`base_bound`:
 
 * ``first_failing_distance``: the first distance, in tokens, at which the sum of the cosines of all pairs is negative;
   None where no sum is negative. For an encoding with several axes: the smallest ``m`` such that some offset of at most
@@ -74,8 +75,8 @@ _MOST_AT_ONCE = 2**22  # cosines of that matrix
 def first_failing_distance(rates: tuple[float, ...], limit: int) -> int | None:
     """The first distance ``m`` from 1 to ``limit - 1`` with ``sum_i cos(m rate_i) < 0``; None if there is none.
 
-    A query scores a matching key in proportion to this sum, and a random key 0 on average: where the sum is negative,
-    the matching key scores below a random one. The sum may become positive again; the bound is the first such distance.
+    With equal weight in every pair, a query scores a matching key in proportion to this sum in the mean, and a random
+    key 0. The sum may become positive again; the bound is the first such distance.
     A rotation by ``a + b`` is the product of two rotations, so the sums over ``a`` rows of ``b`` distances are a
     product of two matrices, and nothing past the first negative block is computed.
 
@@ -119,7 +120,7 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
     none="Without a position encoding, a matching token scores the same at every distance.",
 )
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
-    """Whether a matching key scores at least as high as a random one at every distance within the length.
+    """Whether a matching key scores as high as a random one in the mean at any distance, with equal weight of pairs.
 
     Without ``search`` no other bases are searched, which takes most of the time; ``searched`` is then False. The module
     lists the numbers.
@@ -193,14 +194,14 @@ def _fails(spec: Rotary, found: dict[str, Any]) -> str:
     first = found["first_failing_distance"]
     told = (
         f"At a distance of {first:,} tokens, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
-        "pairs is negative for the first time: at this distance, a query scores a matching token below a random token."
+        "pairs is negative for the first time: with equal weight in every pair, a query at this distance scores a "
+        "matching token below a random token in the mean."
     )
     if spec.number_of_axes > 1:
         told = (
             f"If the distance reaches {first:,} along each of {spec.number_of_axes} axes, the sum of cos(frequency × "
-            f"distance) over all {found['pairs']} dimension pairs can be negative: a query can then score a matching "
-            "token "
-            "below a random token."
+            f"distance) over all {found['pairs']} dimension pairs can be negative: with equal weight in every pair, a "
+            "query then scores a matching token below a random token in the mean."
         )
         step = found["first_failing_distance_in_step"]
         told += " If the distance is the same along all axes, the sum of cosines is " + (
@@ -215,13 +216,14 @@ def _holds(spec: Rotary, found: dict, where: str) -> str:
         rotate = "rotates" if still == 1 else "rotate"
         return (
             f"{still} of the {found['pairs']} dimension pairs of a head never {rotate}, so the sum of the cosines of "
-            "all "
-            "pairs is never negative: with any base, a query scores no matching token below a random token."
+            "all pairs is never negative: with any base, and equal weight in every pair, a query scores a matching "
+            "token no lower than a random token in the mean."
         )
     along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""
     return (
         f"At every distance{along} {where}, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
-        "pairs is 0 or more: a query never scores a matching token below a random token." + _says_bases(found)
+        "pairs is 0 or more: with equal weight in every pair, a query scores a matching token no lower than a random "
+        "token in the mean. A head that weights pairs differently may do otherwise." + _says_bases(found)
     )
 
 

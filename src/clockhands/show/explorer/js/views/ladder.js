@@ -165,7 +165,7 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(html("p", { class: "says" }, "A model has never learned what to do with angles that training did not have: scores can become far too large, attention goes to the wrong words, and what the model predicts is wrong. " +
+    section.figure.append(html("p", { class: "says" }, "A model has never learned what to do with angles that training did not have: scores can become far too large, attention can go to the wrong words, and predictions can become wrong. " +
       "LLaMA 7B, trained on texts of 2\u202f048 tokens, hesitates in the mean between 7.2 tokens for the next one in such texts (its perplexity), and between more than 1\u202f000 in texts of 8\u202f192 (Chen et al. 2023)."),
       html("p", { class: "says" }, "Each band below is a scaling: a way to slow hands down for texts longer by a factor, used in models with RoPE such as LLaMA, so that fewer of their hands go beyond the angles of training, or go less far. Linear slows all hands alike; the fast ones then tell neighbours apart less well. NTK takes a larger base: it keeps the fastest hand and slows the others the more, the slower they are. Some of them can still go beyond, but less far. Dynamic NTK takes a base that grows with the text. YaRN and Llama 3 keep all fast hands and slow the slow ones. “Kept” counts the pairs whose frequency stays. " +
       "Upper marks are the pairs before scaling, lower marks those after; press a band to read about it."), marksKey());

@@ -108,7 +108,7 @@ function saidOfLooking(made, at, without, rotary) {
   return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention each token has two vectors of numbers: a query, with which it looks, and a key, by which it is found. The product of one token’s query with another’s key is a score; the larger it is, the larger the weight of that look. ` +
     `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before its own. ` +
     `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
-    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. (A trained model can have matrices that single out the position first; here there are none.) With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}` +
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. With a large deviation each query finds itself, because its own word is in its key too. (A trained model can have matrices that single out the position first, or give fast hands more weight; here there are none.) With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}` +
     (rotary ? " The chosen encoding rotates queries and keys and adds nothing; here its sines and cosines are added." : "");
 }
 
