@@ -85,6 +85,8 @@ class SmallModel:
             "padding is counted": (mask is not None and mask.ndim == 2, slots),
             "first row's positions": (past, np.broadcast_to(positions[:1], (batch, seq))),
             "restarts": (past, restarted),
+            "counts each call": (True, restarted),
+            "a piece stands at its start": (past, np.broadcast_to(positions[:, :1], (batch, seq))),
             "one further": (one, positions + 1),
             "one back": (past, positions - 1),
             "stuck": (one, np.full_like(positions, 7)),

@@ -29,6 +29,8 @@ SLIPS = {
     "stuck": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "every second": ("decode-positions", "one token at a time", (*ROTARY, *ADDED)),
     "restarts": ("chunk-restarts", "chunks", (*ROTARY, *ADDED)),
+    "counts each call": ("chunk-restarts", "chunks", (*ROTARY, *ADDED)),
+    "a piece stands at its start": ("decode-positions", "chunks", (*ROTARY, *ADDED)),
     "queries restart": ("queries-restart", "chunks", ROTARY),
     "one count for all": ("model-keeps-state", "two alternating texts", (*ROTARY, *ADDED)),
     "mask of the first rows": ("first-keys-seen", "chunks", (*ROTARY, *ADDED, "alibi")),

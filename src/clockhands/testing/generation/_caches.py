@@ -4,14 +4,16 @@ No format of a cache is assumed: the axis of the keys is the one that grows with
 """
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.calling import FLOATS, as_numpy, dtype_of
+from clockhands.calling import FLOATS, Refused, as_numpy, dtype_of
 from clockhands.rotary import rerotate
 from clockhands.testing._experiments import Answer, Unasked, shares
 from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
@@ -60,9 +62,8 @@ def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     return mapped(copied(cache), taken)
 
 
-def first_rows(cache: Any, axes: dict[Path, int]) -> np.ndarray:
-    """The rows of its first array, [rows, numbers]."""
-    path, axis = next(iter(axes.items()))
+def rows_of(cache: Any, path: Path, axis: int) -> np.ndarray:
+    """The rows of one array of a cache, [rows, numbers]."""
     array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
 
@@ -240,16 +241,70 @@ def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
 
 def holds_positions(it: GenerationSubject) -> bool:
     """Whether the rows of one token differ from position to position in its cache."""
-    model = it.model.fresh()
-    text = np.full((1, 6), it.texts[0][0])
-    _, cache = model(text[:, :5], np.arange(5)[None])
-    before = copied(cache)
-    _, cache = model(text[:, 5:], np.array([[5]]), None, cache)
-    axes = key_axes(before, cache, 1, floats=True)
+    return bool(_placed_arrays(it))
+
+
+def _placed_arrays(it: GenerationSubject) -> dict[Path, int]:
+    """The arrays of its cache in which the rows of one token differ from position to position, and their axes."""
+    cache, axes = _in_pieces(it, np.full(6, it.texts[0][0]), [5])
+    found = {}
     for path, axis in axes.items():
-        rows = first_rows(cache, {path: axis})
-        if (shares(rows, np.broadcast_to(rows[0], rows.shape), np.abs(rows).max() * 2.0**-12) > 1).any():
-            return True
+        rows = rows_of(cache, path, axis)
+        if (shares(rows, np.broadcast_to(rows[0], rows.shape), _like(rows)) > 1).any():
+            found[path] = axis
+    return found
+
+
+def _like(rows: np.ndarray) -> np.ndarray:
+    return np.abs(rows).max() * 2.0**-12
+
+
+def _in_pieces(it: GenerationSubject, text: np.ndarray, cuts: list[int]) -> tuple[Any, dict[Path, int]]:
+    """The cache of a text that a fresh model gets in pieces, and the axes that grew with the last piece."""
+    model, cache, before = it.model.fresh(), None, None
+    for start, stop in itertools.pairwise([0, *cuts, len(text)]):
+        before = copied(cache)
+        _, cache = model(text[None, start:stop], np.arange(start, stop)[None], None, cache)
+    return cache, key_axes(before, cache, len(text) - cuts[-1], floats=True)
+
+
+def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
+    """Where the keys of the longest text stand that is given in pieces, [tokens]; None if its cache does not show it.
+
+    In the first layer a row is made of its token and its position alone: each row is looked up among those of the same
+    token at every position of one pass, for which no position need be passed in.
+    """
+    text = it.texts[0]
+    paths = _placed_arrays(it)
+    if not paths:
+        return None
+    path, axis = next(iter(paths.items()))
+    cache, axes = _in_pieces(it, text, cuts)
+    rows = rows_of(cache, path, axis)
+    if axes.get(path) != axis or len(rows) != len(text):
+        return None
+    known = {}
+    for token in set(text.tolist()):
+        _, cache = it.model.fresh()(np.full((1, len(text)), token), np.arange(len(text))[None])
+        known[token] = rows_of(cache, path, axis)
+    places = []
+    for row, token in zip(rows, text.tolist(), strict=True):
+        off = np.abs(known[token] - row).max(axis=-1)
+        if off.min() > _like(known[token]):
+            return None
+        places.append(int(np.argmin(off)))
+    return np.array(places)
+
+
+def turned_alike(it: GenerationSubject, cut: int) -> bool:
+    """Whether the queries of a later piece stand where its keys do: without the cached keys, it is a text of its own."""
+    text, rest = it.texts[0], it.texts[0][cut:]
+    with suppress(Refused, Unasked):
+        model = it.model.fresh()
+        cache, axes = _in_pieces(it, text[:cut], [cut - 1])
+        empty = with_rows(cache, np.arange(0), axes)
+        logits, _ = model(rest[None], cut + np.arange(len(rest))[None], None, empty)
+        return bool((shares(logits[0], it.alone(rest), 2 * it.allowed) <= 1).all())
     return False
 
 
