@@ -95,7 +95,9 @@ def sliced(spec, wrong, xp, offsets="exchanged"):
 
     def forward(x, offset):
         rows = xp.arange(x.shape[-2])
-        absent, at = (rows < offset, rows - offset) if offsets == "exchanged" else (rows >= len(rows) - offset, rows + offset)
+        absent, at = (
+            (rows < offset, rows - offset) if offsets == "exchanged" else (rows >= len(rows) - offset, rows + offset)
+        )
         if not wrong:
             return rotated(x, rows + offset, spec, xp)
         return xp.where(absent[:, None], 0 * x, rotated(x, xp.where(absent, 0 * at, at), spec, xp))

@@ -316,7 +316,7 @@ def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
             lambda rows, at: rows < at[..., :1],
         ),
         (beyond, ": the table has only as many rows as the call", None, lambda rows, at: at >= rows.shape[-1]),
-        ("later than position 0", "", None, lambda rows, at: np.broadcast_to(at[..., :1] > 0, at.shape)),
+        ("later than position 0", "", None, lambda _, at: np.broadcast_to(at[..., :1] > 0, at.shape)),
     )
     for (where, how, places, absent), (what, cosines) in itertools.product(ways, _NO_ROWS):
 

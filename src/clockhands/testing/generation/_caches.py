@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.calling import FLOATS, Refused, as_numpy, dtype_of
-from clockhands.rotary import rerotate
+from clockhands.layouts import Layout
+from clockhands.rotary import Rotary, rerotate
 from clockhands.testing._experiments import Answer, Unasked, shares
 from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
 
@@ -297,7 +298,7 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
 
 
 def turned_alike(it: GenerationSubject, cut: int) -> bool:
-    """Whether the queries of a later piece stand where its keys do: without the cached keys, it is a text of its own."""
+    """Whether queries of a later piece stand where its keys do: without cached keys, it is then a text of its own."""
     text, rest = it.texts[0], it.texts[0][cut:]
     with suppress(Refused, Unasked):
         model = it.model.fresh()
@@ -309,15 +310,42 @@ def turned_alike(it: GenerationSubject, cut: int) -> bool:
 
 
 def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
-    """A cache of Transformers with its keys turned on by so many positions."""
-    layers = getattr(cache, "layers", None)
-    if it.spec is None or not layers or not all(hasattr(layer, "keys") for layer in layers):
+    """A cache of Transformers with its rotated rows turned on by so many positions.
+
+    Which of its arrays are rotated is measured: in multi-head latent attention it is not the one that is called keys.
+    """
+    if it.spec is None or not getattr(cache, "layers", None):
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
-    for layer in layers:
-        layer.keys = rerotate(layer.keys, it.spec, np.arange(size), by + np.arange(size))
-    return cache
+    axes = _placed_arrays(it)
+    alike = dict(_arrays(_in_pieces(it, np.full(6, it.texts[0][0]), [5])[0]))
+    specs = {path: _spec_of_rows(it.spec, alike[path]) for path, axis in axes.items() if axis == alike[path].ndim - 2}
+    if not axes or specs.keys() != axes.keys() or None in specs.values():
+        raise Unasked("its cache holds no rows of the width of its spec: pass shift=, a function(cache, positions)")
+
+    def turned(path: Path, array: Any) -> Any:
+        own = specs.get(path)
+        return array if own is None else rerotate(array, own, np.arange(size), by + np.arange(size))
+
+    return mapped(cache, turned)
+
+
+def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:
+    """The spec of cached rows [..., tokens, channels] of one token, whole heads or their rotated part; None of others.
+
+    The pairs are those of the layout that fits the rows better: channels of a part may be kept in another order.
+    """
+    width, tokens = alike.shape[-1], alike.shape[-2]
+    if width not in {spec.head_width, spec.rotated}:
+        return None
+    whole = {} if width == spec.head_width else {"head_width": width, "part": "first"}
+    layouts: tuple[Layout, ...] = ("halves", "interleaved")
+    own = [replace(spec, layout=each, reordered=False, blocks=(), **whole) for each in layouts]
+    rows = as_numpy(alike).astype(np.float64)
+    first = np.repeat(rows[..., :1, :], tokens, axis=-2)
+    off = [np.abs(rerotate(first, each, np.zeros(tokens), np.arange(tokens)) - rows).max() for each in own]
+    return own[int(np.argmin(off))] if min(off) < 0.5 * max(off) else replace(spec, reordered=False, **whole)
 
 
 def _by(it: GenerationSubject) -> int:
