@@ -53,6 +53,27 @@ def test_each_fault_is_named_with_its_layers(cases):
     assert result.numbers["reference"]["same"], "one pass is right"
 
 
+def test_a_lost_factor_of_the_scores_and_wrong_pairs_of_latent_attention_are_named(monkeypatch, cases):
+    """Both right ones pass, with cached decoding: their cache keeps the rotated part apart from the latent one."""
+    for version, rank in ((2, 16), (3, 32)):  # the rank is the rotated width, or is not
+        with cases("right", version):
+            result = live(models.latent(version, rank), decoded=version == 3)
+            assert faults(result) == []
+            assert version == 2 or "a shifted cache" in result.numbers["generation"]["experiments"]
+    model = models.latent(2)
+    for layer in model.model.layers[1:]:
+        layer.self_attn.scaling = layer.self_attn.qk_head_dim**-0.5
+    result = live(model)
+    with cases("factor"):
+        assert faults(result) == [("run-differs", "1-2", None)]
+        assert "Scores are multiplied by 1, where the config declares 1.874" in " ".join(result.answers)
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as module
+
+    monkeypatch.setattr(module, "apply_rotary_pos_emb_interleave", module.apply_rotary_pos_emb)
+    with cases("pairs"):
+        assert faults(live(models.latent(3))) == [("rotation-differs", "0-2", "other-layout")]
+
+
 def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
     """In bfloat16, whose roundings of the first head are as large as the numbers of the last one."""
     from clockhands.probes._bias_in_effect import DeclaredBias, LayerBias, differing_biases

@@ -41,6 +41,7 @@ from clockhands.probes._in_effect import (
     tolerance,
 )
 from clockhands.probes._places import all_removed, reached
+from clockhands.probes._scores_in_effect import differing_scores, in_measured_order, scores_at_zero
 from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
@@ -147,6 +148,12 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = takes(module, "position_ids")
+    if places:
+        measured = scores_at_zero(module, _some_tokens(ids), declared)
+        declared = in_measured_order(declared, measured)
+        findings, answers = differing_scores(declared, measured, seen[0].queries.dtype)
+        live.findings += findings
+        live.answers += answers
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
     by_module = [each.layers for each in live.findings]
@@ -189,7 +196,7 @@ def _rotations(
     places: bool,
 ) -> list[LayerRotation]:
     """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
-    tokens = ids.flatten().unique()[:: max(1, len(ids.flatten().unique()) // TOKENS)][:TOKENS]
+    tokens = _some_tokens(ids)
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
     for length in lengths_of(list(declared.values()), audited.context):
@@ -218,6 +225,12 @@ def _rotations(
             says += "declares no position encoding."
             live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
+
+
+def _some_tokens(ids: Tensor) -> Tensor:
+    """A few different token ids of the windows."""
+    unique = ids.flatten().unique()
+    return unique[:: max(1, len(unique) // TOKENS)][:TOKENS]
 
 
 def _biases(

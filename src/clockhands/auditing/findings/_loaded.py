@@ -316,8 +316,11 @@ class RunDiffers(Loaded, code="run-differs"):
     severity = "error"
     says: str
     fault: str | None = None
+    remedy: str | None = None
 
     def hint(self) -> str:
+        if self.remedy is not None:
+            return self.remedy
         if self.fault is not None and self.fault in FAULTS:
             return FAULTS[self.fault].hint
         return (
