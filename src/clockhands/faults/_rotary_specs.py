@@ -583,18 +583,30 @@ def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     def moved(at: np.ndarray, _: Call) -> np.ndarray:
         return at + (shifts if spec.axes is not None else shifts[0])
 
-    yield seen.suspect(*_told_of(ladders, shifts), rates=rates, places=moved)
+    told = _told_of(ladders, shifts)
+    if told is not None:
+        yield seen.suspect(*told, rates=rates, places=moved)
 
 
-def _told_of(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]]:
-    """The fault of measured ladders: one field of all that differs, or all that differ."""
+def _told_of(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]] | None:
+    """The fault of measured ladders: one field of all that differs, or all that differ.
+
+    None where one coordinate alone is stretched or moved by half tokens, which is a fault of its own.
+    """
     bases, others = {(one.base, one.declared.base) for one in ladders}, set(shifts.tolist())
-    plainly = all(_same(one.factor, one.declared.multiplier) for one in ladders)
+    ratios = [one.factor / one.declared.multiplier for one in ladders]
+    plainly = all(_same(ratio, 1) for ratio in ratios)
     if plainly and len(bases) == 1 and not any(others):
         base, declared = bases.pop()
         return "another-base", {"base": base, "declared": declared}
-    if plainly and all(_same(*each) for each in bases) and len(others) == 1 and float(shifts[0]).is_integer():
-        return "positions-offset", {"offset": int(shifts[0])}
+    if all(_same(*each) for each in bases):
+        if plainly and len(others) == 1 and float(shifts[0]).is_integer():
+            return "positions-offset", {"offset": int(shifts[0])}
+        if not any(others) and all(_same(ratio, ratios[0]) for ratio in ratios):
+            return "positions-scaled", {"factor": ratios[0]}
+        alone = len(ladders) > 1 and sum(bool(one.how) for one in ladders) == 1
+        if alone and ((plainly and float(2 * shifts.sum()).is_integer()) or not any(others)):
+            return None
     how = {f"coordinate {one.axis}: ": one.how or "as declared" for one in ladders}
     alike = len(set(how.values())) == 1
     return "other-ladder", {"how": ladders[0].how if alike else "; ".join(map("".join, how.items()))}
