@@ -491,6 +491,15 @@ def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> 
         yield "buffer-of-another-scaling", ladder, evidence
 
 
+def rounded_to(numbers: np.ndarray) -> str | None:
+    """The coarser type that represents all numbers exactly, as chance does not; None where there is none."""
+    fine = numbers[np.frexp(numbers)[0] != 0.5]  # powers of two are in every type
+    for name in ROUNDED:
+        if len(fine) >= _FEWEST and np.array_equal(fine.astype(output_dtype(name)).astype(np.float64), fine):
+            return name
+    return None
+
+
 def _unit(numbers: np.ndarray, dtype: str) -> float:
     """The unit roundoff of the numbers: that of their type, or of a coarser type that represents them all."""
     for name, unit in ROUNDED.items():
