@@ -46,7 +46,8 @@ from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.sources.resolved import layer_numbers, layer_ranges
+from clockhands.readers.telling import listed
+from clockhands.sources.resolved import TEXT, layer_numbers, layer_ranges
 from clockhands.testing import check_generation
 
 SHIFT = 1000
@@ -93,8 +94,16 @@ class _Live(GatheredResult):
         if self.numbers.get("positions") == "none":
             return "The model has no position encoding: queries and keys are the same at every position."
         if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
-            return f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked."
+            layers = f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked"
+            return f"{layers}, in text; {left} not checked." if (left := self.left_out()) else f"{layers}."
         return "No problem was found; no layer declares a rotation that can be measured here."
+
+    def left_out(self) -> str:
+        """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
+        found = [f"the {part} part" for part in self.numbers.get("parts_left_out", [])]
+        if several := self.numbers.get("text_coordinates", 1) > 1:
+            found.append("the coordinates of images and videos")
+        return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
 
 
 def _told(found: Finding) -> str:
@@ -142,6 +151,15 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
+    live.numbers["parts_left_out"] = list(dict.fromkeys(code.part for code in audited.layers if code.part not in TEXT))
+    live.numbers["text_coordinates"] = max(
+        (
+            code.spec.number_of_axes
+            for code in audited.layers
+            if code.part in TEXT and isinstance(code.spec, rotary.Rotary)
+        ),
+        default=1,
+    )
     seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
