@@ -74,17 +74,28 @@ def test_a_lost_factor_of_the_scores_and_wrong_pairs_of_latent_attention_are_nam
         assert faults(live(models.latent(3))) == [("rotation-differs", "0-2", "other-layout")]
 
 
-def test_what_texts_do_not_show_of_a_model_of_images_is_named():
-    text = models.of_sizes(num_hidden_layers=2).config.to_dict()
+def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
+    text = models.of_sizes(num_hidden_layers=2).config.to_dict() | {"head_dim": 16}
     text |= {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 3, 3]}}
     vision = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 32, "out_hidden_size": 64}
     config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision)
-    result = live(transformers.Qwen2_5_VLForConditionalGeneration(config).eval())
+    model = transformers.Qwen2_5_VLForConditionalGeneration(config).eval()
+    result = live(model)
     assert faults(result) == []
     assert result.answers[0] == (
         "The declared positions are in effect in all 2 layers checked, in text; the vision part and the coordinates of "
-        "images and videos were not checked."
+        "videos were not checked."
     )
+
+    def late(start, *arguments, right=model.model.get_vision_position_ids, **more):
+        made = right(start, *arguments, **more)
+        made[0] += start  # the time of a still image is its start times the tokens of a second
+        return made
+
+    monkeypatch.setattr(model.model, "get_vision_position_ids", late)
+    result = live(model)
+    assert faults(result) == [("run-differs", None, None)]
+    assert "the coordinates (12, 6, 6) (time, row, column) instead of (6, 6, 6)" in " ".join(result.answers)
 
 
 def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):

@@ -522,9 +522,10 @@ def _geometric_parts(spec: Rotary) -> Iterator[tuple[int | None, np.ndarray, Geo
         pairs[number :: len(parts)] if turns else pairs[end - size : end]
         for number, (size, end) in enumerate(zip((size for size, _ in parts), ends, strict=True))
     ]
-    if not all(isinstance(each, Geometric) and each.multiplier > 0 for _, each in parts):
+    made = [(own, each) for own, (_, each) in zip(held, parts, strict=True) if isinstance(each, Geometric)]
+    if len(made) < len(held) or any(each.multiplier <= 0 for _, each in made):
         return
-    for own, (_, each) in zip(held, parts, strict=True):
+    for own, each in made:
         if spec.axes is None:
             yield None, own, each
             continue

@@ -24,6 +24,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
 from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.probes._image_coordinates import image_coordinates
 from clockhands.probes._in_effect import (
     ROUNDINGS,
     TOKENS,
@@ -102,7 +103,9 @@ class _Live(GatheredResult):
         """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
         found = [f"the {part} part" for part in self.numbers.get("parts_left_out", [])]
         if several := self.numbers.get("text_coordinates", 1) > 1:
-            found.append("the coordinates of images and videos")
+            found.append(
+                "the coordinates of " + ("videos" if "image_coordinates" in self.numbers else "images and videos")
+            )
         return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
 
 
@@ -160,6 +163,11 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         ),
         default=1,
     )
+    if (coordinates := image_coordinates(module)) is not None:
+        live.numbers["image_coordinates"] = {"same": coordinates.says is None}
+        if coordinates.says is not None:
+            remedy = "Give a still image one time coordinate, the position at which it starts: only videos have more."
+            live.findings.append(judge("run-differs", {"says": coordinates.says, "remedy": remedy}))
     seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)

@@ -283,7 +283,7 @@ def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Itera
         yield PairingAgainstFormat(evidence, layer_ranges(sorted(odd)))
 
 
-def _command(opened: Opened, found: Layout, declared: Layout | None, only: str | None) -> str | None:
+def _command(opened: Opened, found: Layout, declared: str | None, only: str | None) -> str | None:
     """The command that writes the weights in the declared layout; None for files that it does not take."""
     if opened.path is None or any(files.kind(info.file) != "safetensors" for info in opened.tensors.values()):
         return None
