@@ -49,10 +49,8 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
 
     def hint(self) -> str:
         if self.command is None:
-            return (
-                "Convert the original model again, or reorder the rows of the q and k weights with `clockhands convert`"
-                ". If your runtime has a setting for the layout, you can change this setting instead."
-            )
+            setting = "If your runtime has a setting for the layout, you can change this setting instead."
+            return f"Convert the original model again. {setting}"
         unclear = self.projection == "queries" and self.keys is None
         more = " If the keys have the declared layout, add `--only q`: their weights do not show it." if unclear else ""
         return f"Write the weights in the declared layout: `{self.command}`.{more}"
