@@ -31,6 +31,7 @@ SLIPS = {
     "restarts": ("chunk-restarts", "chunks", (*ROTARY, *ADDED)),
     "counts each call": ("chunk-restarts", "chunks", (*ROTARY, *ADDED)),
     "a piece stands at its start": ("decode-positions", "chunks", (*ROTARY, *ADDED)),
+    "no rows in later calls": ("late-calls-without-rows", "chunks", ROTARY),
     "queries restart": ("queries-restart", "chunks", ROTARY),
     "one count for all": ("model-keeps-state", "two alternating texts", (*ROTARY, *ADDED)),
     "mask of the first rows": ("first-keys-seen", "chunks", (*ROTARY, *ADDED, "alibi")),

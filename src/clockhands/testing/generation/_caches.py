@@ -290,11 +290,20 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
         known[token] = rows_of(cache, path, axis)
     places = []
     for row, token in zip(rows, text.tolist(), strict=True):
-        off = np.abs(known[token] - row).max(axis=-1)
-        if off.min() > _like(known[token]):
+        own = known[token]
+        off = np.abs(own - row).max(axis=-1)
+        placed = np.ptp(own, axis=0) > _like(own)
+        if placed.any() and not row[placed].any():
+            places.append(NOWHERE)
+        elif off.min() <= _like(own):
+            places.append(int(np.argmin(off)))
+        else:
             return None
-        places.append(int(np.argmin(off)))
     return np.array(places)
+
+
+NOWHERE = -1
+"""The place of a key that is zero wherever the keys of its token differ from position to position."""
 
 
 def turned_alike(it: GenerationSubject, cut: int) -> bool:

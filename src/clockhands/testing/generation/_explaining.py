@@ -12,6 +12,7 @@ from clockhands.calling import Refused
 from clockhands.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import Asked, Unasked, shares
 from clockhands.testing.generation._caches import (
+    NOWHERE,
     copied,
     holds_positions,
     key_axes,
@@ -177,6 +178,8 @@ def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
             places = places_of_keys(it, cuts)
             if places is None or (places == np.arange(size)).all():
                 continue
+            if (places == NOWHERE).any():
+                return "late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}
             if turned_alike(it, cuts[0]):
                 for code, how, where in places_in_pieces(size, cuts):
                     if (where == places).all():
