@@ -276,8 +276,8 @@ def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Refe
     off = np.abs(numbers - rates) > 2.0**-6 * rates
     explained, most = 1 - float(np.mean(off)), left(numbers, rates)
     described = _described(numbers, reference)
-    if not described and not _is_ladder(numbers, rates):
-        # Numbers of a formula were computed, however fast or in whatever order they are.
+    ruled = described and len(numbers) >= _FEWEST  # two numbers fit any formula
+    if not ruled and not _is_ladder(numbers, rates):
         found = {"wrong": int(np.count_nonzero(off)), "pairs": len(numbers)}
         return Verdict("buffer-uninitialised", evidence | found, explained, most)
     return Verdict("buffer-differs", evidence | described, explained, most)
@@ -322,7 +322,8 @@ def _no_numbers(numbers: np.ndarray, rates: np.ndarray) -> Verdict | None:
 
 def _of_another_width(numbers: np.ndarray, reference: Reference) -> Verdict:
     evidence: dict[str, Any] = {"pairs": len(numbers), "declared pairs": len(reference.rates)}
-    if not _described(numbers, reference) and not _is_ladder(numbers, np.sort(np.abs(numbers))[::-1]):
+    ruled = len(numbers) >= _FEWEST and _described(numbers, reference)
+    if not ruled and not _is_ladder(numbers, np.sort(np.abs(numbers))[::-1]):
         return Verdict(
             "buffer-uninitialised",
             evidence | {"pair": 0, "stored": float(numbers[0]), "wrong": len(numbers), "declared": 1.0},

@@ -154,7 +154,9 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
-    live.numbers["parts_left_out"] = list(dict.fromkeys(code.part for code in audited.layers if code.part not in TEXT))
+    # Layers for multi-token prediction are run by no forward pass.
+    others = (code.part for code in audited.layers if code.part not in (*TEXT, "mtp"))
+    live.numbers["parts_left_out"] = list(dict.fromkeys(others))
     live.numbers["text_coordinates"] = max(
         (
             code.spec.number_of_axes
