@@ -1,10 +1,13 @@
 """Rates and position numbers in a checkpoint: each finding where it belongs, and not where it does not."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 
 import clockhands as ch
 from auditing.model_files import audited, of_code
+from written_files import onnx_bytes, onnx_tensor
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2,
@@ -46,6 +49,50 @@ def test_one_wrong_tensor_among_right_ones_is_found(tmp_path):
     cases = found(tmp_path, {ROTARY.format(0): PLAIN.astype(np.float32), ROTARY.format(1): wrong.astype(np.float32)})
     assert sorted(case.code for case in cases) == ["stored-frequencies", "stored-frequencies-uninitialised"]
     assert "pair 0 has 6.93e-18 rad per token, but the config gives 1" in cases[0].message
+
+
+def test_frequencies_of_a_formula_are_not_called_uninitialised(cases, tmp_path):
+    pair = np.arange(64)
+    for words, rates in (
+        ("base 30,000", 1.5 * 3e4 ** (-pair / 64)),
+        ("times 628", 628.3 * PLAIN),
+        ("times 1000", 1000 * PLAIN),
+        ("factor 1,000", 1e-3 * PLAIN),
+        ("times 0.865964", 1e4 ** (-(pair + 1) / 64)),
+        ("minus", -(3e4 ** (-pair / 64))),
+        ("EvenSteps (first 200", np.linspace(200, 1, 64)),
+    ):
+        with cases(words):
+            (finding,) = found(tmp_path, {ROTARY.format(0): rates.astype(np.float32)})
+            assert "uninitialised" not in finding.code
+            assert words in finding.message
+
+
+def test_a_graph_computes_with_what_it_stores(cases, tmp_path):
+    """Rounded frequencies of an ONNX file are a problem, none are to be deleted, and the file alone is not all."""
+    name = ROTARY.format(0)
+    for number, (dtype, shape, config) in enumerate(
+        (dtype, shape, config)
+        for dtype in (np.float32, np.float16, ml_dtypes.bfloat16)
+        for shape in ((64,), (1, 64, 1))
+        for config in (LLAMA, None)
+    ):
+        with cases(np.dtype(dtype).name, shape, config is not None):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            raw = PLAIN.astype(dtype).astype(np.float32).tobytes()
+            (folder / "model.onnx").write_bytes(onnx_bytes([onnx_tensor(name, shape, raw=raw)]))
+            if config is not None:
+                (folder / "config.json").write_text(json.dumps(config))
+            made = ch.audit(folder / "model.onnx")
+            (finding,) = of_code(made, *CODES)
+            assert finding.severity == ("note" if dtype is np.float32 else "warning")
+            assert "graph computes with" in finding.hint
+            assert "delete" not in finding.hint
+            assert made.correct == (dtype is np.float32 and config is not None)
+    (tmp_path / "other.onnx").write_bytes(onnx_bytes([onnx_tensor("onnx::MatMul_1", (64,), raw=raw)]))
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    assert "what the graph of other.onnx computes" in ch.audit(tmp_path / "other.onnx").verdict
 
 
 def test_rates_for_another_number_of_pairs(tmp_path):

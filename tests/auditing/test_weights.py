@@ -2,14 +2,17 @@
 
 import io
 import json
+import shlex
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import packaged_weights
 from auditing.model_files import Gguf, audited, fired, of_code
 from clockhands.auditing import audit
 from clockhands.auditing.findings.weights import LIMITS
+from clockhands.cli import main
 from clockhands.show.terminal import print_audit
 from clockhands.sources import projections as places
 
@@ -112,7 +115,7 @@ def test_put_back_in_order_for_halves_it_is_sound_in_a_checkpoint(tmp_path):
 def test_rows_as_the_gguf_file_has_them_are_against_a_checkpoint_that_does_not_say_so(tmp_path):
     found = audited(tmp_path, checkpoint(*rows_as_packaged()), weights=True)
     (finding,) = of_code(found, "pairing-against-format")
-    assert (finding.severity, finding.layers) == ("warning", f"0-{LAYERS - 1}")
+    assert (finding.severity, finding.layers) == ("error", f"0-{LAYERS - 1}")
     assert finding.evidence["layout in the weights"] == "interleaved"
     assert finding.evidence["layout of readers"] == "halves"
     assert len(fired(found)) == 1
@@ -120,12 +123,22 @@ def test_rows_as_the_gguf_file_has_them_are_against_a_checkpoint_that_does_not_s
     assert of_code(audited(tmp_path, converted, weights=True), *PAIRED) == []
 
 
-def test_keys_in_the_other_order_than_queries_are_caught(tmp_path):
-    queries, _ = rows_in_halves()
-    found = audited(tmp_path, checkpoint(queries, rows_as_packaged()[1]), weights=True)
-    assert found.weights.layout == "halves"
-    (finding,) = of_code(found, "pairing-against-format")
-    assert finding.evidence["projection"] == "keys"
+def test_the_command_of_a_finding_mends_queries_keys_or_both(cases, tmp_path):
+    halves, packaged = rows_in_halves(), rows_as_packaged()
+    for name, queries, keys in (("both", packaged, packaged), ("q", packaged, halves), ("k", halves, packaged)):
+        folder = tmp_path / f"of {name}"
+        with cases(name):
+            found = audited(folder, checkpoint(queries[0], keys[1]), weights=True)
+            (finding,) = of_code(found, "pairing-against-format")
+            assert finding.severity == "error"
+            assert finding.evidence.get("projection") == {"q": "queries", "k": "keys"}.get(name)
+            command = finding.hint.split("`")[1]
+            assert ("--only" in command) == (name != "both")
+            words = shlex.split(command)
+            assert CliRunner().invoke(main, words[1:]).exit_code == 0
+            mended = audit(words[3], weights=True)
+            assert mended.weights.layout == "halves"
+            assert fired(mended) == []
 
 
 def test_layers_in_another_order_than_the_rest_are_named(tmp_path):
@@ -183,7 +196,7 @@ def test_a_gguf_file_is_held_to_its_own_pairs_and_to_its_heads_of_keys(cases, tm
     queries, keys = rows_in_halves()
     permuted = ("permuted-heads", ("the key weights are in the order for 8 or 4 heads", "the model has 2 key heads"))
     against = ("pairing-against-format", ("interleaved", "halves"))
-    for heads, code, words in ((2, None, ()), (8, *permuted), (None, *against)):
+    for heads, severity, code, words in ((2, "", None, ()), (8, "warning", *permuted), (None, "error", *against)):
         tensors = {}
         for layer in range(LAYERS):
             rows = {"q": queries[layer][: 8 * 64], "k": keys[layer][: 2 * 64]}
@@ -193,7 +206,7 @@ def test_a_gguf_file_is_held_to_its_own_pairs_and_to_its_heads_of_keys(cases, tm
         model = {"model.gguf": Gguf(GGUF_KEYS, tensors)}
         with cases(code):
             found = audited(tmp_path, model, weights=True).problems
-            assert [(each.code, each.severity) for each in found] == [(code, "warning")] * (code is not None)
+            assert [(each.code, each.severity) for each in found] == ([] if code is None else [(code, severity)])
             assert all(word in found[0].message for word in words)
             assert fired(audited(tmp_path, model)) == []
 

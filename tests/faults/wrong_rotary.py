@@ -90,6 +90,21 @@ def half_turned(spec, wrong, xp):
     return lambda x, positions: xp.where(kept, x, rotated(x, positions, spec, xp))
 
 
+def sliced(spec, wrong, xp, offsets="exchanged"):
+    """Rows of a table are copied from 0 to the start of the call (nntile#360), or the table has as many as the call."""
+
+    def forward(x, offset):
+        rows = xp.arange(x.shape[-2])
+        absent, at = (
+            (rows < offset, rows - offset) if offsets == "exchanged" else (rows >= len(rows) - offset, rows + offset)
+        )
+        if not wrong:
+            return rotated(x, rows + offset, spec, xp)
+        return xp.where(absent[:, None], 0 * x, rotated(x, xp.where(absent, 0 * at, at), spec, xp))
+
+    return forward
+
+
 def shrinking(xp):
     """A rotary object that all layers share, whose width each of them halves (vllm#16904)."""
 
@@ -339,6 +354,7 @@ D2 = (
 # What libraries do, or files make a reader do, beyond that list.
 FURTHER = (
     _row("pegainfer", written.table_ends, "table-ends", slip={"past": "wrap"}),
+    _row("nntile", sliced, "late-calls-without-rows", options=OFFSET, drawn=one_of(offsets=("exchanged", "none"))),
     _row("open_lm", polar, "turns-other-axis", slip={"axis": 0}, options=HEADS_LAST),
     _row("mmpretrain", tiled, "table-and-pairs-disagree", drawn="spec", limits=WHOLE),
     _row("half", half_turned, "one-half-only", drawn="spec"),

@@ -45,6 +45,27 @@ def llama(**changed):
         return of_sizes(**changed).eval()
 
 
+_LATENT = {
+    "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2,
+    "n_group": 1, "topk_group": 1, "first_k_dense_replace": 3, "q_lora_rank": 48, "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16, "v_head_dim": 16,
+    "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 10_000.0, "factor": 40.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 16,
+    },
+}  # fmt: skip
+
+
+def latent(version, rank=32):
+    """DeepSeek-V2 or V3: a head has an unrotated and a rotated part, and YaRN's factor is on the scores."""
+    import transformers
+
+    config = getattr(transformers, f"DeepseekV{version}Config")(**{**_SIZES, **_LATENT}, kv_lora_rank=rank)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return getattr(transformers, f"DeepseekV{version}ForCausalLM")(config).eval()
+
+
 def taught(vocabulary=32, steps=100):
     """A model that was trained for a moment to repeat three tokens, so that losing its positions costs."""
     model = of_sizes(vocab_size=vocabulary)

@@ -53,6 +53,51 @@ def test_each_fault_is_named_with_its_layers(cases):
     assert result.numbers["reference"]["same"], "one pass is right"
 
 
+def test_a_lost_factor_of_the_scores_and_wrong_pairs_of_latent_attention_are_named(monkeypatch, cases):
+    """Both right ones pass, with cached decoding: their cache keeps the rotated part apart from the latent one."""
+    for version, rank in ((2, 16), (3, 32)):  # the rank is the rotated width, or is not
+        with cases("right", version):
+            result = live(models.latent(version, rank), decoded=version == 3)
+            assert faults(result) == []
+            assert version == 2 or "a shifted cache" in result.numbers["generation"]["experiments"]
+    model = models.latent(2)
+    for layer in model.model.layers[1:]:
+        layer.self_attn.scaling = layer.self_attn.qk_head_dim**-0.5
+    result = live(model)
+    with cases("factor"):
+        assert faults(result) == [("run-differs", "1-2", None)]
+        assert "Scores are multiplied by 1, where the config declares 1.874" in " ".join(result.answers)
+    from transformers.models.deepseek_v3 import modeling_deepseek_v3 as module
+
+    monkeypatch.setattr(module, "apply_rotary_pos_emb_interleave", module.apply_rotary_pos_emb)
+    with cases("pairs"):
+        assert faults(live(models.latent(3))) == [("rotation-differs", "0-2", "other-layout")]
+
+
+def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
+    text = models.of_sizes(num_hidden_layers=2).config.to_dict() | {"head_dim": 16}
+    text |= {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 3, 3]}}
+    vision = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 32, "out_hidden_size": 64}
+    config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision)
+    model = transformers.Qwen2_5_VLForConditionalGeneration(config).eval()
+    result = live(model)
+    assert faults(result) == []
+    assert result.answers[0] == (
+        "The declared positions are in effect in all 2 layers checked, in text; the vision part and the coordinates of "
+        "videos were not checked."
+    )
+
+    def late(start, *arguments, right=model.model.get_vision_position_ids, **more):
+        made = right(start, *arguments, **more)
+        made[0] += start  # the time of a still image is its start times the tokens of a second
+        return made
+
+    monkeypatch.setattr(model.model, "get_vision_position_ids", late)
+    result = live(model)
+    assert faults(result) == [("run-differs", None, None)]
+    assert "the coordinates (12, 6, 6) (time, row, column) instead of (6, 6, 6)" in " ".join(result.answers)
+
+
 def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
     """In bfloat16, whose roundings of the first head are as large as the numbers of the last one."""
     from clockhands.probes._bias_in_effect import DeclaredBias, LayerBias, differing_biases

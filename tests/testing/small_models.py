@@ -85,6 +85,8 @@ class SmallModel:
             "padding is counted": (mask is not None and mask.ndim == 2, slots),
             "first row's positions": (past, np.broadcast_to(positions[:1], (batch, seq))),
             "restarts": (past, restarted),
+            "counts each call": (True, restarted),
+            "a piece stands at its start": (past, np.broadcast_to(positions[:, :1], (batch, seq))),
             "one further": (one, positions + 1),
             "one back": (past, positions - 1),
             "stuck": (one, np.full_like(positions, 7)),
@@ -107,6 +109,8 @@ class SmallModel:
             self.longest = length = max(length, self.longest)
         phases = positions.astype(np.float32)[:, None, :, None] * rates(length, self.scaling)
         cosine, sine = self.array(np.cos(phases)), self.array(np.sin(phases))
+        if self.slip == "no rows in later calls" and positions.min() > 0:
+            cosine, sine = 0 * cosine, 0 * sine
         if self.code == "halves":
             a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
             return self.joined([a * cosine - b * sine, a * sine + b * cosine], -1)

@@ -20,7 +20,11 @@ _LLAMA3 = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 4.0, "low_f
 _LLAMA3 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 24}
 _OPT = {**_SIZES, "ffn_dim": 48, "max_position_embeddings": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
 _TWO = {"head_dim": 8, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
+_LATENT = {"moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
+_LATENT |= {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
 FAMILIES = {
+    "DeepSeek-V2": ("DeepseekV2", _LLAMA | _LATENT | {"num_key_value_heads": 4}),
+    "DeepSeek-V3": ("DeepseekV3", _LLAMA | _LATENT | {"num_key_value_heads": 4, "kv_lora_rank": 8}),
     "Llama": ("Llama", _LLAMA),
     "Llama in bfloat16": ("Llama", _LLAMA),
     "Llama 3": ("Llama", _LLAMA | {"rope_parameters": _LLAMA3}),
@@ -36,7 +40,7 @@ FAMILIES = {
     "Qwen 2": ("Qwen2", _LLAMA),
     "Phi-3": ("Phi3", _LLAMA),
 }
-TURNED_ON = {"Llama", "GPT-NeoX", "GPT-J", "Phi-3", "Qwen 2"}
+TURNED_ON = {"DeepSeek-V2", "DeepSeek-V3", "Llama", "GPT-NeoX", "GPT-J", "Phi-3", "Qwen 2"}
 
 
 def built(family, **changed):

@@ -373,7 +373,7 @@ def audit_opened(
         return judged(opened, *audit_array(opened), runtime=runtime)
     resolved, cases = audit_tables(opened, resolve(opened, length))
     found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
-    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved)], runtime=runtime)
+    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved, opened)], runtime=runtime)
     layers = with_layout(audited.layers, found)
     return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
 

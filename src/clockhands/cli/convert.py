@@ -1,6 +1,7 @@
 """`clockhands convert`: converts a checkpoint to the other layout (interleaved or half-split)."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -30,6 +31,11 @@ Examples:
     help="Current layout (default: found from the files and the model type).",
 )
 @click.option(
+    "--only",
+    type=click.Choice(("q", "k")),
+    help="Convert only queries or only keys, where the others have the declared layout already.",
+)
+@click.option(
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -43,6 +49,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     out: Path,
     layout: Layout,
     from_: Layout | None,
+    only: Literal["q", "k"] | None,
     config: Path | None,
     others: bool,
     force: bool,
@@ -54,7 +61,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     Weights, biases and norms of queries and keys are converted, with their adapters and scales; all other tensors are
     copied bit for bit. If a tensor cannot be converted exactly, the command names it and writes nothing.
     """
-    done = convert(source, out, layout, from_=from_, config=config, force=force, others=others, progress=talk)
+    done = convert(
+        source, out, layout, from_=from_, only=only, config=config, force=force, others=others, progress=talk
+    )
     if as_json:
         print_json(done.to_dict())
     moved = f"{len(done.moved):,} of {len(done.moved) + done.kept:,} tensors moved"

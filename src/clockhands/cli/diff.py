@@ -40,6 +40,7 @@ class ComparedSide:
     context: int | None
     reach: int | None
     draft: bool = False
+    weights: bool = False
 
 
 def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -109,6 +110,7 @@ def command(  # noqa: PLR0917 - click passes them by name
             {
                 "same": not differ,
                 "draft": draft,
+                "weights": "not compared" if first.weights and second.weights else None,
                 "first": {"label": first.label, "context": first.context},
                 "second": {"label": second.label, "context": second.context},
                 "groups": [
@@ -124,7 +126,9 @@ def command(  # noqa: PLR0917 - click passes them by name
         print_differences(
             first.label, second.label, groups, contexts, reach=reach, length=length, exact=exact, draft=draft
         )
-    if any(group.layout_changed for group in groups):
+        if first.weights and second.weights:
+            click.echo("The weights were not compared: `clockhands audit MODEL --weights` says which layout they have.")
+    if any(group.layout_changed for group in groups) and not (first.weights and second.weights):
         talk("note: `clockhands audit MODEL --weights` says which layout the weights of a file have.")
     return int(differ)
 
@@ -165,7 +169,9 @@ def _side(opened: Opened, found: Audit, reader: str, length: int | None) -> Comp
     reach = reach_of(found.layers, found.context, found.length)
     if reader == OWN:
         _check_known(found)
-        return ComparedSide(found.target, found.layers, found.context, reach, is_draft(opened.config))
+        return ComparedSide(
+            found.target, found.layers, found.context, reach, is_draft(opened.config), bool(opened.tensors)
+        )
     reading = next((each for each in found.readings if each.reader == reader), None)
     if reading is None:  # a pattern of misreading, which an audit does not list
         resolved = resolve(opened, length).with_lengths()

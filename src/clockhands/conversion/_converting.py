@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clockhands.arguments import shown
 from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, listed, whole
@@ -96,6 +96,7 @@ def convert(
     layout: Layout,
     *,
     from_: Layout | None = None,
+    only: Literal["q", "k"] | None = None,
     config: str | os.PathLike[str] | None = None,
     force: bool = False,
     others: bool = False,
@@ -112,6 +113,8 @@ def convert(
         out: Path of the result: a file if the source is a file, else a folder. Missing parent folders are created.
         layout: ``"halves"`` or ``"interleaved"``.
         from_: The present layout, if it differs from what the files and their model type say.
+        only: ``"q"`` or ``"k"`` if the weights of the other one have ``layout`` already: to repair a checkpoint, so
+            ``layout`` must be the one that the files declare, and ``from_`` is needed.
         config: The config.json of the model, if there is none next to the weights: for an adapter, that of its base
             model.
         force: Whether existing files may be replaced; no file is ever removed.
@@ -136,12 +139,17 @@ def convert(
             f"If its rows have another order, pass --from {'halves' if layout == 'interleaved' else 'interleaved'} "
             "(from_= in Python).",
         )
+    if only is not None and (only not in ("q", "k") or from_ is None or _layout_now(read, model, None)[0] != layout):
+        raise CannotConvert(
+            f"only={shown(only)} is for a checkpoint whose other side has the declared layout, which `layout` must be.",
+            "Pass q or k, the layout that the files declare, and --from (from_= in Python).",
+        )
     target = Path(out)
     makes = read.makes()
     along, left = companions(read.folder, makes) if others and read.is_folder else ([], [])
     check_out(target, [header.path for header in read.shards], read.is_folder, makes, force)
     tensors = _tensors(read)
-    planned = moves(tensors, model)
+    planned = moves(tensors, model, only)
     written = whole(
         target,
         None if read.is_folder else read.shards[0].path.name,

@@ -209,8 +209,13 @@ def _unconverted(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Move]:
+def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel, only: str | None = None) -> dict[str, Move]:
     """The tensors to reorder, and how; all others are copied.
+
+    Args:
+        tensors: All tensors, by name.
+        model: What the config says.
+        only: ``"q"`` or ``"k"`` where the other side stays.
 
     Raises:
         CannotConvert: A tensor of a query or key cannot be converted exactly, has a shape that contradicts the config,
@@ -239,9 +244,12 @@ def moves(tensors: Mapping[str, TensorInfo], model: RotaryModel) -> dict[str, Mo
         if found.arrangement != "head" or model.tensors.latent:
             seen.setdefault(found.layer, set()).update({found.of} if found.of else {"q", "k"})
         move = _move(info, found, code, model, tensors)
-        if move is not None:
-            _check_bytes(info, move)
-            made[name] = move
+        if move is None or only not in (None, found.of or only):
+            continue
+        if only is not None and found.of is None:
+            raise CannotConvert(f"{_name(info)} holds queries and keys together.", "Convert both: leave --only out.")
+        _check_bytes(info, move)
+        made[name] = move
     _check_complete(made, seen, adapter, model)
     return made
 

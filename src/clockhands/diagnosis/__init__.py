@@ -18,6 +18,7 @@ from clockhands.diagnosis._rates import (
     recognised_spec,
     reference_of,
     reference_of_rates,
+    rounded_to,
     slack_of,
     unlike_any,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "recognised_spec",
     "reference_of",
     "reference_of_rates",
+    "rounded_to",
     "slack_of",
     "unlike_any",
 ]

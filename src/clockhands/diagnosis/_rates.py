@@ -275,10 +275,12 @@ def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Refe
             return Verdict(code, evidence | more | rounded, left=left(numbers, ladder))
     off = np.abs(numbers - rates) > 2.0**-6 * rates
     explained, most = 1 - float(np.mean(off)), left(numbers, rates)
-    if not _is_ladder(numbers, rates):
+    described = _described(numbers, reference)
+    ruled = described and len(numbers) >= _FEWEST  # two numbers fit any formula
+    if not ruled and not _is_ladder(numbers, rates):
         found = {"wrong": int(np.count_nonzero(off)), "pairs": len(numbers)}
         return Verdict("buffer-uninitialised", evidence | found, explained, most)
-    return Verdict("buffer-differs", evidence | _described(numbers, reference), explained, most)
+    return Verdict("buffer-differs", evidence | described, explained, most)
 
 
 def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "float32") -> str | None:
@@ -320,7 +322,8 @@ def _no_numbers(numbers: np.ndarray, rates: np.ndarray) -> Verdict | None:
 
 def _of_another_width(numbers: np.ndarray, reference: Reference) -> Verdict:
     evidence: dict[str, Any] = {"pairs": len(numbers), "declared pairs": len(reference.rates)}
-    if not _is_ladder(numbers, np.sort(np.abs(numbers))[::-1]):
+    ruled = len(numbers) >= _FEWEST and _described(numbers, reference)
+    if not ruled and not _is_ladder(numbers, np.sort(np.abs(numbers))[::-1]):
         return Verdict(
             "buffer-uninitialised",
             evidence | {"pair": 0, "stored": float(numbers[0]), "wrong": len(numbers), "declared": 1.0},
@@ -489,6 +492,15 @@ def _recognised(numbers: np.ndarray, dtype: str, spec: Rotary, slack: float) -> 
         yield "buffer-of-another-scaling", ladder, evidence
 
 
+def rounded_to(numbers: np.ndarray) -> str | None:
+    """The coarser type that represents all numbers exactly, as chance does not; None where there is none."""
+    fine = numbers[np.frexp(numbers)[0] != 0.5]  # powers of two are in every type
+    for name in ROUNDED:
+        if len(fine) >= _FEWEST and np.array_equal(fine.astype(output_dtype(name)).astype(np.float64), fine):
+            return name
+    return None
+
+
 def _unit(numbers: np.ndarray, dtype: str) -> float:
     """The unit roundoff of the numbers: that of their type, or of a coarser type that represents them all."""
     for name, unit in ROUNDED.items():
@@ -550,7 +562,10 @@ def _written(value: float, declared: float | None) -> Sequence[float]:
 
 
 def _described(numbers: np.ndarray, reference: Reference) -> dict[str, Any]:
-    """A description of the ladder as evidence, if it is recognised."""
+    """A description of the ladder as evidence, if it is recognised, also with the other sign."""
+    if (numbers < 0).all():
+        negative = recognise(-numbers, reference.slack)
+        return {} if negative is None else {"it is": f"{negative}, with a minus sign"}
     recognised = recognise(numbers, reference.slack)
     return {} if recognised is None else {"it is": recognised}
 

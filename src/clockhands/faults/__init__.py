@@ -13,7 +13,7 @@ from clockhands.faults._bias_code import Behind, GivenValues, SeenBias, StagedBi
 from clockhands.faults._bias_specs import bias_suspects
 from clockhands.faults._fault import Fault, Suspect, faults_in
 from clockhands.faults._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
-from clockhands.faults._rotary_specs import pairs_of_suspects, rotary_suspects, scaling_name
+from clockhands.faults._rotary_specs import axis_ladders, pairs_of_suspects, rotary_suspects, scaling_name
 
 ROTARY: Mapping[str, Fault] = faults_in("rotary")
 """The faults of rotary codes, by code, with the sentences and cases for rotary codes."""
@@ -63,6 +63,7 @@ __all__ = [
     "additive_stateful",
     "additive_suspects",
     "alone",
+    "axis_ladders",
     "bias_stateful",
     "bias_suspects",
     "further_suspects",

@@ -264,6 +264,7 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             parameters,
             places=lambda at, call, coarse=coarse: rounded(at, coarse) if call.dtype == coarse else at,
         )
+    yield from _without_rows(seen, read)
     # A table of one row rotates nothing, which is another fault.
     for last in seen.ends():
 
@@ -298,6 +299,45 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
                 {"axis": axis, "one": one},
                 lambda it, along=along, given=given: functools.partial(along, it, given),
             )
+
+
+def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
+    """Suspects whose calls find no rows of cosines and sines where they start late."""
+    beyond = "beyond their own length"
+
+    def copied(at: np.ndarray, call: Call) -> np.ndarray:
+        return read.counted(at) - (at - read.from_first(at, call))
+
+    ways: tuple[tuple[str, str, Phases | None, Callable[[np.ndarray, np.ndarray], np.ndarray]], ...] = (
+        (
+            beyond,
+            ": the table is read from row 0 on and written from the row of the start on, instead of the reverse",
+            copied,
+            lambda rows, at: rows < at[..., :1],
+        ),
+        (beyond, ": the table has only as many rows as the call", None, lambda rows, at: at >= rows.shape[-1]),
+        ("later than position 0", "", None, lambda _, at: np.broadcast_to(at[..., :1] > 0, at.shape)),
+    )
+    for (where, how, places, absent), (what, cosines) in itertools.product(ways, _NO_ROWS):
+
+        def waves(
+            cosine: np.ndarray,
+            sine: np.ndarray,
+            call: Call,
+            absent: Callable[[np.ndarray, np.ndarray], np.ndarray] = absent,
+            cosines: float = cosines,
+        ) -> tuple[np.ndarray, np.ndarray]:
+            at = call.positions[..., 0] if read.several else call.positions
+            if not at.size:
+                return cosine, sine
+            none = absent(np.broadcast_to(np.arange(at.shape[-1]), at.shape), at)[..., None]
+            return np.where(none, cosines, cosine), np.where(none, 0.0, sine)
+
+        stages = {"waves": waves} if places is None else {"places": places, "waves": waves}
+        yield seen.suspect("late-calls-without-rows", {"what": what, "where": where, "how": how}, **stages)
+
+
+_NO_ROWS = (("zeros", 0.0), ("unrotated tokens", 1.0))
 
 
 def _beyond(rows: int, dtype: str) -> Phases:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,12 @@ from clockhands.faults._rotary_code import (
     wrong_pairs,
     wrong_places,
 )
-from clockhands.faults._stages import Apply, first_axis, of_sources, with_axes, with_spacing
-from clockhands.ladders import Geometric
+from clockhands.faults._stages import Apply, Call, first_axis, of_sources, with_axes, with_spacing, wrapped
+from clockhands.ladders import Geometric, Joined
 from clockhands.rotary import Rotary, XPos, alternating, chunked, interleaved
 from clockhands.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mistake
 from clockhands.specs import describe
+from clockhands.written_numbers import plain
 
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
 
@@ -443,9 +444,173 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         for base in dict.fromkeys(bases):
             if abs(base / declared - 1) > 1e-3:  # a nearer base is a measurement of the declared one
                 yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
+    yield from _other_ladders(spec, seen)
     for other in seen.specs:
         if other != spec and isinstance(other, Rotary):
             yield _recognised(spec, other, seen)
+
+
+@dataclass(frozen=True)
+class AxisLadder:
+    """The measured rotation of the pairs of one coordinate: ``angle of a pair = (factor p + moved) base**-exponent``.
+
+    Attributes:
+        axis: The coordinate, None where there is one.
+        pairs: Its pairs.
+        declared: Their spacing in the spec; it gives the exponents.
+        base, factor, moved: The measured values.
+    """
+
+    axis: int | None
+    pairs: np.ndarray
+    declared: Geometric
+    base: float
+    factor: float
+    moved: float
+
+    @property
+    def how(self) -> str:
+        """The values that differ from the spec's, as a phrase."""
+        words = []
+        if not _same(self.base, self.declared.base):
+            words.append(f"base {self.base:,.10g} instead of {self.declared.base:,.10g}")
+        placed = []
+        if not _same(self.factor, self.declared.multiplier):
+            placed.append(f"multiplied by {self.factor:.7g} instead of {self.declared.multiplier:.7g}")
+        if self.moved:
+            placed.append(f"moved by {self.moved:.7g}")
+        if placed:
+            words.append(f"{'positions' if self.axis is None else 'coordinates'} {', then '.join(placed)}")
+        return ", ".join(words)
+
+
+def _same(one: float, other: float) -> bool:
+    return abs(one / other - 1) < 1e-5
+
+
+def axis_ladders(spec: Rotary, seen: SeenRotary) -> list[AxisLadder]:
+    """The ladder of each coordinate, if the pairs of every coordinate rotate by a geometric ladder; else none.
+
+    A rate is known up to whole rotations per token. The slowest pairs turn by less than half a rotation; from them on,
+    each faster rate is the one nearest to the progression of the slower ones. Angles at position 0 are followed in the
+    same order.
+    """
+    rates, where = seen.rates(), np.flatnonzero(seen.positions == 0)
+    if rates is None or not len(where) or not seen.evenly():
+        return []
+    sign = -1.0 if spec.direction == "backward" else 1.0
+    started = sign * np.angle(seen.turning[where[0]])
+    noise = 2e-4 / max(int(seen.positions.max()), 1)
+    found = []
+    for axis, pairs, spacing in _geometric_parts(spec):
+        own = np.array(replace(spec, scaling=None, length=None).rates)[pairs]
+        exponents = -np.log(own / spacing.multiplier) / np.log(spacing.base)
+        made = _progression(exponents, sign * rates[pairs], started[pairs], noise)
+        if made is None:
+            return []
+        found.append(AxisLadder(axis, pairs, spacing, *made))
+    return found
+
+
+def _geometric_parts(spec: Rotary) -> Iterator[tuple[int | None, np.ndarray, Geometric]]:
+    """The coordinate, the pairs and the spacing of each geometric ladder of a spec; nothing if another one is in it."""
+    pairs, spacing = np.arange(spec.rotated // 2), spec.spacing
+    parts = spacing.parts if isinstance(spacing, Joined) else ((len(pairs), spacing),)
+    ends = np.cumsum([size for size, _ in parts])
+    turns = isinstance(spacing, Joined) and spacing.in_turns
+    held = [
+        pairs[number :: len(parts)] if turns else pairs[end - size : end]
+        for number, (size, end) in enumerate(zip((size for size, _ in parts), ends, strict=True))
+    ]
+    made = [(own, each) for own, (_, each) in zip(held, parts, strict=True) if isinstance(each, Geometric)]
+    if len(made) < len(held) or any(each.multiplier <= 0 for _, each in made):
+        return
+    for own, each in made:
+        if spec.axes is None:
+            yield None, own, each
+            continue
+        axes = np.array(spec.axes)[own]
+        for axis in sorted(set(axes.tolist())):
+            yield axis, own[axes == axis], each
+
+
+def _progression(
+    exponents: np.ndarray, rates: np.ndarray, started: np.ndarray, noise: float
+) -> tuple[float, float, float] | None:
+    """Base, factor and shift of ``(factor p + moved) base**-exponent``; None if the rates are no such ladder."""
+    order = np.argsort(-exponents)
+    exponents, rates, started = exponents[order], rates[order].copy(), started[order]
+    if len(rates) < _FEWEST or np.ptp(exponents) == 0 or (rates[:2] <= 8 * noise).any():
+        return None
+    for pair in range(2, len(rates)):
+        steps = np.diff(exponents[pair - 2 : pair + 1])
+        expected = rates[pair - 1] * (rates[pair - 1] / rates[pair - 2]) ** (steps[1] / steps[0])
+        rates[pair] += 2 * np.pi * np.round((expected - rates[pair]) / (2 * np.pi))
+        if rates[pair] <= 0:
+            return None
+    weights = np.minimum(rates / noise, 1e6)  # one over the error of a logarithm
+    slope, height = np.polyfit(exponents, np.log(rates), 1, w=weights)
+    fitted = np.exp(height + slope * exponents)
+    if np.abs(fitted - rates).max() > max(noise, 1e-6 * rates.max()):
+        return None
+    base, factor = (plain(float(value), 1e-7 * float(value))[1] for value in (np.exp(-slope), np.exp(height)))
+    unit, moved = float(base) ** -exponents, 0.0
+    for angle, size in zip(started, unit, strict=True):
+        moved += float(wrapped(np.array(angle - moved * size))) / size
+    moved = plain(moved, 2e-5)[1]
+    if not base > 1 or np.abs(wrapped(started - moved * unit)).max() > _STARTED:
+        return None
+    return base, factor, moved
+
+
+_FEWEST = 4  # pairs of a coordinate that show a progression: two of them fit any
+_STARTED = 1e-3
+
+
+def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+    """A suspect with the ladders that were measured."""
+    # Beside a scaling that is not applied, the ladder is a second fault: of the spec without it.
+    ladders = axis_ladders(spec, seen) if spec.scaling is None else []
+    if all(not one.how for one in ladders):
+        return
+    rates, shifts = np.array(spec.rates), np.zeros(spec.number_of_axes)
+    for one in ladders:
+        own = np.array(replace(spec, scaling=None, length=None).rates)[one.pairs]
+        rates[one.pairs] = one.factor * (own / one.declared.multiplier) ** (
+            np.log(one.base) / np.log(one.declared.base)
+        )
+        shifts[one.axis or 0] = one.moved / one.factor
+
+    def moved(at: np.ndarray, _: Call) -> np.ndarray:
+        return at + (shifts if spec.axes is not None else shifts[0])
+
+    told = _told_of(ladders, shifts)
+    if told is not None:
+        yield seen.suspect(*told, rates=rates, places=moved)
+
+
+def _told_of(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]] | None:
+    """The fault of measured ladders: one field of all that differs, or all that differ.
+
+    None where one coordinate alone is stretched or moved by half tokens, which is a fault of its own.
+    """
+    bases, others = {(one.base, one.declared.base) for one in ladders}, set(shifts.tolist())
+    ratios = [one.factor / one.declared.multiplier for one in ladders]
+    plainly = all(_same(ratio, 1) for ratio in ratios)
+    if plainly and len(bases) == 1 and not any(others):
+        base, declared = bases.pop()
+        return "another-base", {"base": base, "declared": declared}
+    if all(_same(*each) for each in bases):
+        if plainly and len(others) == 1 and float(shifts[0]).is_integer():
+            return "positions-offset", {"offset": int(shifts[0])}
+        if not any(others) and all(_same(ratio, ratios[0]) for ratio in ratios):
+            return "positions-scaled", {"factor": ratios[0]}
+        alone = len(ladders) > 1 and sum(bool(one.how) for one in ladders) == 1
+        if alone and ((plainly and float(2 * shifts.sum()).is_integer()) or not any(others)):
+            return None
+    how = {f"coordinate {one.axis}: ": one.how or "as declared" for one in ladders}
+    alike = len(set(how.values())) == 1
+    return "other-ladder", {"how": ladders[0].how if alike else "; ".join(map("".join, how.items()))}
 
 
 def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:

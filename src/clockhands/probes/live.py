@@ -24,6 +24,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.ladders import Explicit
 from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.probes._image_coordinates import image_coordinates
 from clockhands.probes._in_effect import (
     ROUNDINGS,
     TOKENS,
@@ -41,11 +42,13 @@ from clockhands.probes._in_effect import (
     tolerance,
 )
 from clockhands.probes._places import all_removed, reached
+from clockhands.probes._scores_in_effect import differing_scores, in_measured_order, scores_at_zero
 from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.sources.resolved import layer_numbers, layer_ranges
+from clockhands.readers.telling import listed
+from clockhands.sources.resolved import TEXT, layer_numbers, layer_ranges
 from clockhands.testing import check_generation
 
 SHIFT = 1000
@@ -92,8 +95,18 @@ class _Live(GatheredResult):
         if self.numbers.get("positions") == "none":
             return "The model has no position encoding: queries and keys are the same at every position."
         if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
-            return f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked."
+            layers = f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked"
+            return f"{layers}, in text; {left} not checked." if (left := self.left_out()) else f"{layers}."
         return "No problem was found; no layer declares a rotation that can be measured here."
+
+    def left_out(self) -> str:
+        """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
+        found = [f"the {part} part" for part in self.numbers.get("parts_left_out", [])]
+        if several := self.numbers.get("text_coordinates", 1) > 1:
+            found.append(
+                "the coordinates of " + ("videos" if "image_coordinates" in self.numbers else "images and videos")
+            )
+        return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
 
 
 def _told(found: Finding) -> str:
@@ -141,12 +154,34 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
+    # Layers for multi-token prediction are run by no forward pass.
+    others = (code.part for code in audited.layers if code.part not in (*TEXT, "mtp"))
+    live.numbers["parts_left_out"] = list(dict.fromkeys(others))
+    live.numbers["text_coordinates"] = max(
+        (
+            code.spec.number_of_axes
+            for code in audited.layers
+            if code.part in TEXT and isinstance(code.spec, rotary.Rotary)
+        ),
+        default=1,
+    )
+    if (coordinates := image_coordinates(module)) is not None:
+        live.numbers["image_coordinates"] = {"same": coordinates.says is None}
+        if coordinates.says is not None:
+            remedy = "Give a still image one time coordinate, the position at which it starts: only videos have more."
+            live.findings.append(judge("run-differs", {"says": coordinates.says, "remedy": remedy}))
     seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = takes(module, "position_ids")
+    if places:
+        measured = scores_at_zero(module, _some_tokens(ids), declared)
+        declared = in_measured_order(declared, measured)
+        findings, answers = differing_scores(declared, measured, seen[0].queries.dtype)
+        live.findings += findings
+        live.answers += answers
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
     by_module = [each.layers for each in live.findings]
@@ -189,7 +224,7 @@ def _rotations(
     places: bool,
 ) -> list[LayerRotation]:
     """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
-    tokens = ids.flatten().unique()[:: max(1, len(ids.flatten().unique()) // TOKENS)][:TOKENS]
+    tokens = _some_tokens(ids)
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
     for length in lengths_of(list(declared.values()), audited.context):
@@ -218,6 +253,12 @@ def _rotations(
             says += "declares no position encoding."
             live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
+
+
+def _some_tokens(ids: Tensor) -> Tensor:
+    """A few different token ids of the windows."""
+    unique = ids.flatten().unique()
+    return unique[:: max(1, len(unique) // TOKENS)][:TOKENS]
 
 
 def _biases(

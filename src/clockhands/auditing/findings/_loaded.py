@@ -168,7 +168,7 @@ class BufferOfAnotherBase(Loaded, code="buffer-of-another-base"):
             too = f" The frequencies are scaled by a factor of {spoken(self.effective_factor)}."
         return (
             f"{self._head()} are those of base {spoken(self.base_in_effect)}, but the config declares base"
-            f" {spoken(self.declared_base)} ({self._at()}).{too}{self._rounded_too()}"
+            f" {spoken(self.declared_base)} ({self._at()}).{too}{self._it_is()}{self._rounded_too()}"
         )
 
 
@@ -316,8 +316,11 @@ class RunDiffers(Loaded, code="run-differs"):
     severity = "error"
     says: str
     fault: str | None = None
+    remedy: str | None = None
 
     def hint(self) -> str:
+        if self.remedy is not None:
+            return self.remedy
         if self.fault is not None and self.fault in FAULTS:
             return FAULTS[self.fault].hint
         return (

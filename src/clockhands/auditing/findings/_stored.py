@@ -12,7 +12,7 @@ from clockhands.auditing._held_numbers import expected_of
 from clockhands.auditing.findings import _loaded as loaded
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check
-from clockhands.diagnosis import ROUNDED, Verdict, judged
+from clockhands.diagnosis import ROUNDED, Verdict, judged, rounded_to
 from clockhands.errors import ClockhandsError
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.model_types import model_type
@@ -87,17 +87,30 @@ class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-ro
     def severity(self) -> str:
         return "note" if self.loaded == "no" else "warning"
 
+    def hint(self) -> str:
+        return _EXPORT if self.loaded == "by the graph" else str(loaded.BufferRounded.hint)
+
+
+_EXPORT = "Export the model again with its frequencies in float32: the graph computes with these tensors."
+
 
 class FloatPositionIds(Stored, code="float-position-ids"):
     title = "Stored position ids are floats or wrong"
     severity = "warning"
-    hint = "Delete position_ids from the checkpoint, or store them again as the integers 0, 1, 2, ... in int64."
     blames = "file"
     dtype: str
     count: int
     first_wrong: int
     stored: float
     wrong: int | None = None
+    loaded: str = "maybe"
+
+    def hint(self) -> str:
+        if self.loaded == "by the graph":
+            return (
+                "Export the model again with position_ids as the integers 0, 1, 2, ... in int64: its graph uses them."
+            )
+        return "Delete position_ids from the checkpoint, or store them again as the integers 0, 1, 2, ... in int64."
 
     def message(self) -> str:
         place = self._where()
@@ -118,13 +131,36 @@ class FloatPositionIds(Stored, code="float-position-ids"):
 class StoredFrequencies(Stored, code="stored-frequencies"):
     title = "RoPE frequencies are stored in the checkpoint"
     severity = "note"
-    hint = "No action needed. You may delete the tensors when you write the checkpoint again."
+    loaded: str = "maybe"
+
+    def hint(self) -> str:
+        if self.loaded == "by the graph":
+            return "No action needed. Keep the tensors: the graph computes with them."
+        return "No action needed. You may delete the tensors when you write the checkpoint again."
 
     def message(self) -> str:
+        if self.loaded == "by the graph":
+            return f"The graph stores the RoPE frequencies ({self._where()}) and computes with them."
         return (
             f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore these tensors and"
             " compute the frequencies from the config."
         )
+
+
+class GraphNotExamined(Kind, code="graph-not-examined"):
+    title = "What the graph computes with positions is not known"
+    severity = "note"
+    hint = "Audit the model that was exported, or compare outputs: `clockhands check` takes a function that runs it."
+    file: str
+    config: str | None = None
+
+    def doubt(self) -> str:
+        return f"what the graph of {self.file} computes with positions was not examined"
+
+    def message(self) -> str:
+        if self.config is None:
+            return f"Only tensors of {self.file} were read; no config is beside it, and its graph was not examined."
+        return f"{self.config} was read, but {self.file} stores no frequencies or positions to compare with it."
 
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
@@ -155,17 +191,26 @@ def stored_frequencies(subject: Audited) -> Iterator[Kind]:
             verdict, evidence = _beside_config(subject, name, numbers)
         first, count = alike.get(verdict, (evidence, 0))
         alike[verdict] = first, count + 1
+    if opened.form == "onnx" and (opened.config is None or not (alike or _has_rows(subject))):
+        evidence = {"file": opened.path.name if opened.path else opened.target}
+        yield GraphNotExamined(evidence if opened.config is None else {**evidence, "config": opened.config_name})
     for verdict, (evidence, count) in alike.items():
         yield Kind.kinds[verdict.partition(":")[0]]({**evidence, "tensors": count})
 
 
+def _has_rows(subject: Audited) -> bool:
+    """Whether a position table of the file was compared with the config."""
+    return any("rows" in code.source for code in subject.resolved.codes)
+
+
 def _is_small(info: TensorInfo) -> bool:
-    return len(info.shape) == 1 and info.dtype in _FLOATS and 0 < info.elements <= _MOST_NUMBERS
+    one_row = info.elements == max(info.shape, default=0)  # graphs store them as [1, pairs, 1]
+    return one_row and info.dtype in _FLOATS and 0 < info.elements <= _MOST_NUMBERS
 
 
 def _numbers(subject: Audited, name: str) -> np.ndarray | None:
     try:
-        return subject.opened.array(name).astype(np.float64)
+        return subject.opened.array(name).astype(np.float64).ravel()
     except ClockhandsError:
         return None
 
@@ -175,25 +220,27 @@ def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[st
     opened, info = subject.opened, subject.opened.tensors[name]
     where = f"{info.declared_in.name}:{name}"
     evidence: dict[str, Any] = {where: f"{len(numbers)} numbers in {info.dtype}"}
+    in_graph = {"loaded": "by the graph"} if opened.form == "onnx" else {}
     code = None if opened.config is None else _declared(subject, name)
     if opened.config is None:
         # They are all that this file says about frequencies.
-        if info.dtype in ROUNDED:
-            return "low-precision", evidence | {"rates": True, "dtype": info.dtype, "error": ROUNDED[info.dtype]}
-        return "stored-frequencies", evidence
+        dtype = info.dtype if info.dtype in ROUNDED else rounded_to(numbers)
+        if dtype is not None:
+            return "low-precision", evidence | in_graph | {"rates": True, "dtype": dtype, "error": ROUNDED[dtype]}
+        return "stored-frequencies", evidence | in_graph
     if code is None or not code.rates:
-        return "stored-frequencies", evidence
+        return "stored-frequencies", evidence | in_graph
     expected = expected_of(code, None)
     assert expected is not None
     context = subject.resolved.context
     verdict = judged(numbers, info.dtype, replace(expected, sure=True), context)
     if verdict.code is None or _is_before_linear(code, verdict):
-        return "stored-frequencies", evidence
+        return "stored-frequencies", evidence | in_graph
     evidence |= verdict.evidence
     if verdict.code == "buffer-rounded":
         # The library computes the frequencies of known types; code that came with a model may load them.
         known = subject.resolved.model_type is not None and model_type(subject.resolved.model_type) is not None
-        evidence["loaded"] = "no" if known else "maybe"
+        evidence |= in_graph or {"loaded": "no" if known else "maybe"}
     return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
 
 
@@ -237,6 +284,8 @@ def position_numbers(subject: Audited) -> Iterator[Kind]:
             continue
         where = f"{info.declared_in.name}:{name}"
         evidence: dict[str, Any] = {where: list(info.shape), "dtype": info.dtype, "count": info.elements}
+        if opened.form == "onnx":
+            evidence["loaded"] = "by the graph"
         if wrong.size:
             evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0])}
             evidence["stored"] = float(numbers.ravel()[wrong[0]])

@@ -188,15 +188,20 @@ class ZeroRows(Kind, code="zero-rows"):
 class LowPrecisionTable(Kind, code="low-precision"):
     title = "Frequencies or positions are rounded to bfloat16 or float16"
     severity = "warning"
-    hint = "Compute the table again in float32, unless the model was trained with these numbers."
     blames = "file"
     dtype: str
     error: float
+    loaded: str | None = None
     rounded: Sequence[str]
     computed_in: str
     rates: bool | None = None
     phase_error: float | None = None
     name: str | None = None
+
+    def hint(self) -> str:
+        if self.loaded == "by the graph":
+            return "Export the model again with its frequencies in float32: the graph computes with these tensors."
+        return "Compute the table again in float32, unless the model was trained with these numbers."
 
     def message(self) -> str:
         if self.rates:

@@ -5,6 +5,7 @@ projections together; the keys, of which there are fewer, support it.
 """
 # ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from clockhands.auditing.findings._parts import declared
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.layouts import Layout
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
+from clockhands.sources import files
 from clockhands.sources.projections import Projections, WeightProjection, projections
 from clockhands.sources.resolved import TEXT, Code, Resolved, layer_ranges
 from clockhands.sources.targets import Opened
@@ -29,17 +31,15 @@ def _z(value: float) -> str:
 
 class PairingAgainstFormat(Kind, code="pairing-against-format"):
     title = "The weights have another layout than runtimes use for the file"
-    severity: str | Callable[..., str] = "warning"
-    hint: str | Callable[..., str] = (
-        "Convert the original model again, or reorder the rows of the q and k weights with `clockhands convert`."
-        " If your runtime has a setting for the layout, you can change this setting instead."
-    )
+    severity: str | Callable[..., str] = "error"
     blames: str | Callable[..., str | None] | None = "file"
     layout_in_the_weights: str
     layout_of_readers: str
     z: float
     z_of_the_other: float
-    queries: str
+    queries: str | None = None
+    keys: str | None = None
+    command: str | None = None
     layers_that_pair_so: int
     layers_looked_at: int
     because: str
@@ -47,15 +47,23 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
     projection: str | None = None
     other_layers: str | None = None
 
+    def hint(self) -> str:
+        if self.command is None:
+            setting = "If your runtime has a setting for the layout, you can change this setting instead."
+            return f"Convert the original model again. {setting}"
+        unclear = self.projection == "queries" and self.keys is None
+        more = " If the keys have the declared layout, add `--only q`: their weights do not show it." if unclear else ""
+        return f"Write the weights in the declared layout: `{self.command}`.{more}"
+
     def message(self) -> str:
         layout, readers = self.layout_in_the_weights, self.layout_of_readers
         sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
         z = f"z score {_z(self.z)} against {_z(self.z_of_the_other)} for the other layout{sure}"
         if self.projection:
-            who = (
-                f"The keys have the layout {layout} ({_PAIRED[layout]}; {z}), and the queries have the layout"
-                f" {self.queries}"
-            )
+            others = {"keys": "queries", "queries": "keys"}[self.projection]
+            theirs = self.queries if others == "queries" else self.keys
+            have = "do not show a layout" if theirs is None else f"have the layout {theirs}"
+            who = f"The {self.projection} have the layout {layout} ({_PAIRED[layout]}; {z}), and the {others} {have}"
         elif self.other_layers:
             count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
             have = "has" if count == 1 else "have"
@@ -232,7 +240,7 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
     return replace(made, says=_says(made))
 
 
-def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
+def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Iterator[Kind]:
     """The findings where the layout of the weights differs from what runtimes assume for the file."""
     if found is None or found.queries is None:
         return
@@ -250,20 +258,39 @@ def cases_of(found: Pairing | None, resolved: Resolved) -> Iterator[Kind]:
     told = {one.of for one in found.permuted}
     code = _expected(resolved)
     if code is None or found.layout is None:
+        return  # where queries show no layout, that of the keys is no evidence: transposed rows may seem to have one
+    scores = {of: one for of, one in (("q", found.queries), ("k", found.keys)) if one is not None and of not in told}
+    layouts = {of: one.verdict() for of, one in scores.items()}
+    wrong = [of for of, layout in layouts.items() if layout not in (None, code.layout)]
+    for of in wrong[:1]:
+        evidence = _against(code, scores[of], found) | {"confidence": round(scores[of].confidence, 3)}
+        if len(wrong) == 1 and found.keys is not None:
+            other = {"q": "k", "k": "q"}[of]
+            evidence |= {"projection": NAMES[of], NAMES[other]: layouts.get(other)}
+        # Where the other side shows no layout, the usual cause has moved both.
+        only = of if len(wrong) == 1 and code.layout in layouts.values() else None
+        command = _command(opened, scores[of].best, code.layout, only)
+        yield PairingAgainstFormat({**evidence, **({} if command is None else {"command": command})}, found.layers)
+    if "q" in wrong:
         return
-    if found.layout != code.layout:
-        evidence = _against(code, found.queries, found) | {"confidence": round(found.queries.confidence, 3)}
-        yield PairingAgainstFormat(evidence, found.layers)
-        return
-    if found.keys is not None and found.keys.verdict() not in (None, code.layout) and "k" not in told:
-        evidence = _against(code, found.keys, found) | {"projection": "keys", "queries": found.layout}
-        yield PairingAgainstFormat(evidence, found.layers)
     # A single layer must reach the threshold of a whole model, because a model has many layers.
     odd = {layer: one for layer, one in found.by_layer.items() if one.verdict() not in (None, found.layout)}
     if odd:
         evidence = _against(code, max(odd.values(), key=lambda one: one.z[one.best]), found)
         evidence |= {"layers that pair so": len(odd), "other layers": found.layout}
         yield PairingAgainstFormat(evidence, layer_ranges(sorted(odd)))
+
+
+def _command(opened: Opened, found: Layout, declared: str | None, only: str | None) -> str | None:
+    """The command that writes the weights in the declared layout; None for files that it does not take."""
+    if opened.path is None or any(files.kind(info.file) != "safetensors" for info in opened.tensors.values()):
+        return None
+    path = opened.path
+    out = path.with_name(f"{path.name}-{declared}") if path.is_dir() else path.with_stem(f"{path.stem}-{declared}")
+    more = "" if only is None else f" --only {only}"
+    others = " --others" if path.is_dir() else ""
+    where = " ".join(shlex.quote(str(each)) for each in (path, out))
+    return f"clockhands convert {where} --layout {declared} --from {found}{more}{others}"
 
 
 def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:

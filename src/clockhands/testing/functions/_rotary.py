@@ -21,6 +21,7 @@ from clockhands.faults import (
     SeenRotary,
     StagedRotary,
     Suspect,
+    axis_ladders,
     pairs_of_suspects,
     rotary_suspects,
     turning_of,
@@ -758,9 +759,22 @@ def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
         "declared": float(declared[pair]),
         "rates": tuple(map(float, rates)),
     }
-    falling = bool((np.diff(rates) < 0).all() and rates[-1] > 0)
-    code = "rates-uninitialised" if not falling and len(wrong) > len(rates) // 2 else "other-rates"
+    ruled = (
+        axis_ladders(spec, seen) or _in_order(rates) or _even(rates) or np.allclose(np.sort(rates), np.sort(declared))
+    )
+    code = "other-rates" if ruled or len(wrong) <= len(rates) // 2 else "rates-uninitialised"
     return (told_of(ROTARY[code], parameters),)
+
+
+def _in_order(rates: np.ndarray) -> bool:
+    """Whether rates fall from pair to pair and stay above 0."""
+    return bool((np.diff(rates) < 0).all() and rates[-1] > 0)
+
+
+def _even(rates: np.ndarray) -> bool:
+    """Whether neighbouring rates have one difference."""
+    steps = np.diff(rates)
+    return len(steps) > 1 and bool(np.ptp(steps) < 1e-3 * np.abs(steps).max())
 
 
 def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:

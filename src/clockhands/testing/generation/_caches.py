@@ -4,15 +4,18 @@ No format of a cache is assumed: the axis of the keys is the one that grows with
 """
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.calling import FLOATS, as_numpy, dtype_of
-from clockhands.rotary import rerotate
+from clockhands.calling import FLOATS, Refused, as_numpy, dtype_of
+from clockhands.layouts import Layout
+from clockhands.rotary import Rotary, rerotate
 from clockhands.testing._experiments import Answer, Unasked, shares
 from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
 
@@ -60,9 +63,8 @@ def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     return mapped(copied(cache), taken)
 
 
-def first_rows(cache: Any, axes: dict[Path, int]) -> np.ndarray:
-    """The rows of its first array, [rows, numbers]."""
-    path, axis = next(iter(axes.items()))
+def rows_of(cache: Any, path: Path, axis: int) -> np.ndarray:
+    """The rows of one array of a cache, [rows, numbers]."""
     array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
 
@@ -240,29 +242,119 @@ def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
 
 def holds_positions(it: GenerationSubject) -> bool:
     """Whether the rows of one token differ from position to position in its cache."""
-    model = it.model.fresh()
-    text = np.full((1, 6), it.texts[0][0])
-    _, cache = model(text[:, :5], np.arange(5)[None])
-    before = copied(cache)
-    _, cache = model(text[:, 5:], np.array([[5]]), None, cache)
-    axes = key_axes(before, cache, 1, floats=True)
+    return bool(_placed_arrays(it))
+
+
+def _placed_arrays(it: GenerationSubject) -> dict[Path, int]:
+    """The arrays of its cache in which the rows of one token differ from position to position, and their axes."""
+    cache, axes = _in_pieces(it, np.full(6, it.texts[0][0]), [5])
+    found = {}
     for path, axis in axes.items():
-        rows = first_rows(cache, {path: axis})
-        if (shares(rows, np.broadcast_to(rows[0], rows.shape), np.abs(rows).max() * 2.0**-12) > 1).any():
-            return True
+        rows = rows_of(cache, path, axis)
+        if (shares(rows, np.broadcast_to(rows[0], rows.shape), _like(rows)) > 1).any():
+            found[path] = axis
+    return found
+
+
+def _like(rows: np.ndarray) -> np.ndarray:
+    return np.abs(rows).max() * 2.0**-12
+
+
+def _in_pieces(it: GenerationSubject, text: np.ndarray, cuts: list[int]) -> tuple[Any, dict[Path, int]]:
+    """The cache of a text that a fresh model gets in pieces, and the axes that grew with the last piece."""
+    model, cache, before = it.model.fresh(), None, None
+    for start, stop in itertools.pairwise([0, *cuts, len(text)]):
+        before = copied(cache)
+        _, cache = model(text[None, start:stop], np.arange(start, stop)[None], None, cache)
+    return cache, key_axes(before, cache, len(text) - cuts[-1], floats=True)
+
+
+def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
+    """Where the keys of the longest text stand that is given in pieces, [tokens]; None if its cache does not show it.
+
+    In the first layer a row is made of its token and its position alone: each row is looked up among those of the same
+    token at every position of one pass, for which no position need be passed in.
+    """
+    text = it.texts[0]
+    paths = _placed_arrays(it)
+    if not paths:
+        return None
+    path, axis = next(iter(paths.items()))
+    cache, axes = _in_pieces(it, text, cuts)
+    rows = rows_of(cache, path, axis)
+    if axes.get(path) != axis or len(rows) != len(text):
+        return None
+    known = {}
+    for token in set(text.tolist()):
+        _, cache = it.model.fresh()(np.full((1, len(text)), token), np.arange(len(text))[None])
+        known[token] = rows_of(cache, path, axis)
+    places = []
+    for row, token in zip(rows, text.tolist(), strict=True):
+        own = known[token]
+        off = np.abs(own - row).max(axis=-1)
+        placed = np.ptp(own, axis=0) > _like(own)
+        if placed.any() and not row[placed].any():
+            places.append(NOWHERE)
+        elif off.min() <= _like(own):
+            places.append(int(np.argmin(off)))
+        else:
+            return None
+    return np.array(places)
+
+
+NOWHERE = -1
+"""The place of a key that is zero wherever the keys of its token differ from position to position."""
+
+
+def turned_alike(it: GenerationSubject, cut: int) -> bool:
+    """Whether queries of a later piece stand where its keys do: without cached keys, it is then a text of its own."""
+    text, rest = it.texts[0], it.texts[0][cut:]
+    with suppress(Refused, Unasked):
+        model = it.model.fresh()
+        cache, axes = _in_pieces(it, text[:cut], [cut - 1])
+        empty = with_rows(cache, np.arange(0), axes)
+        logits, _ = model(rest[None], cut + np.arange(len(rest))[None], None, empty)
+        return bool((shares(logits[0], it.alone(rest), 2 * it.allowed) <= 1).all())
     return False
 
 
 def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
-    """A cache of Transformers with its keys turned on by so many positions."""
-    layers = getattr(cache, "layers", None)
-    if it.spec is None or not layers or not all(hasattr(layer, "keys") for layer in layers):
+    """A cache of Transformers with its rotated rows turned on by so many positions.
+
+    Which of its arrays are rotated is measured: in multi-head latent attention it is not the one that is called keys.
+    """
+    if it.spec is None or not getattr(cache, "layers", None):
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
-    for layer in layers:
-        layer.keys = rerotate(layer.keys, it.spec, np.arange(size), by + np.arange(size))
-    return cache
+    axes = _placed_arrays(it)
+    alike = dict(_arrays(_in_pieces(it, np.full(6, it.texts[0][0]), [5])[0]))
+    specs = {path: _spec_of_rows(it.spec, alike[path]) for path, axis in axes.items() if axis == alike[path].ndim - 2}
+    if not axes or specs.keys() != axes.keys() or None in specs.values():
+        raise Unasked("its cache holds no rows of the width of its spec: pass shift=, a function(cache, positions)")
+
+    def turned(path: Path, array: Any) -> Any:
+        own = specs.get(path)
+        return array if own is None else rerotate(array, own, np.arange(size), by + np.arange(size))
+
+    return mapped(cache, turned)
+
+
+def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:
+    """The spec of cached rows [..., tokens, channels] of one token, whole heads or their rotated part; None of others.
+
+    The pairs are those of the layout that fits the rows better: channels of a part may be kept in another order.
+    """
+    width, tokens = alike.shape[-1], alike.shape[-2]
+    if width not in {spec.head_width, spec.rotated}:
+        return None
+    whole = {} if width == spec.head_width else {"head_width": width, "part": "first"}
+    layouts: tuple[Layout, ...] = ("halves", "interleaved")
+    own = [replace(spec, layout=each, reordered=False, blocks=(), **whole) for each in layouts]
+    rows = as_numpy(alike).astype(np.float64)
+    first = np.repeat(rows[..., :1, :], tokens, axis=-2)
+    off = [np.abs(rerotate(first, each, np.zeros(tokens), np.arange(tokens)) - rows).max() for each in own]
+    return own[int(np.argmin(off))] if min(off) < 0.5 * max(off) else replace(spec, reordered=False, **whole)
 
 
 def _by(it: GenerationSubject) -> int:

@@ -11,9 +11,17 @@ import numpy as np
 from clockhands.calling import Refused
 from clockhands.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import Asked, Unasked, shares
-from clockhands.testing.generation._caches import copied, holds_positions, key_axes, with_rows
+from clockhands.testing.generation._caches import (
+    NOWHERE,
+    copied,
+    holds_positions,
+    key_axes,
+    places_of_keys,
+    turned_alike,
+    with_rows,
+)
 from clockhands.testing.generation._experiments import NO_KEYS
-from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of
+from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of, places_in_pieces
 from clockhands.testing.reports import UNDECIDED, Explanation
 
 # Rounding on both sides.
@@ -135,9 +143,11 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collecti
         found.append(("masked-row-not-finite", {}, spread))
         failed = {name: one for name, one in failed.items() if name not in spread}
     steps = [name for name in failed if name.startswith(("one token", "chunks"))]
-    if steps and _blind_to_order(it):
+    if steps:
         also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]
-        found.append(("bias-lost-in-decode", {}, [*steps, *also]))
+        code, told = ("bias-lost-in-decode", {}) if _blind_to_order(it) else _by_keys(it)
+        if code:
+            found.append((code, told, [*steps, *also]))
     state = [name for name in ("two continuations of one text", "two alternating texts") if name in failed]
     if state and not any(name.startswith(("one token", "chunks", "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
@@ -158,6 +168,27 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collecti
     if "repeated call" in failed and not any("repeated call" in names for _, _, names in found):
         found.append(("model-keeps-state", {}, ["repeated call"]))
     return found
+
+
+def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
+    """What the cached keys show of later pieces, of a model that cannot be told positions in one pass."""
+    size = len(it.texts[0])
+    for cuts in ([5, size - 5], [size // 2, *range(size // 2 + 1, size)]):
+        with suppress(Refused, Unasked):
+            places = places_of_keys(it, cuts)
+            if places is None or (places == np.arange(size)).all():
+                continue
+            if (places == NOWHERE).any():
+                return "late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}
+            if turned_alike(it, cuts[0]):
+                for code, how, where in places_in_pieces(size, cuts):
+                    if (where == places).all():
+                        return code, {"how": how}
+            first = int(np.flatnonzero(places != np.arange(size))[0])
+            some = slice(first, first + 3)
+            seen, right = (", ".join(map(str, each[some])) for each in (places, np.arange(size)))
+            return "decode-positions", {"how": f"its cached keys are at positions {seen} instead of {right}"}
+    return "", {}
 
 
 def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:

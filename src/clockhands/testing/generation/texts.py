@@ -202,16 +202,51 @@ def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: in
     return (*found, *decoding_faults(it, text, [start, *range(start + 1, len(it.texts[text]))]))
 
 
+def pieces_of(size: int, cuts: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """For each token of a text the number of its piece, and where that piece starts."""
+    starts = np.array([0, *cuts])
+    piece = np.searchsorted(starts, np.arange(size), side="right") - 1
+    return piece, starts[piece]
+
+
+def places_in_pieces(size: int, cuts: list[int]) -> list[tuple[str, str, np.ndarray]]:
+    """Wrong positions of a text that is given in pieces: the fault, how its sentence says it, and the positions."""
+    at, first = np.arange(size), cuts[0]
+    piece, start = pieces_of(size, cuts)
+    inside, later = at - start, at >= first
+    alone = np.isin(piece, np.flatnonzero(np.bincount(piece) == 1))
+    single = bool((np.diff([*cuts, size]) == 1).all())
+    chunk = "token" if single else "piece"
+
+    def all_at(position: int) -> str:
+        return f"every later {'token gets' if single else 'chunk starts at'} position {position}"
+
+    found = [
+        (all_at(first), np.where(later, first + inside, at)),
+        (f"every later {chunk} gets a position that is 1 too high", at + later),
+        (f"the error of the position grows by 1 with every {chunk}", at + piece),
+        ("every token that comes alone gets a position that is 1 too high", at + (later & alone)),
+        (f"every later {chunk} gets a position that is 1 too low", at - later),
+        (all_at(first - 1), np.where(later, first - 1 + inside, at)),
+        (f"the tokens before every later {chunk} counted twice", at + start),
+        ("the tokens before every later piece counted twice", at + start * ~alone),
+        ("every token of a later piece gets the position of its first token", np.where(later, start, at)),
+    ]
+    restarted = (np.where(later, at - first, at), inside, np.where(alone, at, inside))
+    return [
+        *(("decode-positions", *one) for one in found),
+        *(("chunk-restarts", "", where) for where in restarted),
+        ("decode-positions", f"the number of the {chunk}", np.where(later, piece + inside, at)),
+    ]
+
+
 def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[Instead, ...]:
     """What tokens from the first cut on would be with other positions, or seeing other keys."""
-    tokens = it.texts[text]
-    size, first = len(tokens), cuts[0]
+    tokens, first = it.texts[text], cuts[0]
+    size = len(tokens)
     at = np.arange(size)
-    starts = np.array([0, *cuts])
-    piece = np.searchsorted(starts, at, side="right") - 1
-    inside = at - starts[piece]
-    later = at >= first
-    alone = np.isin(piece, np.flatnonzero(np.bincount(piece) == 1))
+    piece, start = pieces_of(size, cuts)
+    inside = at - start
     causal = np.tri(size, dtype=bool)
 
     def placed(code: str, how: str, where: np.ndarray) -> Instead:
@@ -220,38 +255,13 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
     def seeing(code: str, mask: np.ndarray, where: np.ndarray) -> Instead:
         return Instead(code, {}, lambda: it.alone(tokens, where, mask & causal)[first:])
 
-    single = bool((np.diff([*cuts, size]) == 1).all())
-    chunk = "token" if single else "piece"
-    found = [
-        placed(
-            "decode-positions",
-            f"every later token gets position {first}" if single else f"every later chunk starts at position {first}",
-            np.where(later, first + inside, at),
-        ),
-        placed("decode-positions", f"every later {chunk} gets a position that is 1 too high", at + later),
-        placed("decode-positions", f"the error of the position grows by 1 with every {chunk}", at + piece),
-        placed(
-            "decode-positions", "every token that comes alone gets a position that is 1 too high", at + (later & alone)
-        ),
-        placed("decode-positions", f"every later {chunk} gets a position that is 1 too low", at - later),
-        placed(
-            "decode-positions",
-            f"every later token gets position {first - 1}"
-            if single
-            else f"every later chunk starts at position {first - 1}",
-            np.where(later, first - 1 + inside, at),
-        ),
-        placed("decode-positions", f"the tokens before every later {chunk} counted twice", at + starts[piece]),
-        placed("decode-positions", "the tokens before every later piece counted twice", at + starts[piece] * ~alone),
-        placed("chunk-restarts", "", np.where(later, at - first, at)),
-        placed("chunk-restarts", "", inside),
-        placed("decode-positions", f"the number of the {chunk}", np.where(later, piece + inside, at)),
-        Instead("queries-restart", {}, lambda: _queries_restarted(it, tokens, starts[piece])[first:]),
+    return (
+        *(placed(*one) for one in places_in_pieces(size, cuts)),
+        Instead("queries-restart", {}, lambda: _queries_restarted(it, tokens, start)[first:]),
         seeing("cache-not-read", piece[:, None] == piece, at),
         seeing("cache-not-read", piece[:, None] == piece, inside),
         seeing("first-keys-seen", at <= inside[:, None], at),
-    ]
-    return tuple(found)
+    )
 
 
 _LAYERS, _MOST_ROWS = 4, 4096
