@@ -1,7 +1,8 @@
 """Make docs/pictures/explorer.png and its dark twin: the page of `clockhands explore`, for the README.
 
 Run it after the page has changed its looks. It needs Chromium, Playwright as the tests of pages do, and Pillow, which
-comes with matplotlib; no test holds the pictures to the page, since letters differ from one system to another.
+comes with matplotlib. Letters differ from one system to another, so no test compares pixels: a picture holds the words
+that it shows as its description, and a slow test compares these with the page.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from playwright.sync_api import sync_playwright
 
 from clockhands.show.explorer.data import data
@@ -22,8 +24,14 @@ STATE = "#only=pair,clock&position=100&pair=4"
 WIDE, TALL = 900, 1000  # CSS pixels of the window: little is made smaller where a README has 880
 SHOWN = 1200  # dots across: a README has 880 CSS pixels for it, of which a fine screen makes more
 LAST = "#clock"  # the view whose end is the end of the picture
-COLOURS = 256
+COLOURS = 224
 LARGEST = 250_000  # bytes
+
+
+def words(tab) -> str:
+    """What the views of a page say, in the order of the page."""
+    written = tab.locator("#explorer section :is(h2, p, dt, dd, th, td, text)")
+    return " ".join(" ".join(written.all_text_contents()).split())
 
 
 def picture(browser, file: Path, theme: str) -> bytes:
@@ -41,12 +49,14 @@ def picture(browser, file: Path, theme: str) -> bytes:
     end = tab.locator(LAST).bounding_box()
     whole = {"x": 0, "y": 0, "width": WIDE, "height": end["y"] + end["height"]}
     taken = Image.open(io.BytesIO(tab.screenshot(full_page=True, clip=whole))).convert("RGB")
+    shown = PngInfo()
+    shown.add_itxt("Description", words(tab), zip=True)
     tab.close()
     taken = taken.resize((SHOWN, round(taken.height * SHOWN / taken.width)), Image.Resampling.LANCZOS)
     held = io.BytesIO()
     # The rarest colours count as much as the rest; without dither what is flat stays so, and the file small.
     taken.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE).save(
-        held, "PNG", optimize=True
+        held, "PNG", optimize=True, pnginfo=shown
     )
     return held.getvalue()
 

@@ -1,5 +1,6 @@
 """Fixes: the edit of a finding made in the text of a file gives the ladder of the release, and changes nothing else."""
 
+import itertools
 import json
 
 import pytest
@@ -90,11 +91,56 @@ def test_a_copy_is_made_of_what_another_fix_has_left(tmp_path):
 def test_fixes_that_contradict_each_other_are_refused_with_the_key(tmp_path):
     shape = {"hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 30, "vocab_size": 49152}
     config = {"model_type": "llama", "max_position_embeddings": 8192, "rope_theta": "1e4"} | shape
-    codes = {found.code for found in ch.audit(written(tmp_path, config)).problems if found.edit}
-    if codes < {"text-number", "differs-from-release"}:
-        pytest.fail(f"two findings want to change the base, got {codes}")
+    found = ch.audit(written(tmp_path, config))
+    assert [each.code for each in found.problems if each.edit] == ["differs-from-release", "text-number"]
+    # The number of the release is no text either.
+    fix = fix_of(found, "config.json", ch.audit)
+    assert ([each.code for each in fix.made], json.loads(fix.after)["rope_theta"]) == (["differs-from-release"], 1e5)
+    assert fix.left.problems == ()
+    # Where the other one is still there, whichever is made, a person decides.
     with pytest.raises(InvalidValue, match="set rope_theta to different values"):
-        fix_of(ch.audit(written(tmp_path, config)), "config.json", ch.audit)
+        fix_of(found, "config.json", lambda _: found)
+
+
+# Each makes one fault; whatever two of them do to a config, in one format or both, the fixes end in the config itself.
+FAULTS = {
+    "a lost zero": lambda config: config | {"rope_theta": config["rope_theta"] / 10},
+    "no base": lambda config: without(config, "rope_theta"),
+    "a misspelt base": lambda config: without(config, "rope_theta") | {"rope_tetha": config["rope_theta"]},
+    "a base as text": lambda config: config | {"rope_theta": str(config["rope_theta"])},
+    "a context as text": lambda config: config | {"max_position_embeddings": "131072"},
+    "the wrong case": lambda config: block_with(config, rope_type="LLAMA3"),
+    "a factor as text": lambda config: block_with(config, factor="8"),
+    "a wrong factor": lambda config: block_with(config, factor=32.0),
+    "a wrong frequency factor": lambda config: block_with(config, low_freq_factor=4.0),
+    "a misspelt block": lambda config: without(config, "rope_scaling") | {"rope_scalling": config["rope_scaling"]},
+}
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one format", "both formats"])
+def test_what_belongs_together_is_fixed_together(cases, draw, tmp_path, both):
+    values = {"a lost zero", "a wrong factor", "a wrong frequency factor"}  # two of them are another model
+    pairs = [pair for pair in itertools.combinations(FAULTS, 2) if not values.issuperset(pair)]
+    for pair in draw(pairs, 12):
+        try:
+            config = FAULTS[pair[1]](FAULTS[pair[0]](LLAMA))
+        except (KeyError, TypeError):  # the first fault took away what the second changes
+            continue
+        if both:
+            base = {key: config[key] for key in ("rope_theta",) if key in config}
+            config |= {"rope_parameters": config.get("rope_scaling", {}) | base}
+        fix = fixed(tmp_path, config)
+        mended = json.loads(fix.after)
+        if both and "a misspelt block" in pair:  # which format is right is for a person, and no number is lost
+            with cases(*pair):
+                assert mended.get("rope_scalling", mended.get("rope_scaling", {}))["low_freq_factor"] in (1.0, 4.0)
+            continue
+        with cases(*pair):
+            assert fix.left.problems == ()
+            blocks = [mended["rope_scaling"], *([mended["rope_parameters"]] if both else [])]
+            for block in blocks:
+                assert {key: block[key] for key in LLAMA["rope_scaling"]} == LLAMA["rope_scaling"]
+            assert {mended["rope_theta"], *(block.get("rope_theta", 5e5) for block in blocks)} == {5e5}
 
 
 def written(tmp_path, config):

@@ -1,6 +1,10 @@
 """`clockhands audit` on small files of its own: exit codes, streams, JSON, several targets."""
 
+import ast
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -104,3 +108,27 @@ def test_the_weights_are_looked_at_when_the_flag_asks_for_it_and_the_report_says
     assert (weights["examined"], weights["layout"], weights["by_layer"]) == (False, None, [])
     made = json.loads(run("audit", "vaswani2017", "--weights", "--json").out)["targets"][0]["weights"]
     assert (made["examined"], made["says"]) == (False, "not examined, because no layer is known to rotate")
+
+
+def test_overrides_are_taken_as_servers_spell_them(run, repository, tmp_path, monkeypatch):
+    """The command of the guide on a longer context, as vLLM has it, is right; without the base it is not."""
+    guide = (repository / "docs" / "guides" / "extend-context.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^vllm serve path/to/model (.+)$", guide, re.MULTILINE)
+    assert f"clockhands audit config.json --strict {command}\n" in guide
+    (config,) = re.findall(r"^config = (\{.*?^\})$", guide, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    Path("config.json").write_text(json.dumps(ast.literal_eval(config)), encoding="utf-8")
+    words = shlex.split(command)
+    right = run("audit", "config.json", "--strict", *words)
+    assert (right.code, "look correct, and vLLM computes these values" in right.out) == (0, True)
+    _, block, *length = words
+    keys = json.loads(block)["rope_parameters"]
+    dotted = {key: [f"--hf_overrides.rope_parameters.{key}", str(value)] for key, value in keys.items()}
+    one_by_one = [word for each in dotted.values() for word in each]
+    assert run("audit", "config.json", "--strict", *one_by_one, *length).out == right.out
+    lacking = [word for key, each in dotted.items() for word in each if key != "rope_theta"]
+    assert run("audit", "config.json", "--strict", *lacking, *length).code == 1
+    sglang = run("audit", "config.json", "--json-model-override-args", block, "--context-length=131072")
+    assert (sglang.code, "What SGLang computes is not known" in sglang.out) == (0, True)
+    assert run("audit", "config.json", "--hf-overrides.rope_theta").code == 2
+    assert run("audit", "config.json", "--fix", *words).code == 2

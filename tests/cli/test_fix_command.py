@@ -59,9 +59,33 @@ def test_a_fix_is_written_beside_the_file_and_changes_one_line(run, model):
     assert changed == [(b'  "rope_theta": 50000.0,', b'  "rope_theta": 500000.0,')]
     again = run("audit", str(fixed), "--diff")
     assert (again.code, again.out) == (0, "")
+    for line in (
+        "note: wrote m/config.fixed.json, with these fixes:",
+        "  differs-from-release: Set rope_theta to 500,000, as in Llama-3.1-8B.",
+        "note: use it only if the model was made from Llama-3.1-8B.",
+        "note: verify it with `clockhands audit m/config.fixed.json` and `clockhands diff m/config.json m/config.fixed",
+    ):
+        assert line in done.err
+    # Asked again, as the folder and as one of many, it finds what it wrote; what another hand wrote is not replaced.
+    assert "m/config.fixed.json has these fixes already" in run("audit", "m", "--fix").err
+    assert [each["target"] for each in json.loads(run("audit", "-r", ".", "--fix", "--json").out)["targets"]] == ["m"]
+    fixed.write_text("mine", encoding="utf-8")
     refused = run("audit", "m", "--fix")
     assert (refused.code, "already there" in refused.err) == (2, True)
     assert run("audit", "m", "--fix", "--force").code == 0
+    assert "nothing was written, since no problem was found" in run("audit", str(fixed), "--fix").err
+
+
+def test_a_fix_is_written_where_out_says(run, model, tmp_path):
+    path = model("m")
+    done = run("audit", "m", "--fix", "--out", "mended.json", "-q")
+    assert "note: wrote mended.json" in done.err
+    assert json.loads((tmp_path / "mended.json").read_text(encoding="utf-8")) == LLAMA_31
+    assert {each.name for each in path.parent.iterdir()} == {"config.json"}
+    (tmp_path / "mended.json").write_text("mine", encoding="utf-8")
+    assert "already there" in run("audit", "m", "--fix", "--out", "mended.json").err
+    for words in (("m", "n", "--fix"), ("m",), ("m", "--fix", "--in-place"), ("-r", ".", "--fix")):
+        assert run("audit", *words, "--out", "other.json").code == 2
 
 
 def test_of_several_models_one_that_cannot_be_fixed_does_not_stop_the_others(run, model):

@@ -223,6 +223,13 @@ def test_a_baseline_leaves_out_what_is_known_and_nothing_else(run, written):
     again = run("audit", path, "--baseline", "known.json")
     assert again.code == 0
     assert "left out that known.json knows" in again.err
+    assert "No new problems (1 known)" in again.out
+    (problem,) = json.loads(run("audit", path, "--json").out)["targets"][0]["findings"][:1]
+    assert "No other problems (1 ignored)" in run("audit", path, "--ignore", problem["code"]).out
+    # Written anew beside itself, a baseline keeps what it knows.
+    before = Path("known.json").read_text(encoding="utf-8")
+    assert run("audit", path, "--baseline", "known.json", "--write-baseline", "known.json").code == 0
+    assert json.loads(Path("known.json").read_text(encoding="utf-8")) == json.loads(before)
     Path(path).write_text(json.dumps(LLAMA | {"rope_theta": -5}), encoding="utf-8")
     assert run("audit", path, "--baseline", "known.json").code == 1, "another value is another finding"
     other = written["a scaling"]

@@ -98,6 +98,8 @@ test("an address that tells a field without a code's name makes a code of one's 
   assert.deepEqual([pair, channel], [3, 7], "held to what there is");
   assert.deepEqual(codes.opened({ ...state, base: 10000 }, new Set(["width"])).code, "whisper", "the width alone does not");
   assert.equal(codes.opened({ ...DEFAULTS, code: "whisper" }, new Set(["position"])).code, "whisper");
+  const turned = codes.opened({ ...DEFAULTS, kind: "rotary" }, new Set(["kind"]));
+  assert.deepEqual([turned.code, codes.given(turned)], ["custom", rotarySpec(512, { layout: "interleaved" })]);
 });
 
 test("the ladder is that of the code, of one's own as of a known one", () => {

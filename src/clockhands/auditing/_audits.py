@@ -1,7 +1,7 @@
 """Audits a target: opens it, resolves its position codes, runs the checks, and collects the findings."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -91,6 +91,8 @@ class Audit:
         asked: The length that the caller gave; None for that of the files.
         runtime: The runtime that the caller named, with its release; None for none.
         live: What was measured on the running model (``--live``); None if it was not run.
+        known: Findings that a baseline lists; they are not among `findings`.
+        left_out: Findings of codes that the caller ignores; they are not among `findings`.
     """
 
     target: str
@@ -113,6 +115,8 @@ class Audit:
     asked: int | None = None
     runtime: str | None = None
     live: Mapping[str, Any] | None = field(default=None, hash=False)
+    known: tuple[Finding, ...] = ()
+    left_out: tuple[Finding, ...] = ()
 
     def __repr__(self) -> str:
         """The target and the verdict only: the full text would fill pages of a prompt."""
@@ -148,7 +152,7 @@ class Audit:
     @property
     def correct(self) -> bool:
         """Whether the audit found no problem and knows all that the verdict "correct" claims."""
-        return self.recognised and not self.problems and not self.doubts
+        return self.recognised and not self.problems and not self.doubts and not self._accepted()
 
     @property
     def refusals(self) -> tuple[Reading, ...]:
@@ -164,7 +168,7 @@ class Audit:
         found: list[str] = []
         if any(not code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT):
             found.append(f"the RoPE frequencies cannot be computed{self._lacking()}")
-        found += filter(None, (CODES[each.code](each.evidence).doubt() for each in self.findings))
+        found += filter(None, (CODES[each.code](each.evidence).doubt() for each in self._every()))
         for part in dict.fromkeys(code.part for code in self.layers if code.kind is None and code.spec is None):
             found.append(f"the position encoding of the {part} part is not known")
         found += [f"clockhands does not read {each}" for each in self.not_read]
@@ -186,12 +190,16 @@ class Audit:
         """The audit in one sentence."""
         if not self.problems and not self.recognised:
             return "No position encoding was recognised."
-        if not self.problems and self.doubts:
-            return f"No problem was found, but {'; '.join(self.doubts)}."
+        accepted, known = self._accepted(), any(map(_is_problem, self.known))
+        but = f", but {'; '.join(self.doubts)}" if self.doubts else ""
+        if not self.problems and accepted:
+            return f"No {'new' if known else 'other'} problems{accepted}{but}."
+        if not self.problems and but:
+            return f"No problem was found{but}."
         if not self.problems:
             return f"{CORRECT}{self._of_the_runtime()}."
         titles = "; ".join(dict.fromkeys(_lower(CODES[found.code].title) for found in self.problems))
-        if all(found.blames == "reader" for found in self.problems):
+        if not accepted and all(found.blames == "reader" for found in self.problems):
             if self.runtime is not None and all("runtime" in found.evidence for found in self.problems):
                 refused = any(found.code == "refused-by-runtime" for found in self.problems)
                 does = "does not load" if refused else "misreads"
@@ -200,7 +208,17 @@ class Audit:
                 return f"The config is correct, but {self.runtime} {does} it."
             return f"The config is correct, but some runtimes misread it: {titles}."
         number = len(self.problems)
-        return f"{number} problem{'s' if number > 1 else ''}: {titles}."
+        return f"{number} {'new ' if known else ''}problem{'s' if number > 1 else ''}{accepted}: {titles}."
+
+    def _every(self) -> tuple[Finding, ...]:
+        """The findings with those that were taken out: what they leave unknown is not known without them either."""
+        return (*self.findings, *self.known, *self.left_out)
+
+    def _accepted(self) -> str:
+        """How many problems were taken out: ``(3 known, 1 ignored)``, or nothing."""
+        counts = {"known": sum(map(_is_problem, self.known)), "ignored": sum(map(_is_problem, self.left_out))}
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        return f" ({told})" if told else ""
 
     @property
     def problems(self) -> tuple[Finding, ...]:
@@ -215,9 +233,14 @@ class Audit:
     def fixed_with(self, found: Finding) -> Finding | None:
         """An earlier problem whose fix sets a value that this problem concerns; None if there is none.
 
-        A problem with a fix that changes the file is never treated as part of another.
+        A problem with a fix that changes the file is treated as part of another only if that one sets the same keys, to
+        other values.
         """
         if found.edit is not None and found.edit.patch:
+            for other in self.problems[: self.problems.index(found)]:
+                if other.edit is not None and disputed(other.edit, found.edit):
+                    theirs = {step["path"] for step in other.edit.patch}
+                    return other if theirs.issuperset(step["path"] for step in found.edit.patch) else None
             return None
         places = [*found.evidence, str(found.evidence.get("belongs at", ""))]
         about = {pointer(place) for place in places}
@@ -249,7 +272,13 @@ class Audit:
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit without the findings of some codes."""
         ignored = frozenset(codes)
-        return replace(self, findings=tuple(found for found in self.findings if found.code not in ignored))
+        return self.taking_out(lambda found: found.code in ignored, "left_out")
+
+    def taking_out(self, accepts: Callable[[Finding], bool], to: str) -> "Audit":
+        """The same audit with the findings that are accepted in `known` or `left_out`."""
+        out = tuple(found for found in self.findings if accepts(found))
+        kept = tuple(found for found in self.findings if not accepts(found))
+        return replace(self, findings=kept, **{to: (*getattr(self, to), *out)})
 
     def to_dict(self) -> dict[str, Any]:
         """One element of `targets` in the JSON of `clockhands audit`."""
@@ -393,6 +422,10 @@ def _of_module(
     opened = overridden(open_module(module, found), overrides)
     resolved, cases = resolve_module(module, found, opened, length)
     return replace(judged(opened, resolved, cases, runtime=runtime), extension=extension(opened, resolved, length))
+
+
+def _is_problem(found: Finding) -> bool:
+    return found.severity != "note"
 
 
 def _undisputed(findings: Sequence[Finding]) -> list[Finding]:

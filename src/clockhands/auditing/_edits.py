@@ -198,7 +198,6 @@ def _is_json(file: str) -> bool:
 
 
 def disputed(one: Edit, other: Edit) -> str | None:
-    """The key to which two edits give different values; None if they do not contradict each other."""
+    """The pointer of a key to which two edits give different values; None if they do not contradict each other."""
     first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
-    shared = (path for path in first.keys() & second.keys() if first[path] != second[path])
-    return next((keys_of(path)[-1] for path in shared), None)
+    return next((path for path in sorted(first.keys() & second.keys()) if first[path] != second[path]), None)

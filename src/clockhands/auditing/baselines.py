@@ -6,7 +6,6 @@ may change between releases, and computed numbers need not be compared.
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -34,14 +33,14 @@ def known_in(path: Path) -> Known:
 
 
 def baseline_of(audits: Iterable[Audit]) -> dict[str, Any]:
-    """What a baseline file holds for these audits."""
-    return {"baseline": 1, "findings": [_mark(audit, finding) for audit in audits for finding in audit.findings]}
+    """What a baseline file holds for these audits: their findings, and those that an earlier baseline lists."""
+    held = [_mark(audit, finding) for audit in audits for finding in (*audit.findings, *audit.known)]
+    return {"baseline": 1, "findings": held}
 
 
 def without_known(audit: Audit, known: Known) -> Audit:
-    """The same audit, without the findings that a baseline lists."""
-    left = [each for each in audit.findings if json.dumps(_mark(audit, each), sort_keys=True) not in known]
-    return replace(audit, findings=tuple(left))
+    """The same audit, with the findings that a baseline lists in `known`: the verdict counts its problems."""
+    return audit.taking_out(lambda each: json.dumps(_mark(audit, each), sort_keys=True) in known, "known")
 
 
 def _mark(audit: Audit, finding: Finding) -> dict[str, Any]:

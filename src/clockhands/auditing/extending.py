@@ -102,7 +102,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
         ways, without = _ways(opened, resolved, turning[0], length)
     elif turning:
         without = [
-            f"The scaling of the file, {_scaling(turning[0])}, is for up to {spoken(turning[0].scaled_to)} positions."
+            f"The declared scaling, {_scaling(turning[0])}, is for up to {spoken(turning[0].scaled_to)} positions."
             f" No change of it is needed for {spoken(length)}."
         ]
     cannot = [
@@ -159,7 +159,7 @@ def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator
         return
     if code.scaled_to is not None and length <= code.scaled_to:
         yield (
-            f"{where}: {spoken(length)} positions are within the {spoken(code.scaled_to)} of the file's scaling,"
+            f"{where}: {spoken(length)} positions are within the {spoken(code.scaled_to)} of the declared scaling,"
             f" {_scaling(code)}."
         )
         yield _by_the_bound("as they are", code, length)

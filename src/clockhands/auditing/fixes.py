@@ -3,8 +3,8 @@
 A fix consists of JSON Patch operations (RFC 6902) that `clockhands.auditing._edits.placed` has fitted to the file. The
 text is read by Python's own JSON parser, value by value, so that the parser and the fix agree on where a value ends.
 Fixes are applied one after the other. After each, the model is audited again with the changed file, in a folder of
-links to its other files, because an edit may no longer be right after an earlier one; a fix that causes a new problem
-is not applied.
+links to its other files, because an edit may no longer be right after an earlier one. A fix that causes a new problem
+is applied only together with the fix of that problem: a value that the file has in two formats is set in both.
 """
 
 import difflib
@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,12 +49,14 @@ class Fix:
         before: Its text.
         after: Its text with the fixes.
         left: The audit of the model after the fixes.
+        made: The findings whose edits were applied, in this order.
     """
 
     path: Path
     before: str
     after: str
     left: Audit
+    made: tuple[Finding, ...] = ()
 
     def diff(self) -> str:
         """The fix as a unified diff for ``patch -p1`` and ``git apply``; empty if nothing changes."""
@@ -99,20 +101,68 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
     assert found.path is not None
     path = file_of(found.path, name)
     before = _text_of(path)
-    _refuse_contradictions(path, _offered(found, name))
-    text, left, tried = before, found, []
+    target = found.path
+
+    def audited(text: str) -> Audit:
+        return _audited_with(target, path, text, again)
+
+    settled = _yielding(found, name, before, audited)
+    text, left, made, refused = before, found, (), []
     while True:
+        tried = [*settled, *refused, *(each.edit for each in made)]
         finding = next((each for each in _offered(left, name) if each.edit not in tried), None)
-        if finding is None or finding.edit is None:
-            return Fix(path, before, text, left)
-        tried.append(finding.edit)
+        if finding is None:
+            return Fix(path, before, text, left, made)
+        step = _step(text, left, finding, name, audited)
+        if step is None:
+            refused.append(finding.edit)
+        else:
+            text, left, together = step
+            made, refused = (*made, *together), []  # what was refused may be right after this one
+
+
+_MOST_TOGETHER = 4
+
+
+def _step(
+    text: str, left: Audit, finding: Finding, name: str, audited: Callable[[str], Audit]
+) -> tuple[str, Audit, tuple[Finding, ...]] | None:
+    """The text after the fix of a finding and of what that brings about, its audit, the findings; None if it is wrong.
+
+    It is wrong if a new problem is left, if the finding is still there, or if a later fix undoes an earlier one.
+    """
+    known, changed, after, together = {each.code for each in left.problems}, text, left, ()
+    following: Finding | None = finding
+    while following is not None and following.edit is not None and len(together) < _MOST_TOGETHER:
         try:
-            changed = patched(text, finding.edit.patch)
+            changed = patched(changed, following.edit.patch)
         except InvalidValue:  # an earlier fix removed what this one starts from
-            continue
-        after = _audited_with(found.path, path, changed, again)
-        if changed != text and {each.code for each in after.problems} <= {each.code for each in left.problems}:
-            text, left = changed, after
+            return None
+        if any(_undoes(following.edit, each.edit) for each in together):
+            return None
+        after, together = audited(changed), (*together, following)
+        new = [each for each in after.problems if each.code not in known]
+        if not new:
+            gone = all(each.edit != finding.edit for each in after.problems)
+            return (changed, after, together) if gone and changed != text else None
+        following = next((each for each in _offered(after, name) if each in new and each not in together), None)
+    return None
+
+
+def _undoes(later: Edit, earlier: Edit | None) -> bool:
+    """Whether an edit changes what an earlier one wrote; to correct a value that was only moved does not undo it."""
+    steps = itertools.product(later.patch, () if earlier is None else earlier.patch)
+    return any(
+        f"{one['path']}/".startswith(f"{other['path']}/") or f"{other['path']}/".startswith(f"{one['path']}/")
+        for one, other in steps
+        if "value" not in one or "value" in other
+    )
+
+
+def _value(text: str, pointer: str) -> Any:
+    """The value that a text has at a pointer; None if it has none."""
+    held = _member(text, keys_of(pointer))
+    return None if held is None else json.loads(text[held.value : held.end])
 
 
 def file_of(path: Path, name: str) -> Path:
@@ -131,16 +181,41 @@ def _offered(found: Audit, name: str) -> list[Finding]:
     return [each for each in found.problems if each.edit is not None and each.edit.patch and each.edit.file == name]
 
 
-def _refuse_contradictions(path: Path, offered: Sequence[Finding]) -> None:
+def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit]) -> list[Edit]:
+    """Of any two edits that set one key to different values the one after which the other is still needed.
+
+    A number that is written as text gives way to the number of the release, since that is no text either.
+
+    Raises:
+        InvalidValue: Neither makes the other unnecessary, or each does.
+    """
+    offered = [each for each in _offered(found, name) if each.edit is not None]
+    yielding: list[Edit] = []
     for one, other in itertools.combinations(offered, 2):
         assert one.edit is not None
         assert other.edit is not None
-        key = disputed(one.edit, other.edit)
-        if key is not None:
+        pointer = disputed(one.edit, other.edit)
+        if pointer is None:
+            continue
+        enough: list[tuple[int, Edit]] = []  # the problems left for a person, the edit that is not needed
+        values = []
+        for each, yields in ((one, other.edit), (other, one.edit)):
+            step = _step(text, found, each, name, audited)
+            if step is not None and not any(_sets(pointer, left) for left in _offered(step[1], name)):
+                values.append(_value(step[0], pointer))
+                enough.append((len(step[1].problems) - len(_offered(step[1], name)), yields))
+        if not enough or values[0] != values[-1]:
             raise InvalidValue(
-                f"{path}: the fixes of {one.code} and {other.code} set {key} to different values.",
+                f"{found.path}: the fixes of {one.code} and {other.code} set {keys_of(pointer)[-1]} to different"
+                " values.",
                 "Make the right change by hand.",
             )
+        yielding.append(min(enough, key=lambda each: each[0])[1])
+    return yielding
+
+
+def _sets(pointer: str, finding: Finding) -> bool:
+    return finding.edit is not None and any(step["path"] == pointer for step in finding.edit.patch)
 
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,10 @@ from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
-from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 
 if TYPE_CHECKING:
+    from clockhands.auditing.fixes import Fix
     from clockhands.probes.results import ProbeResult
 
 EXAMPLES = """\b
@@ -33,6 +36,7 @@ Examples:
   clockhands audit path/to/model --fix
   clockhands audit -r path/to/models
   clockhands audit path/to/model --for vllm@0.25
+  clockhands audit path/to/model --hf-overrides '{"rope_theta": 1000000}'
   clockhands audit path/to/model --live --price --text book.txt
 """
 
@@ -46,7 +50,60 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     return known_codes(ctx, values, CODES, "finding")
 
 
-@click.command("audit", epilog=EXAMPLES)
+class _Command(click.Command):
+    """Takes options of servers as the servers do: ``--hf-overrides.rope_parameters.factor 4`` is one key of the JSON.
+
+    Source: vLLM's documentation of its engine arguments, which says that an option for JSON may be given key by key.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        kept: list[str] = []
+        given: dict[str, Any] = {}
+        words = iter(args)
+        for word in words:
+            name, equals, value = word.partition("=")
+            option, *keys = name.split(".")
+            option = option.replace("_", "-")
+            if option not in _OF_SERVERS or (keys and option != "--hf-overrides") or "" in keys:
+                kept.append(word)
+            elif not keys:
+                kept.append(option + equals + value)
+            else:
+                value = value if equals else next(words, None)
+                if value is None:
+                    raise click.UsageError(f"Option {name!r} requires an argument.", ctx)
+                held = given
+                for key in keys[:-1]:
+                    inner = held.setdefault(key, {})
+                    held = inner if isinstance(inner, dict) else given
+                with suppress(ValueError):
+                    value = json.loads(value)
+                held[keys[-1]] = value
+        return super().parse_args(ctx, [*([f"--hf-overrides={json.dumps(given)}"] if given else []), *kept])
+
+
+_OF_SERVERS = {
+    "--hf-overrides": "vllm",
+    "--max-model-len": "vllm",
+    "--json-model-override-args": "sglang",
+    "--context-length": "sglang",
+}
+
+
+def _of_a_server(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> None:
+    """Keep an option of a server as it is written, for `read_overrides`, and the server's name."""
+    option = param.opts[0]
+    for value in values:
+        ctx.meta.setdefault("settings", []).append(f"{option.lstrip('-')}={value}")
+        ctx.meta.setdefault("servers", []).append(_OF_SERVERS[option])
+
+
+def _server_option(name: str, metavar: str, words: str) -> Callable[[Any], Any]:
+    return click.option(name, multiple=True, metavar=metavar, expose_value=False, callback=_of_a_server, help=words)
+
+
+@click.command("audit", cls=_Command, epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens for which the frequencies are computed."
@@ -59,6 +116,10 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     help="Audit as if KEY had this VALUE in the config (a.b=1 for nested keys); an object alone is taken as vLLM's"
     " --hf-overrides, json-model-override-args={...} as SGLang's. Can be repeated.",
 )
+@_server_option("--hf-overrides", "JSON", "vLLM's option; implies --for vllm.")
+@_server_option("--max-model-len", "N", "vLLM's option; implies --for vllm.")
+@_server_option("--json-model-override-args", "JSON", "SGLang's option; implies --for sglang.")
+@_server_option("--context-length", "N", "SGLang's option; implies --for sglang.")
 @click.option(
     "--for",
     "runtime",
@@ -76,6 +137,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option("--diff", is_flag=True, help="Print the fixes as a unified diff in place of the report.")
 @click.option("--fix", is_flag=True, help="Write each fixed config to NAME.fixed.json in the same folder.")
 @click.option("--in-place", is_flag=True, help="With --fix: replace the config itself.")
+@click.option("--out", type=OutPath(), metavar="FILE", help="With --fix: write the fixed config of one target to FILE.")
 @click.option("--recursive", "-r", is_flag=True, help="Audit every model in these folders and the folders inside.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one for each core)."
@@ -103,7 +165,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--html", type=OutPath(), metavar="FILE", help="Write the report as one HTML page to this file too.")
-@click.option("--force", is_flag=True, help="Let --html and --fix replace existing files.")
+@click.option("--force", is_flag=True, help="Let --html, --fix and --out replace existing files.")
 def command(  # noqa: PLR0917 - click passes them by name
     targets: tuple[str, ...],
     length: int | None,
@@ -118,6 +180,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     diff: bool,
     fix: bool,
     in_place: bool,
+    out: Path | None,
     recursive: bool,
     jobs: int | None,
     fail_on: str | None,
@@ -137,6 +200,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     on standard input; or the name of a model: org/name[@revision] in the local Hugging Face cache or, with the extra
     hub, on the hub (only the config and headers are fetched), ollama:NAME[:TAG], lmstudio:PUBLISHER/MODEL.
     """
+    servers: list[str] = click.get_current_context().meta.get("servers", [])
+    settings = (*settings, *click.get_current_context().meta.get("settings", ()))
+    runtime = servers[0] if runtime is None and len({*servers}) == 1 else runtime  # an override is no other runtime's
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} contradict each other.")
     if verbose and quiet:
@@ -145,10 +211,12 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--force is for --html and --fix, which say what to replace.")
     if in_place and not fix:
         raise click.UsageError("--in-place is for --fix.")
+    if out is not None and (not fix or in_place or recursive or len(targets) > 1):
+        raise click.UsageError("--out is for --fix of one target, without --in-place.")
     if strict and fail_on not in (None, "warning"):
         raise click.UsageError(f"--strict and --fail-on {fail_on} contradict each other.")
     if settings and (diff or fix):
-        raise click.UsageError("--set audits values that are not in the file, so there is nothing to fix.")
+        raise click.UsageError("--set and overrides audit values that are not in the file, so there is nothing to fix.")
     if price and text is None:
         raise click.UsageError("--price measures the loss on a text: name one with --text FILE.")
     if text is not None and not (price or live):
@@ -194,18 +262,19 @@ def command(  # noqa: PLR0917 - click passes them by name
         )
         audits = [kept_of(each) for each in audits]
     form = form or ("json" if as_json else "text")
+    remarks: list[str] = []
     if diff or fix:
 
         def again(path: Path) -> Audit:
             return kept_of(audit(path, length, weights=weights, runtime=runtime))
 
-        place = None if not fix else (lambda path: path) if in_place else _beside
+        place = None if not fix else (lambda path: path) if in_place else _beside if out is None else (lambda _: out)
         shown = diff or (form == "text" and not quiet)
-        audits = _fixed(audits, failures, again, place=place, force=force or in_place, shown=shown)
+        audits = _fixed(audits, failures, again, remarks, place=place, force=force or in_place, shown=shown)
     if write_baseline is not None:
-        written = json.dumps(baseline_of(audits), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        write_text(write_baseline, written, force=True)
-        talk(f"note: {write_baseline} holds {sum(len(each.findings) for each in audits)} findings.")
+        held = baseline_of(audits)
+        write_text(write_baseline, json.dumps(held, indent=1, sort_keys=True, allow_nan=False) + "\n", force=True)
+        talk(f"note: {write_baseline} holds {len(held['findings'])} findings.")
     if html is not None:
         from clockhands.show.report import report
 
@@ -217,6 +286,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         from clockhands.show.probe import print_results
 
         print_results(measured)
+    for remark in remarks:
+        talk(remark)
     if failures:
         return 2
     counted = {"never": (), "error": SEVERITIES[:1], "warning": SEVERITIES[:2], "note": SEVERITIES}
@@ -282,6 +353,7 @@ def _fixed(
     audits: Sequence[Audit],
     failures: list[Failure],
     again: Callable[[Path], Audit],
+    remarks: list[str],
     *,
     place: Callable[[Path], Path] | None,
     force: bool,
@@ -293,6 +365,7 @@ def _fixed(
         audits: Of the models.
         failures: The list for models whose fixes contradict each other, or cannot be written.
         again: Audits a file or folder with the same options.
+        remarks: The list to which is added what was written, and how to verify it.
         place: The path for the fixed text of a file; None to write nothing.
         force: Whether an existing file may be replaced.
         shown: Whether diffs are printed.
@@ -305,22 +378,54 @@ def _fixed(
     for found in audits:
         left = found
         try:
-            for name in _fixable(found):
-                fix = fix_of(found, name, again)
+            fixes = [fix_of(found, name, again) for name in _fixable(found)]
+            written = [fix for fix in fixes if fix.after != fix.before]
+            if place is not None and len({place(fix.path) for fix in written}) < len(written):
+                names = " and ".join(fix.path.name for fix in written)
+                raise InvalidValue(f"The fixes change {names}, and --out names one file.", "Leave out --out.")
+            for fix in fixes:
                 if shown:
                     click.echo(on_terminal(fix.diff()) if sys.stdout.isatty() else fix.diff(), nl=False)
-                if place is not None and fix.after != fix.before:
-                    to, content = place(fix.path), fix.after.encode("utf-8")
-                    if to.is_symlink():
-                        talk(f"note: {to} was a symbolic link and becomes a file; what it led to is not changed.")
-                    write_whole(to, lambda path, content=content: path.write_bytes(content), force=force)
-                    talk(f"note: wrote {to}.")
+                if place is not None and fix in written:
+                    to = place(fix.path)
+                    remarks += _written(found, fix, to, force=force)
                     left = fix.left if to == fix.path else left
+            if place is not None and found.path is not None and not written:
+                why = f"no fix for {_codes_of(found)} changes the file" if found.problems else "no problem was found"
+                remarks.append(f"note: {found.target}: nothing was written, since {why}.")
         except ClockhandsError as error:
             complain(error.message, error.hint)
             failures.append({"target": found.target, "message": error.message, "hint": error.hint})
         kept.append(left)
     return kept
+
+
+def _written(found: Audit, fix: "Fix", to: Path, *, force: bool) -> Iterator[str]:
+    """Write a fixed file, and say what it holds and how to verify it."""
+    content = fix.after.encode("utf-8")
+    if not (to.is_file() and to.read_bytes() == content):
+        if to.is_symlink():
+            talk(f"note: {to} was a symbolic link and becomes a file; what it led to is not changed.")
+        write_whole(to, lambda path: path.write_bytes(content), force=force)
+        yield f"note: wrote {to}, with these fixes:"
+    else:
+        yield f"note: {to} has these fixes already:"
+    for each in fix.made:
+        yield f"  {each.code}: {each.edit.says if each.edit else each.hint}"
+    if fix.left.problems:
+        yield f"note: it does not fix {_codes_of(fix.left)}."
+    released = list(dict.fromkeys(str(each.evidence["release"]) for each in fix.made if "release" in each.evidence))
+    if released:
+        yield f"note: use it only if the model was made from {' or '.join(released)}."
+    if to == fix.path:
+        yield f"note: verify it with `clockhands audit {shlex.quote(found.target)}`."
+    else:
+        new, old = shlex.quote(str(to)), shlex.quote(str(fix.path))
+        yield f"note: verify it with `clockhands audit {new}` and `clockhands diff {old} {new}`."
+
+
+def _codes_of(found: Audit) -> str:
+    return ", ".join(dict.fromkeys(each.code for each in found.problems))
 
 
 def _fixable(found: Audit) -> list[str]:

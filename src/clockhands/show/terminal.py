@@ -117,16 +117,23 @@ def _print_table(page: Page, ordered: Sequence[Audit], failures: Sequence[Mappin
         style = SEVERITY_STYLES[worst.severity]
         page.line(Text.assemble(_column(audit.target, names), f"{tally}  ", (worst.severity, style), f" {worst.code}"))
     kinds = (
+        ("with no problems but those known or ignored", "bold", None),
         ("with no encoding that was recognised", "bold", (False, False)),
         ("with no problem found, but something that is not known", "bold", (True, False)),
         ("correct", "green", (True, True)),
     )
     for words, style, known in kinds:
-        held = [safe(audit.target) for audit in others if (audit.recognised, audit.correct) == known]
+        held = [safe(audit.target) for audit in others if _standing(audit) == known]
         names_of = ", ".join(held)
         named = f": {names_of}" if len(names_of) <= _CORRECT_LINES * page.width else " (--verbose shows each of them)"
         if held:
             page.paragraph(f"{len(held)} {words}{named}", style=style)
+
+
+def _standing(audit: Audit) -> tuple[bool, bool] | None:
+    """Whether an audit without a problem recognised an encoding, and is correct; None if problems were taken out."""
+    taken_out = any(each.severity != "note" for each in (*audit.known, *audit.left_out))
+    return None if taken_out else (audit.recognised, audit.correct)
 
 
 # The most lines of names of correct targets.

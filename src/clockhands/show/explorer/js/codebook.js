@@ -8,7 +8,7 @@ import { whyNoShift } from "./shifts.js";
 import { settled } from "./state.js";
 
 export const CUSTOM = "custom";
-const OF_A_CODE = ["width", "base", "layout", "order", "span"];
+const OF_A_CODE = ["kind", "width", "base", "layout", "order", "span"];
 const OF_A_CELL = ["code", "pair", "channel", ...OF_A_CODE];
 const LENGTHS = ["length", "served"];
 const IN_THE_LENGTH = ["position", "start"];
@@ -108,8 +108,8 @@ export class Codebook {
     return this.known.get(key);
   }
 
-  // A patch of the state with all that follows from it: a known code brings its own width, base, layout, order and span,
-  // and the lengths that it is told, if any; where one of the first five is changed by hand it is that code no longer,
+  // A patch of the state with all that follows from it: a known code brings its own kind, width, base, layout, order and
+  // span, and the lengths that it is told, if any; where one of the first six is changed by hand it is that code no longer,
   // unless that one is the width and the code has a formula for any.
   followed(patch, state) {
     if (patch.code !== undefined && this.has(patch.code) && patch.code !== state.code) {
@@ -230,7 +230,7 @@ function noteOfLayer({ scaling, window }, { context }, axes) {
 }
 
 function keyOf(state) {
-  return state.code === CUSTOM ? ["kind", ...OF_A_CODE].map((name) => state[name]).join(" ") : `${state.code} ${state.width}`;
+  return state.code === CUSTOM ? OF_A_CODE.map((name) => state[name]).join(" ") : `${state.code} ${state.width}`;
 }
 
 // A published code at another width, where its formula says what that is: frequencies that are powers of a base with the

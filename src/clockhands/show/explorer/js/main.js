@@ -38,6 +38,7 @@ const PARTS = [
   ["In today’s models", [[bias, "Biases"], [model, "A model"], [difference, "Two encodings"]]],
 ];
 const VIEWS = PARTS.flatMap(([, views]) => views.map(([view]) => view));
+const CUSTOM_WORDS = { sinusoidal: "custom, added to tokens", rotary: "custom RoPE" };
 const WIDE = 1080; // CSS pixels from which on the contents have a column of their own
 const NARROW = 640; // and up to which the controls that stay are fields alone
 const TELLING = 200; // ms without a change after which the address says the state
@@ -75,6 +76,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
     missing: () => book.missing,
+    shows: (view) => shown.includes(view),
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
     given: (state) => book.given(state),
@@ -152,8 +154,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const follow = (address) => {
     if (`${viewsIn(new URLSearchParams(address.replace(/^#/, "")).get("only"))}` !== `${only}`) return false;
     const view = viewAt(address);
-    // A view's name alone leads there, and changes nothing.
-    if (address.replace(/^#/, "") !== view) store.set(stateOf(address));
+    // A view's name alone leads there, and changes nothing. An address is a whole state: nothing follows from what was shown.
+    if (address.replace(/^#/, "") !== view) set(stateOf(address));
     if (view) app.scrollTo(view);
     return true;
   };
@@ -271,7 +273,7 @@ function codeChoice(app) {
   const fill = () => {
     const groups = [["of the models", (code) => code.model], ["added to tokens", (code) => !code.model && code.kind === "sinusoidal"],
       ["rotating queries and keys", (code) => !code.model && code.kind === "rotary"]];
-    list.replaceChildren(html("option", { value: CUSTOM }, "of my own"));
+    list.replaceChildren(html("option", { value: CUSTOM }, CUSTOM_WORDS[store.state.kind]));
     for (const [words, belongs] of groups) {
       const options = Object.entries(data.codes).filter(([, code]) => belongs(code));
       if (options.length) list.append(html("optgroup", { label: words }, options.map(([name, code]) => html("option", { value: name }, code.model ? code.says : name))));
@@ -279,7 +281,11 @@ function codeChoice(app) {
     list.value = store.state.code;
   };
   app.onModels(fill);
-  store.subscribe((state, changed) => { if (changed.has("code")) list.value = state.code; });
+  store.subscribe((state, changed) => {
+    if (!changed.has("code")) return;
+    list.options[0].textContent = CUSTOM_WORDS[state.kind];
+    list.value = state.code;
+  });
   fill();
   return html("div", { class: "control" }, html("label", { for: "control-code" }, "Encoding"), list);
 }

@@ -137,6 +137,7 @@ export class Store {
       next.channel = next.width - 1;
       this.changed.add("channel");
     }
+    if (this.changed.has("kind")) this.changed.add("code"); // another encoding, although both are custom
     this.state = next;
     if (this.changed.size && !this.pending) {
       this.pending = true;

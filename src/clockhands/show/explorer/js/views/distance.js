@@ -88,7 +88,7 @@ export const distance = {
     // What is on the page stays whole until all of the next is there.
     const draw = function* (state) {
       const length = Math.min(Math.max(state.served, 2), FARTHEST) + 1, next = { ...made };
-      next.key = [state.code, state.width, state.base, state.span, length].join(" ");
+      next.key = [state.code, state.kind, state.width, state.base, state.span, length].join(" ");
       next.besideKey = [state.other, state.width, state.base, length].join(" ");
       if (next.key !== made.key) next.own = yield* likenessOf(ownName(app, state), app.ladder(state), length);
       next.headKey = `${next.key} ${state.seed}`;
@@ -105,7 +105,7 @@ export const distance = {
     };
     const point = (state) => {
       pointAt(plot, made, state, axes);
-      section.answer(saidOfKernel(made, state, made.own.shares.length - 1));
+      section.answer(saidOfKernel(made, state, made.own.shares.length - 1, app.shows("shift")));
       say(ofHead, saidOfHead(made.head, state));
     };
     // Two kernels of some thousand distances: while a slider is dragged they follow when there is time.
@@ -224,7 +224,7 @@ function nameKernel(plot, labels, name, [least, most], over) {
   plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }
 
-function saidOfKernel({ own, beside, without, scaled }, state, farthest) {
+function saidOfKernel({ own, beside, without, scaled }, state, farthest, shifted) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`, compared = "Attention compares two rows by their dot product: multiply them number by number, and add up.";
   const known = k > farthest ? "The product" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; the product" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself. Each pair gives the cosine of the angle between its two hands, and that angle follows from the distance and has no side: the product`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
@@ -235,7 +235,7 @@ function saidOfKernel({ own, beside, without, scaled }, state, farthest) {
       `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}` +
       (scaled ? " The score of a query with a key depends on the distance alone nevertheless, since keys shrink with the position where queries grow." : "");
   }
-  return `How far apart they are, roughly; not which of them comes first, unless a matrix rotates one of them before, as above. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
+  return `How far apart they are, roughly; not which of them comes first, unless a matrix rotates one of them before${shifted ? ", as above" : ""}. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
     `${own.rise === null ? "" : ", as fast hands come round, so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
 }
 

@@ -110,7 +110,7 @@ export const pair = {
       say(sum, `${CIRCLE_WORDS} At position ${exactWords(state)} sin² + cos² is ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}: the point never leaves the circle.${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
       refill(facts, factsOf(code, chosen, state, phase).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
       refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
-      section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary"));
+      section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary", app.shows("shift")));
     };
   },
 };
@@ -193,7 +193,7 @@ function placeLabel(state) {
   return state.fraction !== 0 && state.position < FAR_OUT ? exactWords(state) : labelOf(state.position, state.position);
 }
 
-function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
+function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary, later) {
   if (rate === 0) return `Pair ${chosen} never rotates: its two dimensions have the same two values at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = exactWords(state), held = heldWaves(code, chosen);
   const terms = "A sine wave is a height that goes up and down between −1 and 1 as the position grows; its frequency says how fast. ";
@@ -206,7 +206,7 @@ function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
   if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
   return `${terms}${pairs}One wave is not enough, since every height is passed on the way up and again on the way down: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
-    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? " Only with both can one matrix (a table of factors: each new number is the sum of the old ones times their factors) move every position further, as is shown below." : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
+    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? ` Only with both can one matrix (a table of factors: each new number is the sum of the old ones times their factors) move every position further${later ? ", as is shown below" : ""}.` : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
 }
 
 // Which token the sine alone nearly confuses with the position, and that the cosine helps.
