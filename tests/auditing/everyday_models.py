@@ -61,7 +61,7 @@ FAULTY: Mapping[str, tuple[str, str | None]] = {
     "llama-3.1-no-base": ("differs-from-release", "llama-3.1"),
     "llama-3.1-null-base": ("differs-from-release", "llama-3.1"),
     "llama-3.2-no-scaling.gguf": ("rope-freqs-missing", None),
-    "llama-3.2-no-base.gguf": ("default-base", None),
+    "llama-3.2-no-base.gguf": ("differs-from-release", None),
     "qwen-2.5-wrong-original": ("differs-from-release", "qwen-2.5-yarn"),
     "qwen-2.5-no-original": ("missing-original", "qwen-2.5-yarn"),
     "qwen2-vl-wrong-section": ("mrope-sections", None),

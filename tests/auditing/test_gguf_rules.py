@@ -160,14 +160,15 @@ def test_a_yarn_without_its_factor_is_incomplete_and_not_missing(tmp_path):
 
 
 def test_a_base_that_is_absent_where_no_release_has_that_of_the_loader(tmp_path, cases):
+    fired = ("default-base", "differs-from-release")
     for values, base, words in (
-        (GEMMA3, 1_000_000.0, "their base is 1,000,000"),
+        (GEMMA3, 1_000_000.0, "a published model of the same size, Gemma-3-4B, has a base of 1,000,000"),
         (of.GGUF_NOMIC, 1_000.0, "their base is 1,000"),
         (of.GGUF_COMMAND, 8_000_000.0, "The base 10,000 is small for 131,072 positions"),
     ):
         architecture = values["general.architecture"]
         with cases(architecture):
-            (said,) = found(tmp_path / "without", "default-base", values)
+            said, *_ = of_code(audited(tmp_path / "without", {"model.gguf": Gguf(values, EMBEDDING)}), *fired)
             assert said.severity == "warning"
             assert words in said.message
             assert found(tmp_path / "with", "default-base", values | {f"{architecture}.rope.freq_base": base}) == []
@@ -224,7 +225,7 @@ def test_a_base_and_a_context_that_no_release_of_the_shape_has_are_told(tmp_path
     fired = ("default-base", "differs-from-release", "context-of-no-release")
     based, option = {"llama.rope.freq_base": 500_000.0}, "`--rope-freq-base 500000`"
     for values, told in (
-        (LLAMA_8B | {"llama.context_length": 131_072}, {"default-base": "", "differs-from-release": option}),
+        (LLAMA_8B | {"llama.context_length": 131_072}, {"differs-from-release": option}),
         (LLAMA_8B | {"llama.context_length": 131_072, "llama.rope.freq_base": 1e4}, {"differs-from-release": option}),
         (LLAMA_8B | based | {"llama.context_length": 20_000}, {"context-of-no-release": "Llama-3-8B, published"}),
         (LLAMA_8B | based | {"llama.context_length": 131_072}, {}),
@@ -232,8 +233,7 @@ def test_a_base_and_a_context_that_no_release_of_the_shape_has_are_told(tmp_path
         (
             unscaled(GEMMA3) | OLLAMA,
             {
-                "default-base": "gemma3.rope.global.freq_base is 1,000,000",
-                "differs-from-release": "`--rope-freq-base 1000000`",
+                "differs-from-release": "gemma3.rope.global.freq_base is 1,000,000",
                 "context-of-no-release": "8,192 looks like the length of a training or a converter's default",
             },
         ),

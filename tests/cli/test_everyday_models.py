@@ -30,8 +30,8 @@ def kept(models, monkeypatch):
 
 
 AUDITS = {}
-# Sound models of which current runtimes compute something else.
-MISREAD = ("mistral-7b", "phi-3", "phi-3-no-original")
+# Sound models of which current runtimes compute something else, and a graph whose tables are not looked at.
+NOT_KNOWN = ("mistral-7b", "phi-3", "phi-3-no-original", "sinusoid.onnx")
 
 
 def rates(path):
@@ -57,7 +57,7 @@ def test_each_report_begins_with_the_fault_and_a_sound_one_is_short(models, run)
             assert any(FAULTY[path.name][0] in line for line in lines[:10]), path.name
         else:
             assert len(lines) <= 15, path.name
-            sound = "No problem was found, but" if path.name in MISREAD else "The position settings look correct."
+            sound = "No problem was found, but" if path.name in NOT_KNOWN else "The position settings look correct."
             assert lines[1].startswith(sound), path.name
 
 

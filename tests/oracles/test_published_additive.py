@@ -117,6 +117,7 @@ def test_every_additive_preset_is_checked_or_says_what_it_is():
     # Presets without a table of their own: what they differ in from one that has it.
     alike = {
         "opennmt-concat": "whisper",
+        "marian": "whisper",
         "kimi-k2.5-time": "ctrl",
         "moco-v3": "mae",
         "rt-detr": "mae",

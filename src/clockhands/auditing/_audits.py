@@ -495,6 +495,9 @@ def judged(
     if any(place.endswith("rope_theta") for place in opened.lost):
         # The override is reported to have lost the base; the file has it.
         noticed = [case for case in noticed if case.code not in ("default-base", "differs-from-release")]
+    if any(case.code == "differs-from-release" and {"here", "option"} <= case.evidence.keys() for case in noticed):
+        # It says that the base is not in a GGUF file, and what the release has.
+        noticed = [case for case in noticed if case.code != "default-base"]
     documents = {opened.config_name or "": opened.config, **opened.beside}
     findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
     if runtime is not None:

@@ -29,6 +29,7 @@ from clockhands.auditing.findings._releases import (
     scaling_of,
 )
 from clockhands.auditing.findings._scalings import LongropeSwapped
+from clockhands.auditing.findings._values import DefaultBase
 from clockhands.errors import ClockhandsError
 from clockhands.rotary import Rotary
 from clockhands.scaling import Llama3
@@ -461,7 +462,11 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
     yield from context_of_no_release(subject, model.code, every)
     known = [each for each in every if each.base == model.code.base]
     if not known:
-        yield other_base(subject, model.code, shapes[0], every, every, default_of=f"of {table()['gguf']['reader']}")
+        default_of = f"of {table()['gguf']['reader']}"
+        # Another program may read the base under a key of its own.
+        lacking = next((fact.evidence for fact in subject.resolved.facts if fact.code == DefaultBase.code), {})
+        here = DefaultBase(lacking).used_instead() if "read by" in lacking else None
+        yield other_base(subject, model.code, shapes[0], every, every, default_of=default_of, here=here)
     block = model.said("rope.scaling.factor", "rope.scale_linear")
     if scaling_of(model.code) is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):
         return

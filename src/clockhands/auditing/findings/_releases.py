@@ -592,6 +592,7 @@ def other_base(
     *,
     default_of: str,
     at: str | None = None,
+    here: str | None = None,
 ) -> Kind:
     """A base that no release of the model's shape has.
 
@@ -603,6 +604,7 @@ def other_base(
         every: The releases of this shape.
         default_of: Who has the base as a default, if it is not in the file.
         at: Where the base of the release is to be written; None for a GGUF file, which no edit changes.
+        here: That the base is not in the file, and what is used, as a clause.
     """
     release = nearest_of(known, code, _declared_context(subject), shape.vocabulary)
     evidence: dict[str, Any] = declared(code, "base")
@@ -610,7 +612,7 @@ def other_base(
         evidence = {code.source["base"]: code.base}
     context = subject.resolved.context or 0
     if not evidence:
-        evidence = {"here": f"The base is not in the file, and {spoken(code.base)} is used"}
+        evidence = {"here": here or f"The base is not in the file, and {spoken(code.base)} is used"}
         because = f"{spoken(code.base)} is the default {default_of}"
     else:
         lost = code.base == _USUAL_BASE and (context > _PLAIN_CONTEXT or scaling_of(code) is not None)

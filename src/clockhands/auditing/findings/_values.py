@@ -37,14 +37,18 @@ class Default(Kind):
     read_by: str | None = None
 
     def message(self) -> str:
+        others = "" if self.documented else " Other runtimes may use another default."
+        return f"{self.used_instead()}.{others}"
+
+    def used_instead(self) -> str:
+        """That the value is not in the file, and what the audit uses, as a clause."""
         owner = self.default_of
         which = "documented default" if self.documented else "default"
-        others = "" if self.documented else " Other runtimes may use another default."
         nulled = f" ({self.said()})" if self.stated else ""
         if self.read_by:
             nulled = f" under the key that {owner} reads ({self.said()}: {self.read_by} reads that)"
         used = spoken(self.used)
-        return f"{self.field} is not in the file{nulled}, so the audit uses the {which} of {owner}: {used}.{others}"
+        return f"{self.field} is not in the file{nulled}, so the audit uses the {which} of {owner}: {used}"
 
     def _doubt(self) -> str:
         """Why a default base is not the trained one; "" if it may be."""
