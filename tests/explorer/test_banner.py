@@ -6,7 +6,7 @@ from browsing import expect
 from clockhands.auditing import audit
 from clockhands.show.explorer.data import data
 from explorer.facts import MODELS, audits_in, shown
-from exploring import follow, plain, put
+from exploring import follow, plain
 
 
 @pytest.fixture
@@ -62,12 +62,3 @@ def test_the_banner_follows_the_models_that_are_shown_and_of_a_sound_one_is_one_
         follow(tab, "#model=1&beside=-1")
         expect(banner).to_have_count(1)
         expect(banner).to_contain_text("broken (llama)")
-
-
-@pytest.mark.slow
-def test_a_page_without_a_model_has_no_banner_and_a_short_text_no_position_beyond_its_length(tab):
-    expect(tab.locator(".banner")).to_have_count(0)
-    put(tab, "common", length=10)
-    for view in ("clock", "pair"):
-        assert "position 9" in plain(tab.locator(f"#{view} .answer").inner_text())
-    assert "position 100" not in plain(tab.locator("#explorer").inner_text())

@@ -41,15 +41,11 @@ def refusal(ask, *asked):
     return None
 
 
-def untrue(tab):
+def has_none_of_these(tab):
     """What no caption, label or number may read."""
     text = plain(tab.locator("body").inner_text())
-    return re.search(r"NaN|undefined|Infinity|\[object|never tokens|\(never\)", text)
-
-
-def has_none_of_these(tab):
-    found = untrue(tab)
-    assert found is None, plain(tab.locator("body").inner_text())[max(found.start() - 80, 0) : found.end() + 80]
+    found = re.search(r"NaN|undefined|Infinity|\[object|never tokens|\(never\)", text)
+    assert found is None, text[max(found.start() - 80, 0) : found.end() + 80]
 
 
 def ordered(rates):

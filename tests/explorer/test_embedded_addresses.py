@@ -12,7 +12,7 @@ from browsing import settled, watched
 from clockhands.show.explorer.data import data
 from explorer.facts import fact
 from explorer.test_golden_numbers import ROOT, node
-from exploring import VIEWS, caption, follow
+from exploring import VIEWS, caption
 
 DOCS = ROOT / "docs"
 ADDRESS = re.compile(r"(?:explorer|page)\.html#([^\s\"'`<>()\[\]{}]+)")
@@ -66,13 +66,6 @@ def test_an_address_in_a_document_is_read_whole(cases):
             assert {key: str(state.get(key)) for key in told(address)} == told(address)
 
 
-def test_the_reader_leaves_nothing_out_in_silence():
-    # What names no encoding and differs from the page's own is a custom one, of the kind that is named.
-    states = read(["kind=rotary&width=128", "kind=rotary", "kind=sinusoidal&width=64", "code=llama2&kind=sinusoidal"])
-    shown = [("custom", "rotary"), ("custom", "rotary"), ("vaswani2017", "sinusoidal"), ("llama2", "rotary")]
-    assert [(each["code"], each["kind"]) for each in states] == shown
-
-
 @pytest.mark.slow
 def test_a_page_at_an_address_of_a_document_shows_what_it_names(chromium, explorer, cases):
     tab = watched(chromium.new_page(viewport={"width": 1024, "height": 900}))
@@ -101,24 +94,3 @@ def test_a_page_at_an_address_of_a_document_shows_what_it_names(chromium, explor
         with cases(name), image.open(DOCS / "pictures" / name) as picture:
             picture.load()
             assert picture.text["Description"] == words(tab), "run tools/explorer_picture.py"
-
-
-@pytest.mark.slow
-def test_an_address_that_is_followed_shows_what_it_shows_when_opened(chromium, explorer, cases):
-    addresses = (
-        "code=llama2", "width=4&position=4&length=5", "kind=rotary&width=128", "code=custom&width=128",
-        "code=llama3.1&position=9", "kind=rotary", "base=500&layout=halves", "code=whisper&width=64", "",
-    )  # fmt: skip
-    tab, other = (watched(chromium.new_page(viewport={"width": 1024, "height": 900})) for _ in range(2))
-    tab.goto(explorer.as_uri())
-    settled(tab)
-    for address in addresses:
-        follow(tab, address)
-        other.goto("about:blank")
-        other.goto(f"{explorer.as_uri()}#{address}")
-        settled(other)
-        with cases(address):
-            assert fact(tab, "values") == fact(other, "values")
-            assert [caption(tab, view) for view in VIEWS] == [caption(other, view) for view in VIEWS]
-            names = [each.locator("#control-code option:checked").text_content() for each in (tab, other)]
-            assert names[0] == names[1]

@@ -121,18 +121,3 @@ def test_the_javascript_gives_these_numbers():
     )
     assert int(told["pass"]) > 500
     assert told["skipped"] == "0"
-
-
-def test_a_wrong_number_fails(tmp_path: Path):
-    for name in ("golden.js", "ladders.test.js"):
-        text = (Path(__file__).parent / name).read_text("utf-8")
-        (tmp_path / name).write_text(text.replace('"../../src/', f'"{(ROOT / "src").as_uri()}/'), "utf-8")
-    cases = json.loads((tool.FOLDER / "ladders.json").read_text("utf-8"))
-    cases[0]["cosines"][3][1] += 2e-9
-    (tmp_path / "golden").mkdir()
-    (tmp_path / "golden" / "ladders.json").write_text(json.dumps(cases), "utf-8")
-    found = run(tmp_path / "ladders.test.js")
-    failed = [line for line in found.stdout.splitlines() if line.startswith("not ok")]
-    assert found.returncode == 1
-    assert len(failed) == 1
-    assert "Geometric of 256 pairs: phases up to 2^53 - 1" in failed[0]

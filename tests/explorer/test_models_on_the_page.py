@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-import clockhands as ch
 from browsing import expect, settled, watched
 from clockhands.auditing import audit
 from clockhands.show.report import report
@@ -204,33 +203,6 @@ def test_a_hostile_model_type_or_kind_is_text_wherever_it_stands(opened, folder,
         choose(tab, tmp_path / "strange.json")
         says(tab, "model", kind)
         expect(tab.locator("#model .one-model")).to_have_count(1)
-
-
-def test_a_dropped_model_brings_its_own_lengths_and_what_is_set_by_hand_afterwards_is_shared(opened, folder):
-    """`codebook.test.js` holds which lengths each code brings."""
-    tab = opened("plain", "#length=512&served=1024")
-    choose(tab, folder / "deep.audit.json")
-    expect(field(tab, "length", "#explorer")).to_have_value("1024")  # the window of its first layers
-    expect(field(tab, "served", "#explorer")).to_have_value("1024")
-    enter(tab, "length", 2048, "#explorer")
-    expect(tab).to_have_url(re.compile("length=2048"))
-    again = opened("plain", tab.evaluate("location.hash"))
-    expect(field(again, "length", "#explorer")).to_have_value("2048")
-
-
-def test_a_picked_code_brings_its_fields_a_changed_field_makes_ones_own_and_another_width_keeps_the_name(opened):
-    """`codebook.test.js` holds what each code brings, and which have another width."""
-    tab = opened("plain")
-    codes, spec = tab.locator("#control-code"), ch.preset("ctrl")
-    codes.select_option("ctrl")
-    expect(field(tab, "width")).to_have_value(str(spec.width))
-    expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
-    enter(tab, "width", 64)
-    expect(codes).to_have_value("ctrl")
-    expect(tab.locator(".further .says").first).to_contain_text("ctrl with width 64, where it was published with")
-    enter(tab, "base", 500)
-    expect(codes).to_have_value("custom")
-    expect(tab.locator('.common [data-name="layout"]')).to_have_value(spec.layout)
 
 
 def test_a_link_opens_the_same_code_and_models_and_one_that_is_typed_is_followed(opened):

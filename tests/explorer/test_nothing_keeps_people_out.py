@@ -40,15 +40,3 @@ def test_nothing_keeps_people_out(quiet_page, pages, name, scheme, width):
             for node in each["nodes"]
         ]
         assert grave == []
-
-
-def test_what_keeps_people_out_would_be_seen(quiet_page, explorer):
-    """A field that loses its label, and words that lose their contrast."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    with quiet_page(explorer) as tab:
-        tab.evaluate("""() => {
-            document.querySelector('input[type=number]').removeAttribute('aria-label');
-            document.querySelector('#clock .answer').style.setProperty('color', '#ccc');
-        }""")
-        found = {each["id"] for each in axe.run(tab).response["violations"]}
-        assert found >= {"label", "color-contrast"}

@@ -40,14 +40,6 @@ def test_angles_against_sixty_digits(cases):
                     assert abs(real(position, pair, denominator) - angle) <= BOUND
 
 
-def test_a_double_product_would_be_seen():
-    held = hands("vaswani2017")
-    rates = preset("vaswani2017").rates  # type: ignore[union-attr]
-    last, pair = POSITIONS[-1], held["pairs"][1]
-    off = float(last) * rates[pair] - held["angles"][-1][1]
-    assert abs(mpmath.sin(off / 2)) > 1e-3
-
-
 def test_hands_hold_the_ends_of_the_ladder_at_positions_where_the_page_trusts_itself_no_more():
     assert hands("vaswani2017")["pairs"] == [0, 51, 102, 153, 204, 255]
     assert hands("gpt-neox")["pairs"] == [0, 2, 4, 7, 9, 11]  # a short ladder has each once

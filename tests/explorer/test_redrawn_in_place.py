@@ -17,21 +17,17 @@ STATES = (
     "code=custom&width=2&length=2&position=1&served=2&shift=0&other=",
     "code=custom&width=1024&base=100&length=100000&position=99999&rowsShown=16&columnsShown=16&pair=511&layout=halves",
     "position=9007199254740991&dtype=float32&served=1048576&scaling=llama3&other=base100",
+    # What names a code, or only some fields of one.
+    *("code=llama2", "width=4&position=4&length=5", "kind=rotary&width=128", "code=custom&width=128"),
+    *("code=llama3.1&position=9", "kind=rotary", "base=500&layout=halves", "code=whisper&width=64"),
 )
 
 
 def drawn(tab):
-    """What stands in each view once nothing is under way."""
+    """What stands in each view once nothing is under way, the values of all controls, and the encoding's name."""
     settled(tab)
-    return dict(fact(tab, "drawn"))
-
-
-def first_difference(one, other):
-    if type(one) is list and type(other) is list:
-        for a, b in zip(one, other, strict=False):
-            if a != b:
-                return first_difference(a, b)
-    return one, other
+    name = tab.locator("#control-code option:checked").text_content()
+    return dict(fact(tab, "drawn")), fact(tab, "values"), name
 
 
 def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, explorer):
@@ -40,14 +36,13 @@ def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, e
     changed_in_place.goto(explorer.as_uri())
     for address in (*STATES, *reversed(STATES[:-1]), ""):
         follow(changed_in_place, address)
-        changed = drawn(changed_in_place)
+        changed, *controls = drawn(changed_in_place)
         opened_anew.goto("about:blank")
         opened_anew.goto(f"{explorer.as_uri()}#{address}")
-        made = drawn(opened_anew)
+        made, *own = drawn(opened_anew)
         assert list(changed) == list(made)
         for part, text in made.items():
-            if changed[part] != text:
-                found = first_difference(json.loads(changed[part]), json.loads(text))
-                pytest.fail(f"{part} at {address}: {str(found[0])[:600]} for {str(found[1])[:600]}")
+            assert json.loads(changed[part]) == json.loads(text), (part, address)
+        assert controls == own, address
     for page in (changed_in_place, opened_anew):
         page.close()

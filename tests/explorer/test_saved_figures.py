@@ -51,6 +51,7 @@ def test_every_figure_is_a_file_that_stands_alone(quiet_page, explorer, tmp_path
             # Title, answer and every label of the page.
             assert set(shown) <= set(texts_of(root))
             assert texts_of(root)[0] == root.find(f"{SVG}title").text == tab.locator(f"#{view} h2").inner_text()
+            assert texts_of(root)[0].endswith("?")
             assert plain(root.find(f"{SVG}desc").text) == caption(tab, view)
             for each in root.iter():
                 assert not HELD_BY_THE_PAGE & set(each.attrib)

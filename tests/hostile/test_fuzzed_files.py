@@ -143,14 +143,6 @@ def test_changed_files_are_read_or_refused(tmp_path, name, data):
     check(tmp_path, name, data.draw(changed(SOUND[name])))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SOUND)
-@given(data=st.data())
-@settings(settings.get_profile("calm"), suppress_health_check=HEALTH, max_examples=5000)
-def test_many_changed_files_are_read_or_refused(tmp_path, name, data):
-    check(tmp_path, name, data.draw(changed(SOUND[name])))
-
-
 @given(data=st.binary(max_size=200))
 @settings(settings.get_profile("calm"), suppress_health_check=HEALTH, max_examples=25)
 def test_noise_is_refused(tmp_path, data):

@@ -49,12 +49,3 @@ def test_whatever_a_file_holds_is_audited_or_refused(tmp_path, readers, capsys):
         with capsys.disabled():
             print(f"\n{reader}: {tried:,} files in {SECONDS} s")
         assert tried > 10
-
-
-def test_what_goes_wrong_is_found(tmp_path):
-    pytest.importorskip("atheris")
-    process = started("planted", tmp_path, 60)
-    told, _ = process.communicate()
-    assert process.returncode != 0
-    assert "AssertionError: the planted fault" in told
-    assert [b"!" in path.read_bytes() for path in tmp_path.glob("planted-*")] == [True]

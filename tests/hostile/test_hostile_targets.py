@@ -182,14 +182,11 @@ def pipe(tmp_path):
     return path
 
 
-def test_a_pipe_without_a_writer_is_refused(pipe):
+def test_a_pipe_is_read_if_it_has_a_writer(pipe):
     assert refusal(open_target, pipe, error=Unreadable) == (
         f"{pipe} is a pipe without a writer.",
         "Start the program that writes to it, or name a file.",
     )
-
-
-def test_a_pipe_with_a_writer_is_read(pipe):
     writer = threading.Thread(target=pipe.write_bytes, args=(b'{"model_type": "llama"}',))
     writer.start()
     assert open_target(pipe).config == {"model_type": "llama"}

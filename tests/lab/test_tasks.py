@@ -5,7 +5,6 @@ import importlib.metadata
 import re
 import sys
 from collections import Counter
-from dataclasses import FrozenInstanceError
 from itertools import permutations, product
 from math import log
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.lab import _texts as texts
 from clockhands.lab import tasks
-from clockhands.lab.tasks import IGNORED, NAMES, TASKS, Absolute, Copy, Induction, Language, Order, Recall
+from clockhands.lab.tasks import IGNORED, Absolute, Copy, Induction, Language, Order, Recall
 
 
 def rng(seed=0):
@@ -38,16 +37,6 @@ def small(story: Path, **fields) -> Language:
 def every(story: Path) -> list[tasks.Task]:
     made = [Copy(), Order(), Recall(), Recall(by="distance"), Induction(), Induction(period="drawn"), Absolute()]
     return [*made, small(story)]
-
-
-def test_the_registry_names_every_task_and_each_is_frozen():
-    assert list(TASKS) == ["copy", "order", "recall", "induction", "absolute", "language"]
-    assert {kind: name for name, kind in TASKS.items()} == NAMES
-    for kind in TASKS.values():
-        assert kind() == kind()
-        assert hash(kind()) == hash(kind())
-    with pytest.raises(FrozenInstanceError):
-        Copy().back = 4  # type: ignore[misc]
 
 
 def test_batches_have_the_promised_arrays(story):
@@ -296,13 +285,7 @@ def test_the_induction_bound(cases):
 
 
 def test_the_most_common_of_many():
-    for symbols, most in ((2, 9), (3, 7)):
-        slow = [
-            np.mean([max(Counter(drawn).values()) / t for drawn in product(range(symbols), repeat=t)])
-            for t in range(1, most + 1)
-        ]
-        assert tasks.most_common_share(most, symbols) == pytest.approx(slow, abs=1e-12)
-    # 1,000 draws of 8 symbols, drawn: five standard errors.
+    # 1,000 draws of 8 symbols, drawn: five standard errors. Few draws are in the bounds of `copy`.
     drawn = rng().multinomial(1_000, [1 / 8] * 8, size=20_000).max(1) / 1_000
     assert tasks.most_common_share(1_000, 8)[-1] == pytest.approx(drawn.mean(), abs=5 * drawn.std() / 20_000**0.5)
 
@@ -336,17 +319,6 @@ def test_bounds_are_probabilities_in_order(story, monkeypatch):
     monkeypatch.setattr(tasks, "_MOST_DRAWS", 100)
     assert "bag_accuracy" in Copy().bounds(101)
     assert "bag_accuracy" not in Copy().bounds(102)
-
-
-def test_different_numbers():
-    drawn = tasks.different(rng(), 12_000, 3, 4)
-    orders, seen = np.unique(drawn, axis=0, return_counts=True)
-    assert len(orders) == 24  # every order of every three
-    assert np.abs(seen - 500).max() < 5 * 500**0.5
-    assert set(map(tuple, tasks.different(rng(), 200, 3, 3).tolist())) == set(permutations(range(3)))
-    assert tasks.different(rng(), 4, 0, 3).shape == (4, 0)
-    without = tasks.different(rng(), 100, 2, 4, np.full((100, 2), [1, 3]))
-    assert set(map(tuple, without.tolist())) == {(0, 2), (2, 0)}
 
 
 # Texts.

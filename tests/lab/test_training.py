@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import clockhands as ch
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.tasks import IGNORED
@@ -473,12 +472,6 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_trial_with_a_sentence(tmp_
         "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one."
     )
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_length_at_which_nothing_is_scored_is_refused(tmp_path: Path):
-    made = opened(tmp_path)
-    with pytest.raises(ch.errors.InvalidValue, match="`length` must be at least 4 tokens"):
-        made._measured(3, 4, "whole")
 
 
 def test_a_trial_leaves_the_settings_of_its_process_as_they_were(tmp_path: Path):

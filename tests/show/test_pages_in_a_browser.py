@@ -66,6 +66,7 @@ def test_hostile_names_do_nothing(quiet_page, tmp_path):
         assert page.locator("img").count() == 0
         assert page.locator("#survey-rows tr").count() == 5
     with quiet_page(written(audited(tmp_path, HOSTILE_CONFIG), tmp_path)) as page:
+        assert page.locator("#explorer section").count() == 0
         page.locator("#turn summary").click()
         page.wait_for_selector("#explorer section")
         settled(page)
@@ -82,16 +83,6 @@ def test_they_print_on_paper_in_the_colours_of_paper(quiet_page, tmp_path):
             ladders = page.locator("svg.report-ladder[role=img]:visible").count()
             assert ladders == page.locator("#turn").count()
             assert 1 <= page.pdf(format="A4").count(b"/Type /Page\n") <= pages
-
-
-def test_the_explorer_opens_in_a_report_on_the_model(quiet_page, tmp_path):
-    with quiet_page(written(audited(tmp_path, LLAMA), tmp_path)) as page:
-        assert page.locator("#explorer section").count() == 0
-        page.locator("#turn summary").click()
-        page.wait_for_selector("#explorer section#model")
-        settled(page)
-        assert page.locator("#explorer input[type=number][data-name=width]").first.input_value() == "128"
-        assert page.locator("#explorer input[type=number][data-name=base]").first.input_value() == "500000"
 
 
 def test_ten_thousand_rows_are_sorted_and_filtered(quiet_page, tmp_path):

@@ -2,11 +2,7 @@
 
 import io
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -162,31 +158,24 @@ def test_what_a_file_holds_cannot_move_the_cursor_or_pass_for_markup():
     assert not re.search(r"^error", text, re.MULTILINE)
 
 
-def in_a_terminal(environment):
-    """What the command prints when its output is a terminal."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from clockhands.cli import main; main()", "audit", "vaswani2017:width=4"]
-    clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}}
-    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=clean | environment)
-    os.close(theirs)
-    pieces = []
-    try:
-        while piece := os.read(ours, 1 << 16):
-            pieces.append(piece)
-    except OSError:  # Linux's way to say that the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return b"".join(pieces)
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_colour_is_for_terminals_that_want_it():
-    coloured = in_a_terminal({"TERM": "xterm-256color"})
-    plain = in_a_terminal({"TERM": "xterm-256color", "NO_COLOR": "1"})
-    assert b"\x1b[1;32m" in coloured, "the verdict is green"
-    assert not re.search(rb"\x1b\[[0-9;]*3[0-9]", plain), "no hue"
-    words = [re.sub(rb"\x1b\[[0-9;]*m", b"", text) for text in (coloured, plain)]
-    assert words[0] == words[1]
+def test_colour_is_for_terminals_that_want_it(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    piped, coloured, plain = io.StringIO(), Terminal(), Terminal()
+    print_audit(audit("vaswani2017:width=4"), piped)
+    print_audit(audit("vaswani2017:width=4"), coloured)
+    monkeypatch.setenv("NO_COLOR", "1")
+    print_audit(audit("vaswani2017:width=4"), plain)
+    assert "\x1b[1;32m" in coloured.getvalue(), "the verdict is green"
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", plain.getvalue()), "no hue"
+    words = [re.sub(r"\x1b\[[0-9;]*m", "", each.getvalue()) for each in (coloured, plain)]
+    assert [*words, piped.getvalue()] == [piped.getvalue()] * 3
 
 
 FIRST = {

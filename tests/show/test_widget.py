@@ -74,11 +74,6 @@ def test_every_code_of_the_page_can_be_set_from_either_side():
         made.spec = ch.preset("vaswani2017")
         made.spec = ch.preset(name)
         assert made.get_state("spec")["spec"] == code["spec"]
-    # Some of them have no shift, and a page shows their hands all the same.
-    for name in ("xpos", "funnel-phi", "patchtst", "deepseek-v3-transformers"):
-        assert name in codes()
-        with pytest.raises(InvalidValue):
-            ch.shift(ch.preset(name), 1)
 
 
 def test_its_style_reaches_nothing_else_of_the_notebook():

@@ -1,6 +1,5 @@
 """A survey that was killed, or lost a worker of a Ray cluster, ends with the rows of one that nothing disturbed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from clockhands.survey import running
 from clockhands.survey.rows import SurveyRow
 from clockhands.survey.running import SurveyOptions, survey, targets_of
 from clockhands.survey.store import SurveyStore
+from survey.test_running import model
 
 pytestmark = pytest.mark.slow
 
@@ -37,11 +37,7 @@ with SurveyStore.open(sys.argv[1]) as store:
 def models(tmp_path: Path) -> Path:
     """Sixty models with settings of their own, one of which cannot be read."""
     for number in range(MODELS):
-        config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
-                  "max_position_embeddings": 4096, "rope_theta": 10000.0 + number}  # fmt: skip
-        folder = tmp_path / "models" / f"{number:03d}"
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        folder = model(tmp_path / "models" / f"{number:03d}", rope_theta=10000.0 + number)
     (folder / "config.json").write_text("[", encoding="utf-8")
     return tmp_path / "models"
 

@@ -61,11 +61,11 @@ def test_a_row_has_what_the_audit_says(tmp_path: Path):
     assert "transformers-4" in row.differs_in.split()
     assert "no-scaling" not in row.differs_in.split(), "it is no runtime"
     assert (row.grade, row.problems, row.verdict) == ("warning", ("new-shape-only",), found.verdict)
-
-
-def test_the_base_is_that_of_the_layers_that_see_farthest(tmp_path: Path):
-    row = row_of(audit(write(tmp_path / "gemma", GEMMA3)), "/gemma", "r", "1")
-    assert row.base == 1e6
+    far = row_of(audit(write(tmp_path / "gemma", GEMMA3)), "/gemma", "r", "1")
+    assert far.base == 1e6, "that of the layers that see farthest"
+    row, report = surveyed("vaswani2017", "1")
+    assert (row.revision, row.kinds, row.base, row.grade) == ("", "sinusoidal", None, "correct")
+    assert json.loads(report)["target"] == "vaswani2017"
 
 
 def test_a_row_stays_small_whatever_a_file_holds(tmp_path: Path):
@@ -80,12 +80,6 @@ def test_a_target_whose_files_come_with_the_audit_has_their_revision(tmp_path: P
     answers = iter(["", "downloaded"])
     monkeypatch.setattr(worker, "revision_of", lambda _: next(answers))
     assert surveyed(str(folder), "1")[0].revision == "downloaded"
-
-
-def test_a_target_without_rope_has_no_base():
-    row, report = surveyed("vaswani2017", "1")
-    assert (row.revision, row.kinds, row.base, row.grade) == ("", "sinusoidal", None, "correct")
-    assert json.loads(report)["target"] == "vaswani2017"
 
 
 def test_a_model_whose_frequencies_cannot_be_computed_is_not_counted_as_correct(tmp_path: Path):

@@ -87,11 +87,6 @@ def test_what_is_stored_is_not_audited_again_and_what_has_changed_is(models: Pat
     assert store.rows()[1].base == 2e4, "the row of this content is the latest again"
 
 
-def test_a_target_that_is_named_twice_is_audited_once(models: Path, store: SurveyStore):
-    assert run(store, models / "a", models / "a", models / "b").stored == 2
-    assert len(store.rows(latest=False)) == 2
-
-
 def test_files_that_cannot_be_read_have_rows_that_say_why(models: Path, store: SurveyStore):
     (models / "b" / "config.json").write_text("[" * 100_000, encoding="utf-8")
     (models / "c" / "config.json").write_bytes(b"\xff\xfe{")
