@@ -122,20 +122,17 @@ def test_an_exception_fails_a_job_without_another_attempt(cases):
             assert "Traceback" in last.details
 
 
-def test_an_argument_that_cannot_be_pickled_fails_its_job_only():
+def test_a_job_that_no_worker_can_take_fails_alone():
     bad = Job("bad", "engines.calls:square", {"x": (n for n in range(3))})
-    with closing(run([bad, *squares(1)], at_once=1)) as events:
-        first, *_, last = events
+    wide = Job("wide", "engines.calls:square", {"x": 1}, workers=2)
+    with closing(run([bad, wide, *squares(1)], at_once=1)) as events:
+        first, second, *_, last = events
     assert isinstance(first, Failed)
     assert "cannot pickle 'generator' object" in first.message
+    assert isinstance(second, Failed)
+    assert second.message == "The job 'wide' needs 2 workers; the engine `local` runs 1 worker per job."
+    assert second.hint == "Use the engine `ray`, or set `workers` to 1."
     assert isinstance(last, Finished)
-
-
-def test_a_distributed_job_is_refused():
-    (only,) = events_of(Job("wide", "engines.calls:square", {"x": 1}, workers=2))
-    assert isinstance(only, Failed)
-    assert only.message == "The job 'wide' needs 2 workers; the engine `local` runs 1 worker per job."
-    assert only.hint == "Use the engine `ray`, or set `workers` to 1."
 
 
 def test_a_lost_worker_is_replaced(tmp_path: Path):

@@ -105,9 +105,3 @@ def test_the_lines_of_a_model_are_those_of_its_heads_and_what_is_not_its_own_say
         assert "bare (t5)" in told
         put(tab, "bias", biasOf="-1", heads=5)
         says(tab, "bias", "With ALiBi on # heads", 5)
-
-
-@pytest.mark.slow
-def test_a_page_without_biases_of_models_offers_none(tab):
-    says(tab, "bias", "With ALiBi on # heads", 8)
-    assert not tab.locator('#bias select[data-name="biasOf"]').is_visible()

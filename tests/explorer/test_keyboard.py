@@ -5,7 +5,7 @@ import math
 import pytest
 
 from browsing import settled
-from exploring import DRAWN, VIEWS, holds
+from exploring import VIEWS, holds
 
 pytestmark = pytest.mark.slow
 
@@ -76,12 +76,6 @@ def test_what_is_typed_beyond_an_end_is_held_to_it_and_nothing_typed_changes_not
             field.fill(before)
             press(tab, "Enter")
             assert float(field.input_value()) == pytest.approx(float(before), rel=1e-9)
-        # Every view but an empty one says something, and what it counts is a number.
-        for view in DRAWN:
-            text = tab.locator(f"#{view} .answer").text_content()
-            assert len(text) > 40
-            assert "NaN" not in text
-            assert "Infinity" not in text
 
 
 def test_arrow_keys_move_the_cell_of_the_table(quiet_page, explorer):

@@ -252,8 +252,7 @@ def test_how_far_angles_are_off_at_each_position(quiet_page, explorer):
             assert cells == {name: pytest.approx(each, rel=0.06) for name, each in wanted.items()}
         put(tab, "precision", position=10**15)
         says(tab, "#precision .far", "beyond 2⁴⁰ = #", 2**40)
-        say = "put in by Python"
-        says(tab, "#precision .far", say)
+        says(tab, "#precision .far", "put in by Python")
         for press in tab.locator("#precision .places button").all():
             press.click()
             holds(tab, "precision", "position", int(press.get_attribute("data-position")))
@@ -270,6 +269,7 @@ def test_how_far_each_head_looks(quiet_page, explorer, heads):
     head = min(3, heads - 1)
     with quiet_page(explorer) as tab:
         put(tab, "bias", heads=heads, head=head)
+        assert not tab.locator('#bias select[data-name="biasOf"]').is_visible()  # of a model, and there is none
         says(tab, "bias", "With ALiBi on # heads?, .* halved after # tokens", heads, half / max(slopes), rel=6e-3)
         if heads > 1:
             says(tab, "bias", "and after # in the one that looks furthest", half / min(slopes), rel=6e-3)

@@ -17,7 +17,9 @@ STATES = (
     "code=custom&width=2&length=2&position=1&served=2&shift=0&other=",
     "code=custom&width=1024&base=100&length=100000&position=99999&rowsShown=16&columnsShown=16&pair=511&layout=halves",
     "position=9007199254740991&dtype=float32&served=1048576&scaling=llama3&other=base100",
-    # What names a code, or only some fields of one.
+)
+# What names a code, or only some fields of one: of these the answers are compared.
+NAMED = (
     *("code=llama2", "width=4&position=4&length=5", "kind=rotary&width=128", "code=custom&width=128"),
     *("code=llama3.1&position=9", "kind=rotary", "base=500&layout=halves", "code=whisper&width=64"),
 )
@@ -34,7 +36,7 @@ def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, e
     size = {"width": 1440, "height": 900}
     changed_in_place, opened_anew = (watched(chromium.new_page(viewport=size)) for _ in range(2))
     changed_in_place.goto(explorer.as_uri())
-    for address in (*STATES, *reversed(STATES[:-1]), ""):
+    for address in (*STATES, *reversed(STATES[:-1]), *NAMED, ""):
         follow(changed_in_place, address)
         changed, *controls = drawn(changed_in_place)
         opened_anew.goto("about:blank")
@@ -42,7 +44,8 @@ def test_pictures_that_were_changed_are_those_that_were_made_at_once(chromium, e
         made, *own = drawn(opened_anew)
         assert list(changed) == list(made)
         for part, text in made.items():
-            assert json.loads(changed[part]) == json.loads(text), (part, address)
+            if address not in NAMED or part.endswith(".answer"):
+                assert json.loads(changed[part]) == json.loads(text), (part, address)
         assert controls == own, address
     for page in (changed_in_place, opened_anew):
         page.close()

@@ -107,7 +107,7 @@ def test_of_many_rows_those_are_computed_that_are_drawn(spec, rows):
 def test_of_few_rows_all_are_drawn_and_nothing_is_said_of_it():
     figure = figures.heatmap(PAPER, MOST_POINTS)
     assert len(figure.axes[0].images[0].get_array()) == MOST_POINTS
-    assert "is drawn" not in figure.texts[1].get_text()
+    assert "is shown" not in figure.texts[1].get_text()
 
 
 def test_a_long_curve_keeps_its_least_and_largest_values_and_its_ends():
