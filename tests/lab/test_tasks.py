@@ -321,12 +321,6 @@ def test_bounds_are_probabilities_in_order(story, monkeypatch):
     assert "bag_accuracy" not in Copy().bounds(102)
 
 
-def test_different_numbers_come_in_every_order_alike():
-    orders, seen = np.unique(tasks.different(rng(), 12_000, 3, 4), axis=0, return_counts=True)
-    assert len(orders) == 24
-    assert np.abs(seen - 500).max() < 5 * 500**0.5
-
-
 # Texts.
 
 
