@@ -91,12 +91,5 @@ def test_numbers_are_put_into_parts_of_arrays(layout, dtype):
     assert np.array_equal(turned, wanted)
 
 
-def test_the_check_of_places_can_fail():
-    block = np.array([[1 + 2j, 3 + 4j]])
-    assert by_hand(block, 4, "interleaved").tolist() == [[1, 2, 3, 4]]
-    assert by_hand(block, 4, "halves").tolist() == [[1, 3, 2, 4]]
-    assert by_hand(block, 3, "halves").tolist() == [[1, 3, 2]]
-
-
 def test_what_is_no_layout_is_refused_in_words(cases):
     sentences.hold("layouts", cases)

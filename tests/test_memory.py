@@ -97,13 +97,10 @@ def files(monkeypatch, **texts):
     monkeypatch.setattr(memory, "Path", Told)
 
 
-def test_what_the_machine_has_left(monkeypatch):
-    files(monkeypatch, meminfo="MemTotal: 9 kB\nMemAvailable:   2048 kB\n")
+def test_what_the_machine_has_left_and_what_a_control_group_leaves(monkeypatch):
+    meminfo = "MemTotal: 9 kB\nMemAvailable:   2048 kB\n"
+    files(monkeypatch, meminfo=meminfo)
     assert available() == 2 * 2**20
-
-
-def test_what_a_control_group_leaves(monkeypatch):
-    meminfo = "MemAvailable:   2048 kB\n"
     files(monkeypatch, meminfo=meminfo, memory_max="1000000\n", memory_current="400000\n")
     assert available() == 600_000
     files(monkeypatch, meminfo=meminfo, memory_max="max\n", memory_current="400000\n")
@@ -114,15 +111,12 @@ def test_what_a_control_group_leaves(monkeypatch):
     assert available() == 2 * 2**20
 
 
-def test_other_systems_say_how_much_there_is_in_all(monkeypatch):
+def test_other_systems_say_how_much_there_is_in_all_or_nothing(monkeypatch):
     for meminfo in (None, "nothing here", "MemAvailable:", "MemAvailable: many kB"):
         files(monkeypatch, **({} if meminfo is None else {"meminfo": meminfo}))
         sysconf = {"SC_PAGE_SIZE": 4_096, "SC_PHYS_PAGES": 10}.__getitem__
         monkeypatch.setattr(memory, "os", SimpleNamespace(sysconf=sysconf))
         assert available() == 40_960
-
-
-def test_a_system_may_say_nothing(monkeypatch):
     files(monkeypatch)
     monkeypatch.setattr(memory, "os", SimpleNamespace())
     assert available() is None

@@ -3,6 +3,7 @@
 import os
 import re
 import threading
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -185,11 +186,10 @@ def test_angles_all_around_the_circle_are_within_their_bound():
 
 
 def test_exact_values_are_exact():
-    for fine in (True, False):
-        for swapped in (True, False):
-            got = filled(geometric(3), positions_of([0]), fine=fine, swapped=swapped)
-            assert (got == 1).all()
-            assert (filled(explicit([0.0]), positions_of([5, -7, 2**63]), fine=fine, swapped=swapped) == 1).all()
+    for fine, swapped in product((True, False), (True, False)):
+        got = filled(geometric(3), positions_of([0]), fine=fine, swapped=swapped)
+        assert (got == 1).all()
+        assert (filled(explicit([0.0]), positions_of([5, -7, 2**63]), fine=fine, swapped=swapped) == 1).all()
 
 
 def test_blocks_of_arbitrary_positions_meet(monkeypatch):

@@ -138,13 +138,9 @@ def test_an_array_of_integers_is_its_numbers(array):
     arrays.arrays(
         arrays.floating_dtypes(sizes=(16, 32, 64)), st.integers(0, 6), elements=st.floats(-(2.0**15), 2.0**15, width=16)
     )
+    | arrays.arrays(np.float64, st.integers(0, 6), elements=REALS)
 )
 def test_an_array_of_floats_is_its_numbers(array):
-    exactly(array, array.tolist())
-
-
-@given(arrays.arrays(np.float64, st.integers(0, 6), elements=REALS))
-def test_an_array_of_any_floats_is_its_numbers(array):
     exactly(array, array.tolist())
 
 
@@ -163,12 +159,6 @@ def test_small_floats_of_ml_dtypes_are_their_numbers():
 def test_arrays_of_objects_are_lists():
     exactly(np.array([1, 2**63, 0.5], object), [1, 2**63, 0.5])
     assert positions_of(np.array([[1, 2]], object)).shape == (1, 2)
-
-
-def test_the_look_at_numbers_can_fail():
-    # What NumPy makes of such a list.
-    wrong = positions_of(np.asarray([-1, 2**63 - 1, 0.5]))
-    assert numbers(wrong) != [-1, 2**63 - 1, Fraction(1, 2)]
 
 
 # --- progressions ----------------------------------------------------------------------------------------------
@@ -227,9 +217,6 @@ def test_any_equal_steps_are_right_however_they_are_seen(start, step, number, dt
     limits = np.iinfo(dtype)
     if all(limits.min <= value <= min(limits.max, LARGEST) for value in values):
         exactly(np.array(values, dtype), values)
-
-
-# --- where -----------------------------------------------------------------------------------------------------
 
 
 # --- what is no position ---------------------------------------------------------------------------------------

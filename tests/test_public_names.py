@@ -132,24 +132,3 @@ def test_no_order_of_imports_hides_a_function():
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"imported in the order {modules}:\n{done.stderr}"
-
-
-def test_a_hidden_function_would_be_noticed(tmp_path: Path):
-    """The failure that the test above is for: a submodule with the name of a lazy function."""
-    package = tmp_path / "hiding"
-    package.mkdir()
-    (package / "__init__.py").write_text(
-        "def __getattr__(name):\n    from hiding.table import table\n    return table\n", encoding="utf-8"
-    )
-    (package / "table.py").write_text("def table():\n    return 1\n", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    calls = "import hiding\nhiding.table()"
-    for code, fails in [
-        (calls, False),  # as long as nobody imports the submodule first, all is well
-        ("import hiding.table\n" + calls, True),
-        ("from hiding.table import table\ntable()", False),
-    ]:
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode != 0) == fails, (code, done.stderr)

@@ -17,14 +17,14 @@ LENGTHS = (64, 512, 4_096)
 BLOCK = 512
 
 
-def heads(spec, length, *, back=BACK, start=0, backend=None, dtype="float32", temperature=1.0, content=None):
+def heads(spec, length, *, back=BACK, start=0, backend=None, dtype="float32", temperature=1.0):
     """Queries and keys of the head in a sequence, as NumPy arrays of ``dtype``."""
     head = relative_head(spec, back, temperature)
     positions = range(start, start + length)
     given = (lambda x: x) if backend is None else (lambda x: backend.asarray(x, dtype))
     to_numpy = np.asarray if backend is None else backend.to_numpy
     if head.constant is None:
-        tokens = np.zeros((length, spec.width), dtype) if content is None else content.astype(dtype)
+        tokens = np.zeros((length, spec.width), dtype)
         x = to_numpy(ch.add(given(tokens), spec, positions))
         return x @ head.query.T.astype(dtype), x @ head.key.T.astype(dtype)
     x = np.tile(head.constant, (length, 1)).astype(dtype)
@@ -74,7 +74,7 @@ def test_the_margin_is_the_one_that_scores_have(code):
 
 
 def test_what_is_attended_to_is_what_stood_there():
-    """A softmax at the temperature of the docstring gives 0.999 of the weight to the right token, and its content."""
+    """A softmax at the temperature of the docstring gives 0.999 of the weight to the right token."""
     length, left = 512, 1e-3
     for width in WIDTHS:
         spec = ch.Sinusoidal(width)
@@ -85,14 +85,7 @@ def test_what_is_attended_to_is_what_stood_there():
         weights /= weights.sum(axis=1, keepdims=True)
         right = weights[np.arange(BACK, length), np.arange(length - BACK)]
         assert right.min() >= 1 - left
-        content = np.random.default_rng(3).integers(0, 50, length)
-        read = weights @ np.eye(50)[content]
-        assert (read.argmax(axis=1)[BACK:] == content[:-BACK]).all()
-        # Ten times as warm, the neighbours get as much.
-        queries, keys = heads(spec, length, dtype="float64", temperature=10 * cold)
-        warm = np.exp(queries @ keys.T - (queries @ keys.T).max(axis=1, keepdims=True))
-        warm /= warm.sum(axis=1, keepdims=True)
-        assert np.median(warm[np.arange(BACK, length), np.arange(length - BACK)]) < 0.7
+        assert 1 - right.min() > left / 1000, "a much colder one would pass too"
 
 
 def test_every_token_holds_a_one_in_the_first_dimension_of_each_pair():

@@ -250,16 +250,18 @@ def test_proportional(fraction, turning):
 
 # --- what all of them share ------------------------------------------------------------------------------------
 
-EACH = (
-    Linear(2.0),
-    Ntk(2.0),
-    Dynamic(2.0, 4_096),
-    Yarn(2.0, 4_096),
-    LongRope(SHORT, LONG, 4_096, 2.0),
-    Llama3(2.0, 4_096),
-    Proportional(0.5),
-    MixedNtk(2.0, 0.5),
-)
+# Each scaling, and what its ladders say of their origin.
+ORIGINS = {
+    Linear(2.0): "linear scaling by 2 of ",
+    Ntk(2.0): "NTK-aware scaling by 2 of ",
+    Dynamic(2.0, 4_096): "dynamic NTK by 2 at length 4096 of ",
+    Yarn(2.0, 4_096): "YaRN by 2 from 4096 of ",
+    LongRope(SHORT, LONG, 4_096, 2.0): "LongRoPE (short) from 4096 of ",
+    Llama3(2.0, 4_096): "Llama-3 scaling by 2 from 4096 of ",
+    Proportional(0.5): "proportional scaling (0.5 of the pairs) of ",
+    MixedNtk(2.0, 0.5): "mixed NTK by 2 of ",
+}
+EACH = tuple(ORIGINS)
 
 
 @every("scaling", EACH)
@@ -280,18 +282,6 @@ def test_attention_factors_of_scalings_multiply():
         # The ramp over the index asks for a geometric ladder, which a scaled one no longer is.
         again = replace(scaling, ramp="turns") if isinstance(scaling, Yarn) else scaling
         assert again(once).attention_factor == pytest.approx(wanted, rel=1e-15)
-
-
-ORIGINS = {
-    Linear(2.0): "linear scaling by 2 of ",
-    Ntk(2.0): "NTK-aware scaling by 2 of ",
-    Dynamic(2.0, 4_096): "dynamic NTK by 2 at length 4096 of ",
-    Yarn(2.0, 4_096): "YaRN by 2 from 4096 of ",
-    LongRope(SHORT, LONG, 4_096, 2.0): "LongRoPE (short) from 4096 of ",
-    Llama3(2.0, 4_096): "Llama-3 scaling by 2 from 4096 of ",
-    Proportional(0.5): "proportional scaling (0.5 of the pairs) of ",
-    MixedNtk(2.0, 0.5): "mixed NTK by 2 of ",
-}
 
 
 @every("scaling", EACH)

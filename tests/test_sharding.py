@@ -207,17 +207,11 @@ def test_what_cannot_work_is_refused(mesh: Any):
             ch.Buckets(4), 7, 7, values=spread(tensor(32, 4), mesh, 1)
         ),
     }
+    both = dtensor.init_device_mesh("cpu", (mesh.size(), 1)), [dtensor.Replicate(), dtensor.Replicate()]
+    elsewhere = dtensor.DTensor.from_local(places, *both, run_check=False)
+    cases["`positions` and `x` are DTensors of two device meshes"] = lambda: ch.rotate(x, spec, elsewhere)
     for sentence, call in cases.items():
         assert refused(call).startswith(sentence)
-
-
-def test_other_meshes_are_refused(mesh: Any):
-    other = dtensor.init_device_mesh("cpu", (mesh.size(), 1))
-    places = dtensor.DTensor.from_local(
-        torch.arange(7), other, [dtensor.Replicate(), dtensor.Replicate()], run_check=False
-    )
-    sentence = refused(lambda: ch.rotate(spread(tensor(*SHAPE), mesh, 1), ch.Rotary(8), places))
-    assert sentence.startswith("`positions` and `x` are DTensors of two device meshes")
 
 
 # Some heads of a bias.

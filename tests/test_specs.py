@@ -152,7 +152,7 @@ ANY = st.one_of(
 
 @given(ANY)
 @settings(max_examples=60)
-def test_a_spec_survives_json_pickling_and_copying(spec):
+def test_a_spec_survives_json_pickling_and_copying_and_can_be_described(spec):
     text = to_json(spec)
     assert "\n" not in text
     for back in (
@@ -169,11 +169,6 @@ def test_a_spec_survives_json_pickling_and_copying(spec):
         assert type(back) is type(spec)
         assert repr(back) == repr(spec)
         assert to_json(back) == text
-
-
-@given(ANY)
-@settings(max_examples=60)
-def test_a_spec_can_be_described(spec):
     words = describe(spec)
     assert words
     assert "\n" not in words
@@ -352,7 +347,7 @@ def test_any_text_is_a_spec_or_refused_in_words(text):
 # --- what is no spec -------------------------------------------------------------------------------------------
 
 
-@every("make", [to_dict, to_json])
+@every("make", [to_dict, to_json, describe, with_fields])
 @every(
     "value, shown",
     [
@@ -361,7 +356,7 @@ def test_any_text_is_a_spec_or_refused_in_words(text):
         (None, "NoneType None"),
     ],
 )
-def test_only_specs_are_written(make, value, shown):
+def test_only_specs_are_written_described_and_changed(make, value, shown):
     with pytest.raises(InvalidType, match=f"^{re.escape(f'Expected a spec, got {shown}.')}\nhint: {re.escape(TYPES)}$"):
         make(value)
 
@@ -375,12 +370,3 @@ def test_scalings_of_the_callers_own_are_described_and_not_written():
     expected = r"^function cannot be written as JSON in a spec\.\nhint: Use one of Geometric, EvenSteps, Explicit,"
     with pytest.raises(InvalidType, match=expected):
         to_json(spec)
-
-
-# --- other fields ----------------------------------------------------------------------------------------------
-
-
-@every("call", [ch.describe, with_fields, ch.to_json])
-def test_nothing_is_no_spec(call):
-    with pytest.raises(InvalidType, match=r"Expected a spec, got NoneType None\."):
-        call(None)

@@ -137,22 +137,14 @@ def texts_of(source):
             yield node.value
 
 
-def hold_texts_of(paths, cases):
-    for path in paths:
+@pytest.mark.parametrize("some", [150, pytest.param(10**6, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_messages_and_hints(some, cases, draw):
+    for path in draw(sorted(SOURCES.rglob("*.py")), some):
         with cases(path.relative_to(SOURCES)):
             for text in texts_of(path.read_text(encoding="utf-8")):
                 script = "document.getElementById" in text or NOT_READ.search(text)
                 if re.search(r"[a-z,] [a-z]", text) and not script:
                     in_the_terms_of_the_field(text)
-
-
-def test_messages_and_hints(cases, draw):
-    hold_texts_of(draw(sorted(SOURCES.rglob("*.py")), 150), cases)
-
-
-@pytest.mark.slow
-def test_all_messages_and_hints(cases):
-    hold_texts_of(SOURCES.rglob("*.py"), cases)
 
 
 def test_documents(cases):

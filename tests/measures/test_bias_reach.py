@@ -92,24 +92,23 @@ def test_retention_decays_by_its_gamma(cases):
 
 
 def test_kerple_reaches_where_its_kernel_in_real_numbers_has_fallen_so_far(cases):
-    for length in (10, 2048):
-        for kernel in ("log", "power"):
-            with cases(length, kernel):
-                values = {"p": np.array([0.5, 1.0, 2.0, 0.05]), "a": np.array([0.25, 1.0, 0.001, 3.0])}
-                numbers = told(Kerple(4, kernel), length, values=values).numbers
-                for head, (p, a) in enumerate(zip(map(mpf, values["p"]), map(mpf, values["a"]), strict=True)):
-                    for each, fall in FALLS.items():
-                        got = numbers[f"{each}_distance_by_head"][head]
-                        real = (mp.exp(fall / p) - 1) / a if kernel == "log" else (fall / a) ** (1 / p)
-                        if real >= mpf(2) ** 63:
-                            assert got is None
-                            continue
-                        bound = 5 + 2 * fall / p if kernel == "log" else 4 + (2 + abs(mp.log(fall / a))) / p
-                        assert relative(got, real) <= bound * U
-                    far = mpf(length - 1)
-                    fall = p * mp.log(1 + a * far) if kernel == "log" else a * far**p
-                    weight = numbers["farthest_weight_by_head"][head]
-                    assert relative(weight, mp.exp(-fall)) <= (3 + 5 * fall) * U or (weight == 0 and fall > 746)
+    for length, kernel in product((10, 2048), ("log", "power")):
+        with cases(length, kernel):
+            values = {"p": np.array([0.5, 1.0, 2.0, 0.05]), "a": np.array([0.25, 1.0, 0.001, 3.0])}
+            numbers = told(Kerple(4, kernel), length, values=values).numbers
+            for head, (p, a) in enumerate(zip(map(mpf, values["p"]), map(mpf, values["a"]), strict=True)):
+                for each, fall in FALLS.items():
+                    got = numbers[f"{each}_distance_by_head"][head]
+                    real = (mp.exp(fall / p) - 1) / a if kernel == "log" else (fall / a) ** (1 / p)
+                    if real >= mpf(2) ** 63:
+                        assert got is None
+                        continue
+                    bound = 5 + 2 * fall / p if kernel == "log" else 4 + (2 + abs(mp.log(fall / a))) / p
+                    assert relative(got, real) <= bound * U
+                far = mpf(length - 1)
+                fall = p * mp.log(1 + a * far) if kernel == "log" else a * far**p
+                weight = numbers["farthest_weight_by_head"][head]
+                assert relative(weight, mp.exp(-fall)) <= (3 + 5 * fall) * U or (weight == 0 and fall > 746)
 
 
 def test_a_kernel_that_takes_more_tokens_than_there_are_positions_has_no_reach():

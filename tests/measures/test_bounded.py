@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pytest
@@ -60,15 +61,14 @@ def largest(spec, length, **values):
 
 
 def test_a_clock_is_bounded_and_all_its_rows_are_as_long(cases):
-    for length in (17, 2048):
-        for dtype in DTYPES:
-            with cases(length, dtype):
-                found = of(Sinusoidal(512), length, dtype)
-                assert found.holds
-                assert (found.numbers["limit"], found.numbers["largest"], found.numbers["row_norm"]) == (1, 1, 16)
-                rows = table(Sinusoidal(512), length, dtype).astype(np.float64)
-                assert np.linalg.norm(rows, axis=1) == pytest.approx(16, rel=2**-8)
-                assert np.abs(rows).max() <= 1
+    for length, dtype in product((17, 2048), DTYPES):
+        with cases(length, dtype):
+            found = of(Sinusoidal(512), length, dtype)
+            assert found.holds
+            assert (found.numbers["limit"], found.numbers["largest"], found.numbers["row_norm"]) == (1, 1, 16)
+            rows = table(Sinusoidal(512), length, dtype).astype(np.float64)
+            assert np.linalg.norm(rows, axis=1) == pytest.approx(16, rel=2**-8)
+            assert np.abs(rows).max() <= 1
 
 
 def test_no_number_passes_the_limit_and_the_largest_is_one_of_them(cases):
@@ -93,15 +93,14 @@ def test_no_number_passes_the_limit_and_the_largest_is_one_of_them(cases):
 
 
 def test_a_counter_grows_and_may_outgrow_the_dtype(cases):
-    for length in (17, 70_000):
-        for dtype in DTYPES:
-            with cases(length, dtype):
-                found = of(Counter(4), length, dtype)
-                assert found.holds is False
-                assert found.numbers["largest"] == length - 1
-                assert found.numbers["largest_row_norm"] == 2 * (length - 1)
-                assert found.numbers["fits_dtype"] is not (dtype == "float16" and length == 70_000)
-                assert f"{length - 1:,}" in found.says
+    for length, dtype in product((17, 70_000), DTYPES):
+        with cases(length, dtype):
+            found = of(Counter(4), length, dtype)
+            assert found.holds is False
+            assert found.numbers["largest"] == length - 1
+            assert found.numbers["largest_row_norm"] == 2 * (length - 1)
+            assert found.numbers["fits_dtype"] is not (dtype == "float16" and length == 70_000)
+            assert f"{length - 1:,}" in found.says
 
 
 def test_a_normalised_counter_ends_at_one_and_counts_on_past_its_text():
@@ -142,18 +141,17 @@ def test_fourier_features_are_bounded_whatever_their_rates():
 
 
 def test_a_rotation_keeps_lengths_but_for_its_attention_factor(cases):
-    for length in (17, 2048):
-        for dtype in DTYPES:
-            with cases(length, dtype):
-                found = of(Rotary(64), length, dtype)
-                assert found.holds
-                assert found.numbers["norm_factor"] == 1
-                assert "keeps the norms" in found.says
-                scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
-                found = of(scaled, length, dtype)
-                # 0.1 ln(4) + 1, YaRN's factor.
-                assert found.numbers["norm_factor"] == pytest.approx(0.1 * math.log(4) + 1, rel=1e-12)
-                assert "1.13863" in found.says
+    for length, dtype in product((17, 2048), DTYPES):
+        with cases(length, dtype):
+            found = of(Rotary(64), length, dtype)
+            assert found.holds
+            assert found.numbers["norm_factor"] == 1
+            assert "keeps the norms" in found.says
+            scaled = Rotary(64, scaling=Yarn(factor=4, original=2048))
+            found = of(scaled, length, dtype)
+            # 0.1 ln(4) + 1, YaRN's factor.
+            assert found.numbers["norm_factor"] == pytest.approx(0.1 * math.log(4) + 1, rel=1e-12)
+            assert "1.13863" in found.says
 
 
 def test_xpos_lets_keys_grow_by_its_slowest_exponent(cases):
@@ -173,19 +171,18 @@ def test_xpos_lets_keys_grow_by_its_slowest_exponent(cases):
 
 
 def test_lines_grow_without_end(cases):
-    for length in (2, 300):
-        for form in ("distance", "past", "symmetric", "key", "last-key"):
-            with cases(length, form):
-                spec = Alibi(8, form=form)
-                found = of(spec, length)
-                assert found.holds is False
-                assert (
-                    found.numbers["largest"]
-                    == np.abs(bias(spec, length, length, dtype="float64")).max()
-                    == 0.5 * (length - 1)
-                )
-                assert ("adds" in found.says) == (form == "key")
-                assert of(Decay(8), length).numbers["largest"] == pytest.approx(-math.log(1 - 2**-5) * (length - 1))
+    for length, form in product((2, 300), ("distance", "past", "symmetric", "key", "last-key")):
+        with cases(length, form):
+            spec = Alibi(8, form=form)
+            found = of(spec, length)
+            assert found.holds is False
+            assert (
+                found.numbers["largest"]
+                == np.abs(bias(spec, length, length, dtype="float64")).max()
+                == 0.5 * (length - 1)
+            )
+            assert ("adds" in found.says) == (form == "key")
+            assert of(Decay(8), length).numbers["largest"] == pytest.approx(-math.log(1 - 2**-5) * (length - 1))
 
 
 def test_what_is_looked_up_is_bounded_by_the_table():
@@ -199,16 +196,15 @@ def test_what_is_looked_up_is_bounded_by_the_table():
 
 
 def test_kerple_grows(cases):
-    for length in (2, 300):
-        for kernel in ("log", "power"):
-            with cases(length, kernel):
-                spec = Kerple(2, kernel=kernel)
-                values = {"p": np.array([0.5, 1.5]), "a": np.array([2.0, 0.3])}
-                found = of(spec, length, "float32", values)
-                assert found.holds is False
-                worst = np.abs(bias(spec, length, length, dtype="float64", values=values)).max()
-                assert found.numbers["largest"] == pytest.approx(worst, rel=1e-12)
-                assert of(spec, length).holds is False
+    for length, kernel in product((2, 300), ("log", "power")):
+        with cases(length, kernel):
+            spec = Kerple(2, kernel=kernel)
+            values = {"p": np.array([0.5, 1.5]), "a": np.array([2.0, 0.3])}
+            found = of(spec, length, "float32", values)
+            assert found.holds is False
+            worst = np.abs(bias(spec, length, length, dtype="float64", values=values)).max()
+            assert found.numbers["largest"] == pytest.approx(worst, rel=1e-12)
+            assert of(spec, length).holds is False
 
 
 def test_fire_is_bounded_by_its_network_on_shares():

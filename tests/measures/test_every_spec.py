@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -162,13 +163,12 @@ LADDERS = {
 
 
 def test_rates_at_the_ends_of_what_a_number_can_be_have_every_property(cases):
-    for name, rates in LADDERS.items():
-        for length in (1, 2, 17, 512):
-            for spec in (Rotary(head_width=8, spacing=Explicit(rates)), Sinusoidal(8, spacing=Explicit(rates))):
-                for dtype in ("float32", "bfloat16"):
-                    with cases(name, length, dtype):
-                        for _, each in ch.properties(spec, length, dtype):
-                            json.dumps(each.to_dict(), allow_nan=False)
+    for (name, rates), length in product(LADDERS.items(), (1, 2, 17, 512)):
+        for spec in (Rotary(head_width=8, spacing=Explicit(rates)), Sinusoidal(8, spacing=Explicit(rates))):
+            for dtype in ("float32", "bfloat16"):
+                with cases(name, length, dtype):
+                    for _, each in ch.properties(spec, length, dtype):
+                        json.dumps(each.to_dict(), allow_nan=False)
     found = ch.properties(Rotary(head_width=8, spacing=Explicit(LADDERS["slow beside usual ones"])), 512)
     assert found.turning.numbers["slowest_wavelength"] is None
     assert "needs more than 1e308 tokens" in found.turning.says
@@ -196,10 +196,9 @@ def test_learned_numbers_that_are_none_are_refused(cases):
     for bad in (np.nan, np.inf, -np.inf):
         rows[3, 1] = rows[7, 0] = bad
         sentence = rf"`values` must be finite, got {bad} at \[3, 1\], the first of 2"
-        for given in (rows, rows.astype(np.float32), rows.tolist()):
-            for dtype in ("float64", "float16"):
-                with cases(bad, type(given)), pytest.raises(ch.errors.InvalidValue, match=sentence):
-                    ch.properties(Learned(4, rows=10), 10, dtype, values=given)
+        for given, dtype in product((rows, rows.astype(np.float32), rows.tolist()), ("float64", "float16")):
+            with cases(bad, type(given)), pytest.raises(ch.errors.InvalidValue, match=sentence):
+                ch.properties(Learned(4, rows=10), 10, dtype, values=given)
         for spec in (BUCKETS, Clipped(2, 8)):
             ((name, shape),) = spec.shapes.items()
             numbers = np.zeros(shape)

@@ -1,7 +1,7 @@
 """Tokens that are found again after a position was added: closed forms, mpmath, and searches in drawn vocabularies."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import mpmath
 import numpy as np
@@ -42,13 +42,12 @@ def test_one_channel_is_an_interval_of_the_normal(cases):
 
 
 def test_three_channels_are_elementary(cases):
-    for c in (0.2, 1.5, 6.0, 12.0):
-        for radius in (0.1, 1.5, 6.0):
-            with cases(c, radius):
-                with mpmath.workdps(60):
-                    expected = float(ball_of_three(mpmath.mpf(radius), mpmath.mpf(c)))
-                assert ball_share(3, radius, [c])[0] / expected == pytest.approx(1, abs=1e-8)
-                assert ball_share(4, radius, [c])[0] / expected < 1 - 1e-7, "the oracle can fail"
+    for c, radius in product((0.2, 1.5, 6.0, 12.0), (0.1, 1.5, 6.0)):
+        with cases(c, radius):
+            with mpmath.workdps(60):
+                expected = float(ball_of_three(mpmath.mpf(radius), mpmath.mpf(c)))
+            assert ball_share(3, radius, [c])[0] / expected == pytest.approx(1, abs=1e-8)
+            assert ball_share(4, radius, [c])[0] / expected < 1 - 1e-7, "the oracle can fail"
 
 
 def test_of_two_tokens_of_two_channels_the_wrong_one_is_nearer_by_a_bessel_function(cases):
@@ -125,13 +124,12 @@ def test_cosines_of_few_channels(cases):
 
 
 def test_cosines_of_many_channels_are_beta(cases):
-    for share in (0.1, 0.9, 0.999):
-        for width in (16, 512, 4096):
-            with cases(share, width):
-                cosine = cosine_quantile(width, share)
-                expected = mpmath.betainc(0.5, (width - 1) / 2, 0, mpmath.mpf(cosine) ** 2, regularized=True)
-                assert share == pytest.approx(float(expected), abs=1e-11)
-                assert cosine_deviation(width) == 1 / math.sqrt(width)
+    for share, width in product((0.1, 0.9, 0.999), (16, 512, 4096)):
+        with cases(share, width):
+            cosine = cosine_quantile(width, share)
+            expected = mpmath.betainc(0.5, (width - 1) / 2, 0, mpmath.mpf(cosine) ** 2, regularized=True)
+            assert share == pytest.approx(float(expected), abs=1e-11)
+            assert cosine_deviation(width) == 1 / math.sqrt(width)
 
 
 def test_wilsons_ends_are_where_the_count_is_z_deviations_away():
@@ -155,16 +153,15 @@ def test_a_search_is_that_of_all_distances():
     vocabulary = np.random.default_rng(11).standard_normal((5000, 6), np.float32).astype(np.float64)
     told = {(each.vocabulary, each.token_deviation): each for each in found}
     assert len(told) == len(found) == 6
-    for size in sizes:
-        for scale in scales:
-            tokens = scale * vocabulary[:size]
-            sums = tokens[:40] + rows[np.arange(40) % 8]
-            nearest = ((sums[:, None] - tokens) ** 2).sum(-1).argmin(-1)
-            each = told[size, scale]
-            assert each.share == (nearest == np.arange(40)).mean()
-            assert (each.low, each.high) == wilson(round(40 * each.share), 40)
-            assert each.row_norm == pytest.approx(3)
-            assert each.expected == expected_share(6, each.row_norm, scale, size)
+    for size, scale in product(sizes, scales):
+        tokens = scale * vocabulary[:size]
+        sums = tokens[:40] + rows[np.arange(40) % 8]
+        nearest = ((sums[:, None] - tokens) ** 2).sum(-1).argmin(-1)
+        each = told[size, scale]
+        assert each.share == (nearest == np.arange(40)).mean()
+        assert (each.low, each.high) == wilson(round(40 * each.share), 40)
+        assert each.row_norm == pytest.approx(3)
+        assert each.expected == expected_share(6, each.row_norm, scale, size)
 
 
 def test_a_known_position_is_taken_away_again_in_bfloat16():

@@ -1,5 +1,7 @@
 """The four terms of a score and the offset: sums over all pairs, cases by hand, and drawn projections."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -69,13 +71,11 @@ def test_the_share_is_that_of_the_definition(cases):
 
 
 def test_blocks_that_commute_with_the_rotations_leave_a_function_of_the_offset(cases):
-    for start in (0, 10**6):
-        for order in ("sin-cos", "cos-sin"):
-            for layout in ("interleaved", "halves"):
-                with cases(start, order, layout):
-                    rows = table(Sinusoidal(width=64, layout=layout, order=order), range(start, start + 300), "float64")
-                    form = commuting_form(32, layout, drawn(1, 32), drawn(2, 32))
-                    assert offset_share(form, rows) == pytest.approx(1, abs=1e-12)
+    for start, order, layout in product((0, 10**6), ("sin-cos", "cos-sin"), ("interleaved", "halves")):
+        with cases(start, order, layout):
+            rows = table(Sinusoidal(width=64, layout=layout, order=order), range(start, start + 300), "float64")
+            form = commuting_form(32, layout, drawn(1, 32), drawn(2, 32))
+            assert offset_share(form, rows) == pytest.approx(1, abs=1e-12)
 
 
 def test_blocks_that_do_not_commute_leave_less():

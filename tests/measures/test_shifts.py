@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -45,19 +46,18 @@ def test_every_row_is_moved_by_the_matrix_within_the_bound(cases):
         Sinusoidal(width=33, odd="zero", scale=100.0),
         EvenlySpaced(16),
     ):
-        for length in (40, 600):
-            for dtype in DTYPES:
-                with cases(spec, length, dtype):
-                    found = told(spec, length, dtype)
-                    rows = table(spec, range(spec.first, spec.first + length), dtype).astype(np.float64)
-                    bound = found.numbers["error_bound"]
-                    for k in found.numbers["distances"]:
-                        everywhere = np.abs(rows[k:] - rows[: length - k] @ ch.shift(spec, k).T).max()
-                        assert everywhere <= bound
-                    assert found.holds is True
-                    assert 0 < found.numbers["largest_error"] <= bound
-                    assert found.numbers["orthogonality_error"] <= 4 * 2.0**-52
-                    assert found.numbers["composition_error"] <= 8 * 2.0**-52
+        for length, dtype in product((40, 600), DTYPES):
+            with cases(spec, length, dtype):
+                found = told(spec, length, dtype)
+                rows = table(spec, range(spec.first, spec.first + length), dtype).astype(np.float64)
+                bound = found.numbers["error_bound"]
+                for k in found.numbers["distances"]:
+                    everywhere = np.abs(rows[k:] - rows[: length - k] @ ch.shift(spec, k).T).max()
+                    assert everywhere <= bound
+                assert found.holds is True
+                assert 0 < found.numbers["largest_error"] <= bound
+                assert found.numbers["orthogonality_error"] <= 4 * 2.0**-52
+                assert found.numbers["composition_error"] <= 8 * 2.0**-52
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -88,15 +88,14 @@ def test_the_distances_reach_from_one_token_to_the_length():
 
 
 def test_rotary_codes_are_the_rotation_itself(cases):
-    for direction in ("forward", "backward"):
-        for dtype in DTYPES:
-            with cases(direction, dtype):
-                found = told(Rotary(16, direction=direction), 300, dtype)
-                assert found.holds is True
-                assert found.numbers["hands"] == 8
-                turned = Rotary(16, layout="interleaved", reordered=True)
-                assert told(turned, 300, dtype).holds is True
-                assert "order of the output" in told(turned, 300, dtype).says
+    for direction, dtype in product(("forward", "backward"), DTYPES):
+        with cases(direction, dtype):
+            found = told(Rotary(16, direction=direction), 300, dtype)
+            assert found.holds is True
+            assert found.numbers["hands"] == 8
+            turned = Rotary(16, layout="interleaved", reordered=True)
+            assert told(turned, 300, dtype).holds is True
+            assert "order of the output" in told(turned, 300, dtype).says
 
 
 def test_xpos_is_a_rotation_times_a_decay():
@@ -173,15 +172,14 @@ def test_rows_left_out_tell_a_clock_from_what_is_none():
 
 
 def test_a_count_is_shifted_by_an_addition(cases):
-    for length in (200, 1000):
-        for dtype in DTYPES[:3]:
-            with cases(length, dtype):
-                for spec in (Counter(4), NormalizedCounter(4, length), AxialSinusoidal(15, (1, 1, 1), raw="before")):
-                    found = told(spec, length, dtype)
-                    assert found.holds is False
-                    assert found.brief == "no: a step is an addition"
-                    assert max(found.numbers["residual_share_with_constant"]) < 1e-20
-                    assert found.numbers["residual_share"][1] > 1e9 * found.numbers["residual_share_with_constant"][1]
+    for length, dtype in product((200, 1000), DTYPES[:3]):
+        with cases(length, dtype):
+            for spec in (Counter(4), NormalizedCounter(4, length), AxialSinusoidal(15, (1, 1, 1), raw="before")):
+                found = told(spec, length, dtype)
+                assert found.holds is False
+                assert found.brief == "no: a step is an addition"
+                assert max(found.numbers["residual_share_with_constant"]) < 1e-20
+                assert found.numbers["residual_share"][1] > 1e9 * found.numbers["residual_share_with_constant"][1]
 
 
 def test_a_step_of_a_warped_position_turns_by_another_angle_everywhere(cases):
@@ -222,17 +220,16 @@ def test_rates_as_values_are_found_out():
 
 
 def test_biases_depend_on_the_distance_up_to_a_constant_in_each_row(cases):
-    for length in (30, 2048):
-        for form in ("distance", "past", "symmetric", "key", "last-key"):
-            with cases(length, form):
-                found = told(Alibi(heads=8, form=form), length)
-                assert found.holds is True
-                assert found.numbers["largest_difference_within_rows"] <= 1e-12
-                if form in ("key", "last-key"):
-                    assert found.numbers["largest_difference"] == 0.5, "the steepest slope, for each token"
-                    assert "constant per row" in found.brief
-                else:
-                    assert found.numbers["largest_difference"] == 0
+    for length, form in product((30, 2048), ("distance", "past", "symmetric", "key", "last-key")):
+        with cases(length, form):
+            found = told(Alibi(heads=8, form=form), length)
+            assert found.holds is True
+            assert found.numbers["largest_difference_within_rows"] <= 1e-12
+            if form in ("key", "last-key"):
+                assert found.numbers["largest_difference"] == 0.5, "the steepest slope, for each token"
+                assert "constant per row" in found.brief
+            else:
+                assert found.numbers["largest_difference"] == 0
 
 
 def test_a_bias_of_the_key_is_rounded_where_it_is_large():

@@ -1,6 +1,7 @@
 """How far neighbours are apart."""
 
 import math
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -59,18 +60,17 @@ def test_a_step_of_several_tokens_is_exact_however_long(cases):
 
 
 def test_the_paper_takes_steps_of_one_size(cases):
-    for length in (17, 2048):
-        for dtype in DTYPES:
-            with cases(length, dtype):
-                found = of(Sinusoidal(512), length, dtype)
-                rows = table(Sinusoidal(512), length, "float64")
-                steps = np.linalg.norm(np.diff(rows, axis=0), axis=1)
-                assert found.holds
-                assert found.numbers["same_everywhere"]
-                assert steps == pytest.approx(found.numbers["adjacent_distance"], rel=1e-13)
-                assert found.numbers["row_norm"] == 16
-                assert found.numbers["relative_to_norm"] == pytest.approx(0.2321, abs=5e-5)
-                assert found.numbers["cosine_of_neighbours"] == pytest.approx(0.97306, abs=5e-6)
+    for length, dtype in product((17, 2048), DTYPES):
+        with cases(length, dtype):
+            found = of(Sinusoidal(512), length, dtype)
+            rows = table(Sinusoidal(512), length, "float64")
+            steps = np.linalg.norm(np.diff(rows, axis=0), axis=1)
+            assert found.holds
+            assert found.numbers["same_everywhere"]
+            assert steps == pytest.approx(found.numbers["adjacent_distance"], rel=1e-13)
+            assert found.numbers["row_norm"] == 16
+            assert found.numbers["relative_to_norm"] == pytest.approx(0.2321, abs=5e-5)
+            assert found.numbers["cosine_of_neighbours"] == pytest.approx(0.97306, abs=5e-6)
 
 
 def test_rounding_moves_a_step_by_no_more_than_it_says(cases):
@@ -113,17 +113,16 @@ def test_a_step_as_long_as_any_other_pair_is_not_small():
 
 
 def test_binary_digits_jump_where_all_of_them_flip(cases):
-    for length, largest, place in ((17, 5, 15), (300, 9, 255)):
-        for dtype in DTYPES:
-            with cases(length, largest, place, dtype):
-                found = of(Binary(12), length, dtype)
-                assert found.holds is False
-                assert found.numbers["largest_step"] == math.sqrt(largest)
-                assert found.numbers["largest_step_from"] == place
-                assert found.numbers["smallest_step"] == 1
-                # From p to p + 1 as many digits flip as p has ones at its end, and one more.
-                flips = [((p ^ (p + 1)) & 0xFFF).bit_count() for p in range(length - 1)]
-                assert found.numbers["adjacent_distance"] == pytest.approx(np.mean(np.sqrt(flips)), rel=1e-14)
+    for (length, largest, place), dtype in product(((17, 5, 15), (300, 9, 255)), DTYPES):
+        with cases(length, largest, place, dtype):
+            found = of(Binary(12), length, dtype)
+            assert found.holds is False
+            assert found.numbers["largest_step"] == math.sqrt(largest)
+            assert found.numbers["largest_step_from"] == place
+            assert found.numbers["smallest_step"] == 1
+            # From p to p + 1 as many digits flip as p has ones at its end, and one more.
+            flips = [((p ^ (p + 1)) & 0xFFF).bit_count() for p in range(length - 1)]
+            assert found.numbers["adjacent_distance"] == pytest.approx(np.mean(np.sqrt(flips)), rel=1e-14)
 
 
 def test_a_counter_takes_even_steps_and_a_normalised_one_smaller_ones_in_a_longer_text(cases):

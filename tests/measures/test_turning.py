@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from clockhands.additive import FourierFeatures, SineOnly, Sinusoidal, WarpedPosition
-from clockhands.ladders import Explicit, geometric
-from clockhands.measures.ladders.turning import completes, turned_through, turning
+from clockhands.ladders import Explicit
+from clockhands.measures.ladders.turning import completes, turning
 from clockhands.measures.subject import subject_of
 from clockhands.rotary import Rotary
 
@@ -94,9 +94,3 @@ def test_short_texts():
     for length in (1, 2):
         assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
         assert found(SineOnly(width=3), length).brief == "3 of 3 sines"
-
-
-def test_a_wrong_rate_would_be_noticed():
-    """Divided by 31 in place of 32 the exponent makes pair 19 need 7,282 tokens in place of 5,846."""
-    twin = geometric(32, 100_000.0, span="closed").rates
-    assert turned_through(twin, 6000) == found(SMOLLM2, 6000).numbers["completing"] - 1

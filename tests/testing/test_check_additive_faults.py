@@ -56,11 +56,8 @@ def test_rows_and_cells_of_a_grid(x, y, code, said):
     assert said in report.explanations[0].message
 
 
-def test_a_right_grid_passes():
+def test_a_right_grid_passes_and_its_class_tokens_stand_nowhere():
     assert check_additive(grid_sum(ACROSS, DOWN), AxialSinusoidal(32), call="x", grid=GRID).sound
-
-
-def test_class_tokens_of_a_grid_stand_nowhere():
     spec, grid = AxialSinusoidal(32), Grid((4, 4), order=(1, 0), prefix=1)
     table = np.concatenate([np.zeros((1, 32), np.float32), ch.table(spec, Grid((4, 4), order=(1, 0)))])
     assert check_additive(lambda x: x + table[: len(x)], spec, call="x", grid=grid).sound

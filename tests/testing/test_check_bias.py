@@ -19,7 +19,7 @@ from clockhands.biases import (
     Window,
     row_numbers,
 )
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 from clockhands.testing import CannotCheck, check_bias
 from clockhands.testing.bounds import near_edge
 from faults.rows import arrays_of as arrays
@@ -344,8 +344,3 @@ def test_words_that_are_not_known_are_refused():
     for options in ({"call": "x"}, {"aligned": "middle"}, {"dtype": "int8"}, {"length": 1}):
         with pytest.raises(InvalidValue, match=next(iter(options))):
             check_bias(linear(8), Alibi(8), **options)
-
-
-def test_without_a_function_there_is_nothing_to_check():
-    with pytest.raises(InvalidType, match="Neither a function"):
-        check_bias(None, Alibi(8))

@@ -7,7 +7,6 @@ import pytest
 
 from clockhands.biases import Alibi, Buckets, Kerple
 from clockhands.errors import InvalidValue
-from clockhands.faults import BIAS, FAULTS
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
 from faults.rows import cast
 from testing.written_biases import T5, VALUES, asked, codes, geometric, linear, looked_up, paper_slopes, t5, t5_buckets
@@ -161,9 +160,3 @@ def test_a_failure_is_raised_and_a_preset_is_resolved():
         check_bias(linear(12, slopes=geometric), "bloom:heads=12")
     assert caught.value.report.codes == {"slopes-rule"}
     assert caught.value.report.to_dict()["kind"] == "bias"
-
-
-def test_each_fault_of_a_bias_is_in_the_list_of_all():
-    for fault in BIAS.values():
-        assert "bias" in FAULTS[fault.code].about
-        assert set(fault.cases) <= set(FAULTS[fault.code].cases)

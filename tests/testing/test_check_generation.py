@@ -301,10 +301,6 @@ def test_a_report_is_json():
         assert json.loads(text)["kind"] == "generation"
 
 
-def test_a_slip_of_one_position_is_told_alone():
-    assert checked(SmallModel("numpy", "halves", "one further"), length=24).codes == {"decode-positions"}
-
-
 def test_a_large_vocabulary_is_compared_in_part():
     model = SmallModel("numpy", "halves", "one further")
     many = 20_000

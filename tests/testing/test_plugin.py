@@ -125,7 +125,7 @@ def section(lines, name):
     return shown[: next(number for number, line in enumerate(shown) if line.startswith(("____", "====")))]
 
 
-def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
+def test_a_failing_check_shows_the_line_of_the_test_and_the_report_with_the_fixture_or_without(failing):
     shown = section(failing["lines"], "test_marked")
     assert shown[shown.index("    def test_marked(clockhands):") :][:9] == [
         "    def test_marked(clockhands):",
@@ -143,12 +143,9 @@ def test_a_failing_check_shows_the_line_of_the_test_and_the_report(failing):
     assert evidence[1].startswith("E         a few positions: "), "what separates the fault comes first"
     assert not any("clockhands/testing" in line for line in shown), "nothing of ours stands between"
     assert shown[-2:] == ["", "test_rope.py:10: CheckFailed"]
-
-
-def test_a_check_without_the_fixture_reads_in_the_same_way(failing):
-    marked, by_hand = (section(failing["lines"], name) for name in ("test_marked", "test_by_hand"))
+    by_hand = section(failing["lines"], "test_by_hand")
     assert ">       check_rotary(rope.wrong_base, SPEC, length=300)" in by_hand
-    assert [line for line in by_hand if line.startswith("E")] == [line for line in marked if line.startswith("E")]
+    assert [line for line in by_hand if line.startswith("E")] == [line for line in shown if line.startswith("E")]
     assert not any("clockhands/testing" in line for line in by_hand)
 
 

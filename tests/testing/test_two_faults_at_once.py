@@ -9,7 +9,7 @@ import pytest
 import clockhands as ch
 from clockhands.ladders import Explicit, Geometric
 from clockhands.rotary import chunked, interleaved
-from clockhands.scaling import Linear, Llama3, Proportional, Yarn
+from clockhands.scaling import Llama3, Proportional, Yarn
 from clockhands.testing import check_rotary
 from faults.written import coarse_path
 
@@ -204,13 +204,6 @@ def test_what_no_fault_makes_is_called_none_of_them(number, cases, draw):
         with cases(wrong.__name__, spec):
             report = explained(wrong(spec), spec, length=600)
             assert report.codes <= {"other-rates", "rates-uninitialised", "unrotated-channels-turned"}, str(report)
-
-
-def test_right_functions_pass(cases):
-    for spec in (LLAMA, QWEN, PARTIAL, PADDED, ROWED, IN_TURNS, ch.Rotary(32, scaling=Linear(2.0))):
-        with cases(spec):
-            more = {"positions": "seq axes"} if spec.axes else {}
-            assert check_rotary(of(spec), spec, backend="numpy", length=600, **more).sound
 
 
 def test_a_factor_on_all_that_turns_is_measured_however_near_to_1(cases):
