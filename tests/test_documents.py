@@ -278,12 +278,9 @@ def test_the_index_of_a_folder_names_every_page(folder: str):
     assert missing in ([], ["index"])
 
 
-def test_every_finding_is_in_the_document_of_findings():
+def test_every_finding_and_every_fault_is_in_its_document():
     maker = importlib.import_module("findings_document")
     assert maker.DOCUMENT.read_text(encoding="utf-8") == maker.document(), "run tools/findings_document.py"
-
-
-def test_every_fault_is_in_the_document_of_checks():
     maker = importlib.import_module("checking_document")
     written = maker.DOCUMENT.read_text(encoding="utf-8")
     assert written == maker.document(written), "run tools/checking_document.py"

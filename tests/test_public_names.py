@@ -70,12 +70,9 @@ def public_functions() -> set[str]:
     }
 
 
-def test_the_list_is_short_sorted_and_without_repetition():
+def test_the_list_is_short_sorted_and_what_can_be_imported():
     assert len(ch.__all__) <= AT_MOST
     assert list(ch.__all__) == sorted(set(ch.__all__))
-
-
-def test_the_list_is_what_can_be_imported():
     assert {name for name in ch.__all__ if not hasattr(ch, name)} == set()
     assert set(ch.__all__) <= set(dir(ch))
     own = {name.split(".")[1] for name in submodules()}
@@ -85,14 +82,8 @@ def test_the_list_is_what_can_be_imported():
     namespace: dict[str, object] = {}
     exec("from clockhands import *", namespace)
     assert set(ch.__all__) <= set(namespace)
-
-
-def test_an_absent_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="tabel"):
         _ = ch.tabel
-
-
-def test_no_submodule_has_the_name_of_something_public():
     assert {name.split(".")[1] for name in submodules()} & set(ch.__all__) == set()
 
 

@@ -335,20 +335,3 @@ def test_the_callers_decimal_context_changes_nothing(scaling):
 
 def test_impossible_scalings_are_refused_in_words(cases):
     sentences.hold("scaling", cases)
-
-
-# --- the formulas can fail -------------------------------------------------------------------------------------
-
-
-def test_wrong_scalings_are_noticed():
-    ladder, wanted = geometric(32), real_numbers.yarn(32, 10_000.0, 8.0, 4_096)
-    assert worst_relative(Yarn(8.0, 4_096)(ladder).exact, wanted) < CLOSE
-    for wrong in (
-        Yarn(8.0, 4_097, truncate=False),
-        Yarn(8.0, 4_096, truncate=False),
-        Yarn(8.0, 4_096, ramp="turns"),
-        Yarn(8.0, 4_096, beta_fast=20.0),
-        Linear(8.0),
-        Ntk(8.0),
-    ):
-        assert worst_relative(wrong(ladder).exact, wanted) > 1e-3

@@ -202,9 +202,11 @@ def test_positions_are_of_the_library_of_like():
     assert tuple(shape) == (3,)
 
 
-def test_no_original_of_64_bits_inside_a_trace():
+def test_originals_of_64_bits_in_a_trace_and_what_would_not_fit_are_refused():
     with pytest.raises(InvalidValue, match="below 2\\*\\*31 inside a trace"):
         jax.jit(lambda p: score_scale(FloorLogScale(2**31), p))(jax.numpy.arange(3))
+    with pytest.raises(TooLarge, match="Score scales"):
+        score_scale(LLAMA4, 2**60)
 
 
 @pytest.mark.parametrize("command", ["audit", "properties", "table", "explore"])
@@ -217,8 +219,3 @@ def test_commands_refuse_its_file(command, tmp_path):
         "FloorLogScale" if command == "table" else "is the spec of a scale of attention scores, which is no position"
     )
     assert words in " ".join(done.output.split())
-
-
-def test_what_would_not_fit_is_refused():
-    with pytest.raises(TooLarge, match="Score scales"):
-        score_scale(LLAMA4, 2**60)

@@ -136,7 +136,7 @@ def test_learned_numbers_reach_the_first_distance_that_has_fallen_so_far(cases):
                 assert numbers["strongest_distance_by_head"][head] == row[: last + 1].argmax()
 
 
-def test_a_window_reaches_by_the_mean_of_all_steps_of_one_size():
+def test_windows_reach_by_the_mean_of_all_steps_of_one_size():
     # 3 x 3: one step of size 0, eight of size 1, sixteen of size 2.
     sizes = np.array([[max(abs(y), abs(x)) for x in range(-2, 3)] for y in range(-2, 3)])
     table = np.stack([-3.0 * sizes, -1.0 * sizes, np.where(sizes == 1, 5.0, 0.0)], axis=-1).reshape(25, 3)
@@ -147,19 +147,13 @@ def test_a_window_reaches_by_the_mean_of_all_steps_of_one_size():
     assert numbers["strongest_distance_by_head"] == [0, 0, 1]
     assert numbers["farthest_distance"] == 2
     assert told(Window(3, 3, 3), 2, values=table).numbers["farthest_distance"] == 1, "two tokens of a line"
-
-
-def test_a_class_token_alone_has_no_step():
     spec = Window(1, 2, 2, class_token=True)
     assert told(spec, 1, values=values_for(spec)).state == "not computed"
     assert told(spec, 2, values=values_for(spec)).numbers["farthest_distance"] == 0
 
 
-def test_what_follows_from_the_spec_is_said_without_values():
+def test_what_follows_from_the_spec_is_said_without_values_at_any_length():
     assert told(Buckets(2, bidirectional=False)).numbers == {"one_number_from": 113}
     assert told(LogWindow(2, 3, 3)).numbers["least_weight"] == pytest.approx(1.125e-7, rel=1e-3)
-
-
-def test_lengths_without_end_and_slopes_of_nothing_are_told():
     assert told(Alibi(8, "key"), 2**63).numbers["smallest_farthest_weight"] == 0.0
     assert told(Alibi(1, octaves=5000.0), 5).brief == "to any distance"

@@ -94,18 +94,12 @@ def test_the_axis_that_covers_least_is_said():
     assert "29 distances along axis 1" in found(spec, 30).says
 
 
-def test_two_tokens_have_one_distance():
+def test_distances_at_the_ends():
+    """Four times slower, the fastest needs 25.1 tokens for a turn: 1, 2 and 3 are less than an eighth of it."""
     assert found(Sinusoidal(width=8), 2).holds
     assert found(Rotary(head_width=2, spacing=Explicit((4.0,))), 2).brief == "no distance is resolved"
-
-
-def test_slow_hands_alone_leave_the_shortest_distances_out():
-    """Four times slower, the fastest needs 25.1 tokens for a turn: 1, 2 and 3 are less than an eighth of it."""
     said = found(Rotary(head_width=128, scaling=Linear(factor=4.0)), 2048)
     assert (said.brief, said.numbers["uncovered_distances"]) == ("none below 4", 3)
     assert found(Rotary(head_width=4, spacing=Explicit((0.25, 0.01))), 80).brief.endswith("are not, first 1")
-
-
-def test_a_hand_that_comes_round_at_the_length_is_not_beyond_it():
     for length, beyond in ((15, 2), (16, 1), (17, 1)):
         assert cover_of((2 * math.pi / 16, 2 * math.pi / 16.01 / 2), length)["pairs_beyond_the_length"] == beyond

@@ -41,21 +41,15 @@ def test_the_first_distance_that_is_too_far_off_is_the_first():
         assert found.phase_error(reached) > radians >= found.phase_error(reached - 1)
 
 
-def test_equal_ladders_part_nowhere():
+def test_what_is_a_difference_of_ladders_and_what_is_none():
     rates = Rotary(128, base=1e6).rates
     found = difference(rates, rates)
     assert found.same
     assert found.same_rates
     assert (found.first, found.ratio, found.reaches(0.1), found.mean_cosine(10**6)) == (None, 1.0, None, 1.0)
-
-
-def test_rounding_is_no_difference_and_a_rounded_number_is_one():
     rates = np.array(Rotary(8, base=1e4).rates)
     assert difference(rates, rates * (1 + 4e-16)).same
     assert not difference(rates, rates * (1 + 1e-9)).same
-
-
-def test_a_pair_that_stands_still_is_infinitely_slower():
     found = difference((1.0, 0.1), (1.0, 0.0))
     assert found.ratio == math.inf
     assert found.drift == 0.1

@@ -168,12 +168,13 @@ def test_codes_without_a_kernel_depend_on_where_tokens_stand():
         assert clock["explained_by_distance"] > 1 - 1e-9
 
 
-def test_rows_in_another_order_are_no_kernel_any_more():
+def test_rows_in_another_order_and_rows_all_the_same_are_no_kernel():
     rows = table(Sinusoidal(width=16), 300, "float64")
     shuffled = np.random.default_rng(0).permutation(rows)
     assert told(Learned(16, 300), 300, values=shuffled).numbers["explained_by_distance"] < 0.05
     cosine = told(Learned(16, 300), 300, values=rows).numbers["cosine_of_neighbours"]
     assert cosine == pytest.approx(float(ch.kernel(Sinusoidal(width=16), [1])[0]) / 8, abs=1e-12)
+    assert told(Learned(2, 20), 20, values=np.ones((20, 2))).numbers["explained_by_distance"] is None
 
 
 def test_fourier_features_of_any_phases_have_a_kernel():
@@ -184,7 +185,3 @@ def test_fourier_features_of_any_phases_have_a_kernel():
     assert found.numbers["even"] is True
     raw = FourierFeatures(width=33, axes=1, offsets=True, raw="after")
     assert told(raw, 100, values=drawn).numbers["explained_by_distance"] < 0.2
-
-
-def test_of_rows_that_are_all_the_same_distance_explains_nothing():
-    assert told(Learned(2, 20), 20, values=np.ones((20, 2))).numbers["explained_by_distance"] is None

@@ -159,15 +159,12 @@ def test_the_first_position_that_is_off_by_looking_at_all(cases):
     assert first_position_off(ladder, 2**24 + 1, "float32", "positions", 0.5) is None
 
 
-def test_a_position_that_overflows_is_off():
+def test_where_float16_overflows_and_float32_is_near():
     still = explicit([1e-9])
     assert first_position_off(still, 10**6, "float16", "positions", 1.0) == 65_520
     assert phase_error(still, 65_520, "float16", "positions") == math.inf
     assert phase_error(still, 65_519, "float16", "positions") < 1e-7
     assert first_position_off(explicit([0.0]), 10**6, "bfloat16", "throughout", 1.0) is None
-
-
-def test_float32_within_a_context_of_131072():
     assert first_position_off(geometric(64), 131_072, "float32", "power", 0.1) is None
     ladder = explicit([1.0 + 2.0**-25, 0.5])  # off by 2**-25 rad/token and never by a rounding of the product
     assert first_position_off(ladder, 2**22, "float32", "rates", 0.1) == math.ceil(0.1 * 2**25)

@@ -72,16 +72,13 @@ def test_a_ladder_that_is_a_little_off_is_no_shift(dtype):
     assert found.numbers["largest_error"] > 0.04
 
 
-def test_the_bound_by_hand():
+def test_the_bound_and_the_distances_by_hand():
     # Numbers of at most 1 in float32 are within 2**-25 of the real ones: (1 + sqrt 2) of that, and 1 per cent.
     assert error_bound(1.0, "float32") == pytest.approx((1 + math.sqrt(2)) * 1.01 * 2.0**-25, rel=1e-5)
     assert error_bound(1.0, "bfloat16") == pytest.approx((1 + math.sqrt(2)) * 1.01 * 2.0**-9, rel=1e-5)
     assert error_bound(1.0, "float16") == pytest.approx((1 + math.sqrt(2)) * 1.01 * 2.0**-12, rel=1e-5)
     assert error_bound(3.0, "float32") == pytest.approx((1 + math.sqrt(2)) * 1.01 * 2.0**-23, rel=1e-5)
     assert error_bound(1.0, "float64") < 2.0**-44
-
-
-def test_the_distances_reach_from_one_token_to_the_length():
     assert distances_tried(2) == [1]
     assert distances_tried(17) == [1, 7, 8, 16]
     assert distances_tried(2048) == [1, 7, 64, 1000, 1024, 2047]

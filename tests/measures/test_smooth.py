@@ -173,12 +173,9 @@ def test_of_several_axes_the_worst_is_told(cases):
             assert f"axis {axis}" in found.says
 
 
-def test_a_row_of_zeros_is_a_step_to_the_centre():
+def test_a_row_of_zeros_is_a_step_and_a_text_of_one_step_is_none():
     found = of(Sinusoidal(64, zero_rows=(5,)), 100)
     assert found.holds is False
     assert found.numbers["largest_step"] == pytest.approx(math.sqrt(32), rel=1e-14)
     assert found.numbers["largest_step_from"] == 4
-
-
-def test_of_one_step_nothing_is_asked_and_no_length_is_too_long_for_a_clock():
     assert [of(Sinusoidal(64), length).holds for length in (1, 2, 2**40)] == [None, None, True]

@@ -39,13 +39,16 @@ def test_smollm2_has_twelve_pairs_of_thirty_two(cases):
             assert found(SMOLLM2, 2048, dtype).numbers["never_completing"] == 15
 
 
-def test_the_sentence_names_the_numbers():
+def test_the_sentence_names_the_numbers_and_short_texts_have_some():
     said = found(SMOLLM2, 8192)
     assert said.brief == "12 of 32 pairs"
     assert said.says == (
         "12 of 32 dimension pairs, from pair 20 on, never complete a rotation within 8,192 tokens; the slowest pair "
         "needs 438,460 tokens for a rotation and completes 1.9% of a rotation."
     )
+    for length in (1, 2):
+        assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
+        assert found(SineOnly(width=3), length).brief == "3 of 3 sines"
 
 
 def test_pairs_that_stand_still_and_pairs_that_turn_too_fast():
@@ -88,9 +91,3 @@ def test_rates_that_are_values_are_read_from_them():
     assert (numbers["pairs"], numbers["completing"]) == (8, 6)
     assert (numbers["standing_still"], numbers["never_completing_by_axis"]) == (1, [1, 0])
     assert numbers["slowest_wavelength"] == pytest.approx(1000 * math.pi)
-
-
-def test_short_texts():
-    for length in (1, 2):
-        assert found(Sinusoidal(width=4), length).numbers["completing"] == 0
-        assert found(SineOnly(width=3), length).brief == "3 of 3 sines"

@@ -82,7 +82,6 @@ class SmallModel:
             "slots are counted": (True, slots),
             "slots are counted in decoding": (past, slots),
             "documents are not told apart": (mask is not None and mask.ndim == 3, slots),
-            "padding is counted": (mask is not None and mask.ndim == 2, slots),
             "first row's positions": (past, np.broadcast_to(positions[:1], (batch, seq))),
             "restarts": (past, restarted),
             "counts each call": (True, restarted),
@@ -92,8 +91,6 @@ class SmallModel:
             "stuck": (one, np.full_like(positions, 7)),
             "every second": (one, 2 * positions),
             "every odd one": (one, 2 * positions + 1),
-            "prefix without its last": (past and seq > 1, positions - 1),
-            "counted twice": (seq > 1, positions + past),
         }.get(self.slip, (False, positions))
         if applies:
             return moved

@@ -87,19 +87,13 @@ def test_t5_buckets_as_published_code_has_them_pass(cases):
                 assert report.sound, report
 
 
-def test_deberta_buckets_as_published_code_has_them_pass():
+def test_other_tables_and_decays_as_published_code_has_them_pass():
     values = table(512)
     report = asked(looked_up(values, deberta_rows), CeilingBuckets(4), values=values)
     assert report.sound, report
-
-
-def test_clipped_distances_pass():
     values = table(64)
     rows = lambda apart: np.clip(apart, -32, 31) + 32  # noqa: E731
     assert asked(looked_up(values, rows), Clipped(4, 32), values=values).sound
-
-
-def test_the_decay_of_retention_passes():
     slopes = lambda heads: -np.log(1 - 2.0 ** (-5 - np.arange(heads, dtype=np.float32)))  # noqa: E731
     report = asked(linear(4, slopes=slopes), Decay(4))
     assert report.sound, report
@@ -239,14 +233,11 @@ def test_counts_and_leading_axes():
         assert "any order" in report.left_out
 
 
-def test_one_row_for_all_queries_is_added_to_each():
+def test_a_call_by_the_number_of_keys():
     slopes = np.array(paper_slopes(12), np.float32)[:, None, None]
     report = asked(lambda keys: slopes * np.arange(keys, dtype=np.float32), Alibi(12, "key"), call="keys")
     assert report.sound, report
     assert not asked(lambda keys: slopes * np.arange(keys), Alibi(12, "symmetric"), call="keys").sound
-
-
-def test_a_square_of_all_keys_is_asked_for_its_last_row():
     report = asked(lambda keys: counting(SYMMETRIC)(keys, keys), Alibi(8, "symmetric"), call="keys", length=600)
     assert report.sound, report
 
@@ -282,9 +273,6 @@ def test_a_mask_over_later_keys_is_allowed_where_they_are_not_seen(cases):
             two_sided = linear(8, form="symmetric", made=masked(mask))
             assert codes(asked(two_sided, Alibi(8, "symmetric"))) == ("later-keys-masked",)
             assert asked(two_sided, Alibi(8, "symmetric"), causal=True).sound
-
-
-def test_nan_under_a_mask_is_a_failure():
     assert not asked(linear(8, made=masked(np.nan)), Alibi(8)).sound
 
 

@@ -132,23 +132,16 @@ def test_a_base_and_a_scaling_that_are_lost_together_are_both_said(twins):
     )
 
 
-def test_a_scaling_that_never_was(twins):
-    """D2 #6: whoever builds it again gets the same."""
+def test_frequencies_that_are_filled_anew(twins):
+    """D2 #6, #3, #4: by whoever builds it again, by what repairs the buffer after `to_empty`, by the caller."""
     spec = spec_of("halves", scaling=Linear(8.0))
     report = check_module(twins.built(twins.Guarded), spec, make=lambda: twins.built(twins.Guarded), raises=False)
     assert report.explanations[0].codes == ("scaling-inert",)
-
-
-def test_filled_anew_with_other_numbers(twins):
-    """D2 #3, #4: what repairs the buffer after `to_empty` writes it without its scaling, or zeros."""
     spec = spec_of("interleaved", scaling=Linear(8.0))
     (one,) = check_module(twins.built(twins.ResetPlain, "interleaved", factor=8.0), spec, raises=False).explanations
     assert (one.codes, one.where) == (("buffer-unscaled", "lost-by-to-empty"), "inv_freq")
     (one,) = check_module(twins.built(twins.ResetZero), spec_of("halves"), raises=False).explanations
     assert one.codes == ("buffer-zero", "lost-by-to-empty")
-
-
-def test_filled_anew_by_the_caller(twins):
     rates = twins.rates(32, twins.BASE)
     check_module(twins.built(twins.NeverReset), restore=lambda module: module.inv_freq.copy_(rates))
 
@@ -166,8 +159,8 @@ def test_a_table_without_its_base(twins):
         assert report.sound != bool(codes)
 
 
-def test_one_that_was_moved_away(torch, twins):
-    """D2 #14: queries are left as they are."""
+def test_what_a_freed_model_leaves_to_later_ones(torch, twins):
+    """D2 #14: queries are left as they are, by one object for all and by a copy that is a new one."""
     known = twins.built(twins.Known)
     report = check_module(make=lambda: known, raises=False)
     assert "after another was freed" in {failure.experiment for failure in report.failures}
@@ -176,25 +169,17 @@ def test_one_that_was_moved_away(torch, twins):
     assert not known.inv_freq.is_meta
     assert known.inv_freq.dtype == torch.float32
     assert check_module(make=lambda: twins.built(twins.Known)).sound
-
-
-def test_later_ones_that_return_their_tokens(twins):
-    """D2 #14, with a copy that is a new one too."""
     make = functools.partial(twins.built, "Lost", models=[])
     report = check_module(make=make, like=spec_of("halves"), raises=False)
     (one,) = [one for one in report.explanations if "shared-table" in one.codes]
     assert "it returns its tokens unchanged" in one.message
 
 
-def test_an_object_that_all_layers_halve(twins):
-    """D2 #15, beside a spec: what differs at each call differs after other calls too, and is told once."""
+def test_what_all_layers_halve(twins):
+    """D2 #15: an object, beside a spec, and a config; what differs at each call is told once."""
     report = check_module(twins.built("HalvedCalls"), spec_of("halves"), raises=False)
     assert report.explanations[0].codes == ("shared-object-mutated", "shrinks-each-call")
     assert "remembers-longest" not in report.codes
-
-
-def test_a_config_that_each_layer_halves(twins):
-    """D2 #15: two models' worth of layers are built before the first one is asked, so its width is its own."""
     wrong, right = {"width": 32, "rotated": 32}, {"width": 32, "rotated": 32}
     report = check_module(make=lambda: twins.HalvedConfig(wrong), raises=False, without=("after another was freed",))
     assert report.explanations[0].codes == ("shared-object-mutated",)
@@ -221,15 +206,12 @@ def test_a_module_of_cosines_and_sines_is_told_how_it_is_called(twins):
         assert '"x, positions -> cos, sin"' in caught.value.hint
 
 
-def test_numbers_of_positions_are_whole_numbers(twins):
+def test_positions_are_whole_numbers_and_listened_to(twins):
     """D3 #3."""
     (one,) = check_module(twins.built(twins.FloatIds), call="x", raises=False).explanations
     assert (one.codes, one.where) == (("ids-of-floats",), "position_ids")
     assert "the first wrong position of those checked is 257" in one.message
     check_module(twins.built(twins.WholeIds), call="x")
-
-
-def test_positions_that_are_not_listened_to(twins):
     assert check_module(twins.built(twins.Deaf), raises=False).codes == {"position-argument-ignored"}
 
 

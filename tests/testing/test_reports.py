@@ -69,13 +69,10 @@ def test_verbose_tells_all_evidence_and_every_reason():
     assert not any("--verbose" in line for line in told)
 
 
-def test_what_is_noticed_beside_the_experiments_is_counted():
+def test_what_is_beside_the_experiments_or_the_known_faults_is_said():
     failures = tuple(Failure(name, "wrong.") for name in ("a", "arguments stay as they are"))
     told = lines(Report("f", "rotary", "g", ("a",), failures=failures))
     assert "Failed, 2 of 2 experiments:" in told
-
-
-def test_what_nothing_explains_says_so():
     told = lines(Report("f", "generation", "g", ("a",), failures=(Failure("a", "wrong."),)))
     assert told[2] == "No known fault has these symptoms."
     assert "identify" not in told[3], "which takes functions"
