@@ -220,14 +220,11 @@ def test_what_cannot_be_is_refused_in_words(cases):
     sentences.hold("additive", cases)
 
 
-def test_learned_codes_are_not_written():
+def test_codes_of_others_need_only_write_and_learned_ones_are_not_written():
     from clockhands.positions import positions_of
 
     with pytest.raises(AssertionError, match="written from its values"):
         ch.Learned(4, 5).write(np.zeros((1, 4)), positions_of(1))
-
-
-def test_codes_of_others_need_only_write():
     from clockhands.additive import AdditiveCode
 
     class Ones(AdditiveCode):

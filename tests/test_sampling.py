@@ -21,14 +21,11 @@ def test_randomised_positions_ascend_below_the_length(length):
     assert randomised(5, length, 3).shape == (5,)
 
 
-def test_every_set_is_as_likely():
+def test_every_set_is_as_likely_and_each_sequence_has_its_own():
     sets, counts = np.unique(randomised(2, 5, 11, batch=20_000), axis=0, return_counts=True)
     assert len(sets) == 10
     # Each comes 2,000 times; five deviations of a binomial count.
     assert np.abs(counts - 2_000).max() < 5 * np.sqrt(20_000 * 0.1 * 0.9)
-
-
-def test_each_sequence_has_its_own():
     assert len(np.unique(randomised(4, 100, 1, batch=50), axis=0)) > 45
     assert len(np.unique(shifted(4, 10_000, 1, batch=50), axis=0)) > 45
 

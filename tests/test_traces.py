@@ -220,6 +220,16 @@ def test_shapes_are_checked_inside_a_trace():
         jax.jit(lambda positions: rotate(torch.zeros(4, 8), ch.Rotary(8), positions))(at)
 
 
+def test_what_is_traced_and_what_is_not():
+    seen = []
+    jax.jit(lambda a: seen.append(traces.is_traced(a)) or a)(jnp.arange(3))
+    torch.func.vmap(lambda a: seen.append(traces.is_traced(a)) or a)(torch.arange(3))
+    seen.append(traces.is_traced(torch.arange(3, device="meta")))
+    assert seen == [True] * 3
+    known = (None, 3, [0, 1], range(3), np.arange(3), jnp.arange(3), torch.arange(3))
+    assert not any(map(traces.is_traced, known))
+
+
 def test_heads_without_numbers_keep_their_shape():
     """On the meta device there is nothing to turn, and shapes are all that is asked."""
     for spec in (ch.Rotary(8), ch.Rotary(8, "interleaved", rotated=4)):

@@ -134,15 +134,12 @@ def test_one_of_several_axes_is_worst():
     assert found.numbers["positions_measured"] == 80
 
 
-def test_a_table_of_zeros_adds_nothing():
+def test_rows_of_zeros_and_rows_at_the_last_positions_that_there_are():
     found = of(Learned(width=8, rows=5), 5, values=np.zeros((5, 8)))
     assert found.holds
     assert found.numbers["deviation_needed"] == 0
     assert found.numbers["offset_share"] is None
     assert "distance" not in found.says
-
-
-def test_rows_at_the_last_positions_that_there_are():
     last = of(Counter(width=4), 2**63, "float64").numbers
     assert last["row_norm_largest"] == 2 * (2.0**63), "four channels of 2**63 - 1, as float64 rounds it"
     before = of(Counter(width=4), 2**62, "float64").numbers

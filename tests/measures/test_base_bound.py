@@ -57,15 +57,12 @@ def holds(pairs, length, base, still=0):
     return all(math.fsum(math.cos(m * rate) for rate in rates) + still >= 0 for m in range(1, length))
 
 
-def test_the_smallest_base_of_two_pairs_by_hand():
+def test_smallest_bases_by_hand():
     """Below 4 tokens cos 3 + cos(3 / sqrt(base)) decides: it is 0 where 3 / sqrt(base) is pi - 3."""
     exact = (3 / (math.pi - 3)) ** 2
     assert smallest_sound_base(2, 4) == pytest.approx(exact, rel=search_step(2, 4, exact) / 500)
     assert smallest_sound_base(2, 4) >= exact
     assert smallest_sound_base(2, 4, denominator=1) == pytest.approx(3 / (math.pi - 3), rel=1e-4)
-
-
-def test_where_no_distance_can_fail_every_base_is_sound():
     assert smallest_sound_base(64, 1) == smallest_sound_base(64, 2) == 1.0
     assert smallest_sound_base(3, 1000, still=3) == 1.0
     assert smallest_sound_base(1, 3) is None, "a single pair turns at rate 1 whatever the base is, and cos 2 is below 0"

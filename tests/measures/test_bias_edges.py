@@ -58,11 +58,14 @@ def test_a_formula_that_is_off_by_one_step_would_be_noticed():
     assert told(Buckets(12, max_distance=129)).numbers["first_distances_before"] == begins(8, 8, 129)
 
 
-def test_row_16_of_an_encoder_of_t5_is_never_taken():
+def test_rows_at_the_edges_of_t5_and_of_clipped_distances():
     # It would be a key after the query at the distance 0.
     assert told(Buckets(12)).numbers["rows_never_used"] == [16]
     assert "row 16 is used at no length" in told(Buckets(12)).says
     assert told(Buckets(12, bidirectional=False)).numbers["rows_never_used"] == []
+    numbers = told(Clipped(1, 8)).numbers
+    assert (numbers["last_from_before"], numbers["last_from_after"]) == (7, 8)
+    assert numbers["first_distances_after"] == list(range(9))
 
 
 def test_the_rows_used_are_those_of_every_pair_of_a_square(cases):
@@ -94,12 +97,6 @@ def test_the_buckets_of_deberta_keep_three_distances_more_apart_than_half_of_the
     found = told(CeilingBuckets(24))
     assert found.numbers["exact_through_before"] == shared - 1 == 130
     assert found.numbers["last_from_after"] == 512
-
-
-def test_clipped_distances_share_a_row_one_earlier_before_the_query_than_after_it():
-    numbers = told(Clipped(1, 8)).numbers
-    assert (numbers["last_from_before"], numbers["last_from_after"]) == (7, 8)
-    assert numbers["first_distances_after"] == list(range(9))
 
 
 def test_the_rows_of_a_window_are_those_that_its_first_tokens_take(cases):

@@ -103,14 +103,11 @@ def test_a_counter_grows_and_may_outgrow_the_dtype(cases):
             assert f"{length - 1:,}" in found.says
 
 
-def test_a_normalised_counter_ends_at_one_and_counts_on_past_its_text():
+def test_counters_of_a_text_and_raw_coordinates_grow_past_it():
     assert of(NormalizedCounter(4, length=100), 100).numbers["limit"] == 1
     beyond = of(NormalizedCounter(4, length=100), 199)
     assert beyond.holds is False
     assert beyond.numbers["largest"] == 2
-
-
-def test_raw_coordinates_grow():
     spec = AxialSinusoidal(10, (1, 1), raw="after")
     found = of(spec, 50)
     assert found.holds is False

@@ -133,7 +133,7 @@ def test_other_codes_are_decomposed_as_they_are(cases):
             assert found["variance_by_channel"] == pytest.approx(rows.var(axis=0).tolist(), abs=1e-13)
 
 
-def test_a_learned_table_is_told_by_its_rows():
+def test_learned_tables_and_axes_are_told_by_their_own_rows():
     drawn = np.random.default_rng(0).normal(size=(50, 8))
     found = told(Learned(8, 50), 50, values=drawn).numbers
     assert found["rank"] == 8
@@ -141,9 +141,6 @@ def test_a_learned_table_is_told_by_its_rows():
     one = np.outer(np.arange(50.0), np.ones(8))
     assert told(Learned(8, 50), 50, values=one).numbers["rank"] == 1
     assert told(Learned(8, 50), 50, values=np.ones((50, 8))).brief == "every row is the same"
-
-
-def test_each_axis_is_measured_by_its_own_hands():
     found = told(AxialSinusoidal(width=24, shares=(1, 2), base=100.0), 64).numbers
     assert (found["channels"], found["axis"]) == (8, 0)
     alone = told(Sinusoidal(width=8, base=100.0), 64).numbers

@@ -218,9 +218,6 @@ def test_of_several_axes_the_worst_is_told():
     found = of(spec, 2048, "float16")
     assert (found.numbers["axis"], found.numbers["first_collision"]) == (1, [2, 712])
     assert of(AxialSinusoidal(8, (1, 1)), 17).numbers["axis"] == 0
-
-
-def test_fourier_features_are_measured_with_their_rates():
     spec = FourierFeatures(4, axes=1)
     # A quarter of a turn and half a turn a token: after four tokens all is as it was.
     found = of(spec, 17, "float32", np.array([0.25, 0.5]))

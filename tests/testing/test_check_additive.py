@@ -150,13 +150,10 @@ def test_a_function_of_one_sequence_is_asked_all_that_needs_no_second_one():
     assert "repeated call" in report.experiments
 
 
-def test_a_function_that_counts_its_rows():
+def test_rows_that_are_counted_begin_where_the_code_begins():
     report = check_additive(lambda x: x + wave_table(np.arange(x.shape[-2]), 16), Sinusoidal(16), call="x")
     assert report.sound
     assert "counts its rows" in report.left_out["packed equals separate"]
-
-
-def test_rows_that_are_counted_begin_where_the_code_begins():
     spec = Sinusoidal(16, first=2, zero_rows=(1,))
     table = wave_table(np.arange(600), 16)
     table[1] = 0

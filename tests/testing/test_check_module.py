@@ -224,16 +224,13 @@ def test_compiled(twins, layout):
         assert "compiled" not in check_module(twins.built(twins.Formula)).experiments
 
 
-def test_slopes_of_a_bias(twins):
+def test_slopes_and_tables_that_are_added(twins):
     spec = ch.Alibi(heads=12)
     check_module(twins.Slopes(), spec)
     report = check_module(twins.CastSlopes(), call="queries, keys", raises=False)
     (one,) = report.explanations
     assert (one.codes, one.where) == (("cast-changes-numbers",), "slopes")
     assert one.message.startswith("returns different values after a cast (it is cast to bfloat16")
-
-
-def test_a_table_that_is_added(twins):
     spec = ch.Sinusoidal(width=32)
     check_module(twins.Sinusoids(), spec)
     report = check_module(twins.CastSinusoids(), spec, raises=False)
@@ -242,9 +239,6 @@ def test_a_table_that_is_added(twins):
         "The module saves its computed buffer `frequencies` with its weights: loading a file with another base"
         " overwrites the buffer."
     )
-
-
-def test_learned_numbers_are_rounded_by_casts_and_come_from_files(twins):
     report = check_module(twins.Rows(), make=twins.Rows)
     assert {"cast to bfloat16", "cast to float16 and back", "to_empty", "built on the meta device"} <= set(
         report.experiments
@@ -309,15 +303,13 @@ def test_what_stays_behind_when_the_module_moves(torch, twins):
     assert check_module(twins.Elsewhere()).sound
 
 
-def test_the_bound_is_one_and_not_many(twins):
+def test_the_bound_is_one_and_not_many_and_holds_at_one_position(twins):
     # Four roundings of a pair of length sqrt(2): the largest number of a turned pair is no larger.
     bound = 4 * 2.0**-24 * 2
     assert check_module(twins.Nudged(bound / 2)).sound
     report = check_module(twins.Nudged(2 * bound), raises=False)
     assert report.codes == {"mode-changes-numbers"}
 
-
-def test_a_nudge_at_one_position_is_caught(twins):
     class At(twins.Nudged):
         def forward(self, x, positions):
             y = twins.Formula.forward(self, x, positions)
