@@ -54,8 +54,8 @@ GEMMA2_WEIGHTS = {"model.layers.0.self_attn.q_proj.weight": np.zeros((4096, 8), 
 CONTAINER_FAULTS = (
     Fault(
         "D1-41 Qwen1.5 without its base", "ollama#2379",
-        gguf(of.GGUF_QWEN), gguf(without(of.GGUF_QWEN, "qwen2.rope.freq_base")), "default-base", "warning",
-        ("10,000", "32,768"),
+        gguf(of.GGUF_QWEN), gguf(without(of.GGUF_QWEN, "qwen2.rope.freq_base")), "differs-from-release", "warning",
+        ("10,000", "1,000,000"),
     ),
     Fault(
         "D1-41 CodeLlama without its base", "llama.cpp#2768",

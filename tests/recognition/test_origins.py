@@ -172,7 +172,7 @@ def test_every_preset_is_found_by_its_table_at_several_widths_and_lengths(part, 
                     if name in FORMS:
                         assert matches == []
                         assert name in matches.reason or len(made(resized, positions)) < 50
-                    elif (name, width, positions) in ALIASED:
+                    elif isinstance(positions, Grid) and (name, width, positions) in ALIASED:
                         assert matches[0].residual is None
                         assert matches[0].error < 1e-6
                     else:

@@ -91,6 +91,10 @@ class SmallModel:
             "stuck": (one, np.full_like(positions, 7)),
             "every second": (one, 2 * positions),
             "every odd one": (one, 2 * positions + 1),
+            # Of incidents, which name them in incidents.json.
+            "padding is counted": (mask is not None and mask.ndim == 2, slots),
+            "prefix without its last": (past and seq > 1, positions - 1),
+            "counted twice": (seq > 1, positions + past),
         }.get(self.slip, (False, positions))
         if applies:
             return moved
