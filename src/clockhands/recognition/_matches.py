@@ -117,4 +117,4 @@ class Matches(list[Match]):
         """Keep the matches, the reason and the measurements."""
         super().__init__(matches)
         self.reason = reason
-        self.evidence = tuple(evidence)
+        self.evidence: tuple[tuple[str, Any], ...] = tuple(evidence)
