@@ -382,7 +382,7 @@ def _differing(
         # The declared length of the release is not its trained length, but is often taken for it.
         mistaken = scaling.get("original") == extended.context
         if stated and (mistaken or not further) and extended.trained != scaling.get("original"):
-            yield _other_original(part, code, extended, shape)
+            yield _other_original(part, code, extended, shape, chosen=further)
         return
     nearest = nearest_of(known, code, _declared_context(subject), shape.vocabulary)
     if not _same_base(code, nearest):
@@ -417,15 +417,16 @@ def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Re
     return max(own, key=lambda each: (each.trained == scaling["original"], each.context == context), default=None)
 
 
-def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
-    """A YaRN whose original length is not the trained length of the release."""
+def _other_original(part: Part, code: Code, release: Release, shape: ModelShape, *, chosen: bool) -> Kind:
+    """A YaRN whose original length is not the trained length of the release: a note if its product is the context."""
     block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
     evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
     if not evidence:
         evidence = {"here": f"The original length of the scaling is {spoken((code.scaling or {}).get('original'))}"}
     evidence |= {"release": release.name, "shape": str(shape)}
     evidence |= {"published": f"an original length of {spoken(release.trained)}"}
-    evidence |= {"because": "its documented YaRN extension starts there", "source of the release": release.source}
+    because = None if chosen else "its documented YaRN extension starts there"
+    evidence |= {"because": because, "source of the release": release.source}
     if block is not None:
         values = {"original_max_position_embeddings": release.trained}
         evidence |= {"mended at": block.place, "mended with": values, "merged": True}
