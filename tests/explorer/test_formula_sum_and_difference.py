@@ -247,6 +247,26 @@ def test_a_pair_is_looked_at_between_two_tokens(quiet_page, explorer):
         holds(tab, "clock", "position", 7)
 
 
+def test_the_other_token_with_nearly_the_same_sine_is_named(quiet_page, explorer):
+    with quiet_page(explorer) as tab:
+        for pair, position in ((4, 100), (0, 1), (90, 1000)):
+            put(tab, "pair", pair=pair, position=position)
+            at = np.angle(units(ch.Sinusoidal(512).ladder, positions_of(range(2048)))[:, pair])
+            # On the other side of the wave the cosine has the other sign.
+            off = np.where(np.cos(at) * np.cos(at[position]) < 0, np.abs(np.sin(at) - np.sin(at[position])), np.inf)
+            other = int(off.argmin())
+            apart = abs(math.cos(at[other]) - math.cos(at[position]))
+            says(
+                tab,
+                "#pair .note",
+                "nearest sine on the other side of the wave is #: its sine differs by # only, its cosine by #",
+                other,
+                off[other],
+                apart,
+                rel=6e-2,
+            )
+
+
 def test_the_small_table_is_read_cell_by_cell(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         cells = tab.locator("#table td[role=gridcell]")

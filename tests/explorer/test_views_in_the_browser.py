@@ -146,12 +146,6 @@ def test_the_two_waves_of_a_pair(quiet_page, explorer, pair, position):
             round(math.cos(phase), 3),
             round(-math.cos(phase), 3),
         )
-        at = np.angle(units(PAPER.ladder, positions_of(range(2048)))[:, pair])
-        # On the other side of the wave the cosine has the other sign.
-        off = np.where(np.cos(at) * np.cos(at[position]) < 0, np.abs(np.sin(at) - np.sin(at[position])), np.inf)
-        words = "nearest sine on the other side of the wave is #: its sine differs by # only"
-        if pair < 200:  # whose wave has both sides within the tokens that are shown
-            says(tab, "#pair .note", words, off.argmin(), off.min(), rel=6e-2)
         facts = dict(
             zip(
                 map(plain, tab.locator("#pair dt").all_inner_texts()),

@@ -245,14 +245,14 @@ def holds_positions(it: GenerationSubject) -> bool:
     return bool(_placed_arrays(it))
 
 
-def _placed_arrays(it: GenerationSubject) -> dict[Path, int]:
-    """The arrays of its cache in which the rows of one token differ from position to position, and their axes."""
+def _placed_arrays(it: GenerationSubject) -> dict[Path, tuple[int, Any]]:
+    """The arrays of the cache of one repeated token whose rows differ from position to position, with their axes."""
     cache, axes = _in_pieces(it, np.full(6, it.texts[0][0]), [5])
     found = {}
     for path, axis in axes.items():
         rows = rows_of(cache, path, axis)
         if (shares(rows, np.broadcast_to(rows[0], rows.shape), _like(rows)) > 1).any():
-            found[path] = axis
+            found[path] = axis, dict(_arrays(cache))[path]
     return found
 
 
@@ -279,7 +279,7 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
     paths = _placed_arrays(it)
     if not paths:
         return None
-    path, axis = next(iter(paths.items()))
+    path, (axis, _) = next(iter(paths.items()))
     cache, axes = _in_pieces(it, text, cuts)
     rows = rows_of(cache, path, axis)
     if axes.get(path) != axis or len(rows) != len(text):
@@ -327,10 +327,9 @@ def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
-    axes = _placed_arrays(it)
-    alike = dict(_arrays(_in_pieces(it, np.full(6, it.texts[0][0]), [5])[0]))
-    specs = {path: _spec_of_rows(it.spec, alike[path]) for path, axis in axes.items() if axis == alike[path].ndim - 2}
-    if not axes or specs.keys() != axes.keys() or None in specs.values():
+    placed = _placed_arrays(it)
+    specs = {path: _spec_of_rows(it.spec, alike) for path, (axis, alike) in placed.items() if axis == alike.ndim - 2}
+    if not placed or specs.keys() != placed.keys() or None in specs.values():
         raise Unasked("its cache holds no rows of the width of its spec: pass shift=, a function(cache, positions)")
 
     def turned(path: Path, array: Any) -> Any:
