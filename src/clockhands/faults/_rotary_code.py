@@ -68,7 +68,9 @@ class StagedRotary:
         call = Call(self, x, at, dtype, role)
         at = at if self.places is None else self.places(at, call)
         phases = self.phases(at) if self.make_phases is None else self.make_phases(at, call)
-        cosine, sine = np.cos(phases), np.sin(phases)
+        # Far positions that are rounded to float16 are infinite (see `rounded`): the answer is then NaN.
+        with np.errstate(invalid="ignore"):
+            cosine, sine = np.cos(phases), np.sin(phases)
         if self.waves is not None:
             cosine, sine = self.waves(cosine, sine, call)
         growth = self.factor * self.growth(at, role)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.errors import ClockhandsError
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.faults._fault import Suspect
 from clockhands.faults._rotary_code import (
     SeenRotary,
@@ -573,12 +573,8 @@ def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     ladders = axis_ladders(spec, seen) if spec.scaling is None else []
     if all(not one.how for one in ladders):
         return
-    rates, shifts = np.array(spec.rates), np.zeros(spec.number_of_axes)
+    shifts = np.zeros(spec.number_of_axes)
     for one in ladders:
-        own = np.array(replace(spec, scaling=None, length=None).rates)[one.pairs]
-        rates[one.pairs] = one.factor * (own / one.declared.multiplier) ** (
-            np.log(one.base) / np.log(one.declared.base)
-        )
         shifts[one.axis or 0] = one.moved / one.factor
 
     def moved(at: np.ndarray, _: Call) -> np.ndarray:
@@ -586,7 +582,22 @@ def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 
     told = _told_of(ladders, shifts)
     if told is not None:
-        yield seen.suspect(*told, rates=rates, places=moved)
+        yield seen.of_parts(*told, lambda it: (it, {"rates": _rates_of(it, ladders), "places": moved}))
+
+
+def _rates_of(spec: Rotary, ladders: list[AxisLadder]) -> np.ndarray:
+    """The rates of a spec of any width with ladders that were measured at one width.
+
+    Raises:
+        InvalidValue: The spec has other coordinates than the measured one.
+    """
+    rates, own = np.array(spec.rates), np.array(replace(spec, scaling=None, length=None).rates)
+    parts = list(_geometric_parts(spec))
+    if len(parts) != len(ladders):
+        raise InvalidValue("The ladders were measured for another spec.", "Try another pair.")
+    for (_, pairs, spacing), one in zip(parts, ladders, strict=True):
+        rates[pairs] = one.factor * (own[pairs] / spacing.multiplier) ** (np.log(one.base) / np.log(spacing.base))
+    return rates
 
 
 def _told_of(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]] | None:

@@ -215,9 +215,7 @@ class RotarySuspect(DrawnTokens):
             x = other_tokens(x)
 
         def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
-            # A suspect may have a frequency that overflows: its answer is NaN, which fits nothing.
-            with np.errstate(invalid="ignore"):
-                return self.built(part, at, dtype or self.dtype, role)
+            return self.built(part, at, dtype or self.dtype, role)
 
         # Suspects keep state between calls, so a suspect is called as often as the function under test.
         if self.call == "x":
