@@ -264,7 +264,7 @@ class FlatLayerTypes(Kind, code="flat-layer-types"):
         used = f"uses the base {listed(taken)}, and no scaling" if taken else "applies no scaling"
         return (
             f"The file has a single RoPE block ({self.said()}), but this model type needs one block for each layer type"
-            f" ({listed(kinds)}). Transformers 5 ignores the single block and {used}."
+            f" ({listed(kinds)}). Transformers 5.23.0 ignores the single block and {used}."
         )
 
     def edit(self) -> Edit | None:
