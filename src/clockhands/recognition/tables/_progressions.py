@@ -24,6 +24,7 @@ _UNSTEADY = 0.4
 Kind = Literal["geometric", "even", "explicit"]
 _TURN = 2 * np.pi
 _LOOSE = 0.02  # rad of error that the search for a progression always allows; each result is checked exactly later
+_CHANCE = 1e-3  # the largest number of positions that may fit random phases, where each pair has a rate of its own
 _FARTHEST = 64  # the largest distance of position 0 that is searched, in full rotations of the slowest pair
 
 
@@ -247,8 +248,9 @@ def progressions(angles: PairAngles, rows: int, *, known: bool = False) -> Itera
         for sign in (1,) if known else (1, -1):
             for kind, level, slope, advances in _ladders(sign * angle, angles.spread):
                 start = Progression(kind, order, sign, level, slope, advances, 0.0)
-                for origin in (0.0,) if known else _origins(phase, advances, angles.spread, rows):
-                    yield replace(start, origin=origin)
+                for origin, chance in ((0.0, 0.0),) if known else _origins(phase, advances, angles.spread, rows):
+                    if kind != "explicit" or chance < _CHANCE:
+                        yield replace(start, origin=origin)
 
 
 def _ladders(angle: np.ndarray, spread: np.ndarray) -> Iterator[tuple[Kind, float, float, np.ndarray]]:
@@ -357,8 +359,13 @@ class _Weighted:
         return self.at(0.0)[0], self.slope()
 
 
-def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: int) -> Sequence[float]:
-    """At most 8 positions of row 0, in steps, that give these phases at row 0; the nearest to 0 first."""
+def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: int) -> Sequence[tuple[float, float]]:
+    """At most 8 positions of row 0, in steps, that give these phases at row 0; the nearest to 0 first.
+
+    With each comes how many positions as near to 0 would fit random phases: one for each rotation of the slowest pair,
+    times ``allowed / pi`` for each other pair. A pair whose rate is not on a ladder has a rate of its own, and far from
+    position 0 its error explains any phase.
+    """
     turning = np.flatnonzero(advances > 0)
     if not turning.size:
         return ()
@@ -367,6 +374,7 @@ def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: 
     first = order[0]
     origins = (phase[first] + _TURN * np.arange(-_FARTHEST, _FARTHEST + 1)) / advances[first]
     weight = np.full_like(origins, (advances[first] / error[first]) ** 2)
+    chance = 1 + np.abs(origins) * advances[first] / np.pi
     for pair in order[1:]:
         doubt = advances[pair] / np.sqrt(weight)
         predicted = advances[pair] * origins
@@ -376,13 +384,14 @@ def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: 
         keep = (np.abs(off) <= allowed) | (allowed > 1)
         if not keep.any():
             return ()
+        chance = (chance * np.where(allowed > 1, 1, allowed / np.pi))[keep]
         origins, weight, off, doubt = origins[keep], weight[keep], off[keep], doubt[keep]
         own = (advances[pair] / error[pair]) ** 2
         told = doubt < 0.5
         origins = np.where(told, origins + off / advances[pair] * own / (own + weight), origins)
         weight = np.where(told, weight + own, weight)
     best = np.argsort(np.abs(origins), kind="stable")
-    return [float(origin) for origin in origins[best][:8]]
+    return [(float(origins[one]), float(chance[one])) for one in best[:8]]
 
 
 def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: int = 3) -> Progression:
