@@ -7,6 +7,7 @@ from typing import Any
 
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.findings._parts import Audited, Part, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._releases import extendable_release
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
@@ -223,11 +224,16 @@ class _Writer:
         assert self.part.known is not None
         return f"{self.part.section.path}{self.part.known.reads['context'][0]}"
 
+    def _trained(self, scaling: str) -> int | None:
+        """The length that the documented YaRN extension of the model's release starts from."""
+        release = extendable_release(Audited(self.opened, self.resolved)) if scaling == "yarn" else None
+        return None if release is None else release.trained
+
     def _numbers(self, scaling: str, held: Mapping[str, Any]) -> dict[str, Any]:
         """The numbers of a scaling, from the trained length to the requested one."""
         context, now = self.resolved.context or self.length, self.code.scaling or {}
         before = float(now.get("factor") or 1.0)
-        original = now.get("original") or context
+        original = now.get("original") or self._trained(scaling) or context
         reached = max(context, self.code.scaled_to or 0)
         if scaling in ("linear", "proportional"):
             return {"factor": before * self.length / reached}

@@ -382,7 +382,7 @@ def _differing(
         # The declared length of the release is not its trained length, but is often taken for it.
         mistaken = scaling.get("original") == extended.context
         if stated and (mistaken or not further) and extended.trained != scaling.get("original"):
-            yield _other_original(part, code, extended, shape, chosen=further)
+            yield _other_original(part, code, extended, shape)
         return
     nearest = nearest_of(known, code, _declared_context(subject), shape.vocabulary)
     if not _same_base(code, nearest):
@@ -408,24 +408,38 @@ def nearest_of(known: Sequence[Release], code: Code, context: int | None, vocabu
     )
 
 
+def extendable_release(subject: Audited) -> Release | None:
+    """The release of the model's shape and base without a scaling, if its publisher documents a YaRN extension."""
+    for part in _parts(subject):
+        code, shape = _main_code(subject, part), _shape(subject, part)
+        if code is not None and shape is not None:
+            return _extendable(code, of_shape(shape), _declared_context(subject))
+    return None
+
+
+def _extendable(code: Code, known: tuple[Release, ...], context: int | None) -> Release | None:
+    original = (code.scaling or {}).get("original")
+    own = [each for each in known if each.scaling is None and each.trained is not None and _same_base(code, each)]
+    return max(own, key=lambda each: (each.trained == original, each.context == context), default=None)
+
+
 def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Release | None:
     """The release without a scaling that this one extends by a YaRN, if its original length is documented."""
     scaling = code.scaling or {}
     if scaling.get("type") != "yarn" or scaling.get("original") is None:
         return None
-    own = [each for each in known if each.scaling is None and each.trained is not None and _same_base(code, each)]
-    return max(own, key=lambda each: (each.trained == scaling["original"], each.context == context), default=None)
+    return _extendable(code, known, context)
 
 
-def _other_original(part: Part, code: Code, release: Release, shape: ModelShape, *, chosen: bool) -> Kind:
-    """A YaRN whose original length is not the trained length of the release: a note if its product is the context."""
+def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+    """A YaRN whose original length is not the trained length of the release."""
     block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
     evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
     if not evidence:
         evidence = {"here": f"The original length of the scaling is {spoken((code.scaling or {}).get('original'))}"}
     evidence |= {"release": release.name, "shape": str(shape)}
     evidence |= {"published": f"an original length of {spoken(release.trained)}"}
-    because = None if chosen else "its documented YaRN extension starts there"
+    because = "its documented YaRN extension starts there"
     evidence |= {"because": because, "source of the release": release.source}
     if block is not None:
         values = {"original_max_position_embeddings": release.trained}
