@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
+import pytest
 
 import clockhands as ch
 from late import Late
@@ -58,7 +59,7 @@ _LATENT = {
 
 def latent(version, rank=32):
     """DeepSeek-V2 or V3: a head has an unrotated and a rotated part, and YaRN's factor is on the scores."""
-    import transformers
+    transformers = pytest.importorskip("transformers")
 
     config = getattr(transformers, f"DeepseekV{version}Config")(**{**_SIZES, **_LATENT}, kv_lora_rank=rank)
     with torch.random.fork_rng():

@@ -123,6 +123,7 @@ def test_a_position_is_read_where_there_is_one_and_not_from_a_zeroed_table():
 
 
 def test_ridge_regression_on_held_out_windows_is_the_closed_form():
+    pytest.importorskip("torch")
     from clockhands.probes._position_readout import read_position
 
     rng = np.random.default_rng(0)
@@ -259,6 +260,7 @@ def test_pairs_of_an_interleaved_model_are_neighbours():
 
 
 def of_lab(code, width=64):
+    pytest.importorskip("torch")
     from clockhands.lab._model import Transformer
     from clockhands.lab._model_codes import ModelCode
 

@@ -246,6 +246,7 @@ def test_slopes_and_tables_that_are_added(twins):
 
 
 def test_the_package_s_own_modules():
+    pytest.importorskip("torch")
     from clockhands.torch import Additive, Bias, Rotary
 
     for module, spec, make in (

@@ -594,7 +594,10 @@ def _rates_of(spec: Rotary, ladders: list[AxisLadder]) -> np.ndarray:
     rates, own = np.array(spec.rates), np.array(replace(spec, scaling=None, length=None).rates)
     parts = list(_geometric_parts(spec))
     if len(parts) != len(ladders):
-        raise InvalidValue("The ladders were measured for another spec.", "Try another pair.")
+        raise InvalidValue(
+            f"The frequencies were measured with {len(ladders)} coordinates, and this spec has {len(parts)}.",
+            "Give a spec with as many axes.",
+        )
     for (_, pairs, spacing), one in zip(parts, ladders, strict=True):
         rates[pairs] = one.factor * (own[pairs] / spacing.multiplier) ** (np.log(one.base) / np.log(spacing.base))
     return rates
