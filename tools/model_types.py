@@ -47,6 +47,9 @@ PARTS = (
 )
 INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_features": "audio", "input_values": "audio"}
 
+# What an object inside a config may take from the class around it.
+INSIDE = ("hidden", "heads", "layers", "head_width", "context", "window")
+
 # Relative terms by what their modules are called, and what they are.
 RELATIVE = (
     ("relative_position_bias_table", "a learned bias for each offset inside a window"),
@@ -582,15 +585,42 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
         return None
     inner = {part: kind for part, kind in inner.items() if kind in types}
     main = next((inner[part] for part in ("text", "decoder", "encoder") if part in inner), None)
+    more = section_defaults(config, inner)
     if main is not None:
-        return {"like": main, "sections": inner, "class": type(config).__name__}
+        return {"like": main, "sections": inner, **more, "class": type(config).__name__}
     model = made(config, classes_of(config))
     found = seen(name, config, model)
     row = row_of_modules(found, bool(inner), reasons)
     if row is None:
         return None
     row = with_fields_of_the_class(row, config)
-    return {**row, **({"sections": inner} if inner else {}), "class": type(model).__name__}
+    return {**row, **({"sections": inner} if inner else {}), **more, "class": type(model).__name__}
+
+
+def section_defaults(config: Any, inner: Mapping[str, str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What a class takes for quantities that an object inside does not have, where that object's own class differs."""
+    found: dict[str, dict[str, Any]] = {}
+    for key in type(config).sub_configs:
+        part = known.table()["sections"].get(key, "")
+        if part not in inner:
+            continue
+        own = transformers.CONFIG_MAPPING[inner[part]]()
+        try:
+            inside = getattr(type(config)(**{key: {"model_type": inner[part]}}), key)
+            numbers = [
+                {name: default_of(each, keys_of(own, name)) for name in INSIDE} | {"base": base_in(each)}
+                for each in (own, inside)
+            ]
+        except Exception:  # noqa: BLE001 - a class that is not made from a type alone
+            continue
+        other = {name: value for name, value in numbers[1].items() if value != numbers[0][name] and is_number(value)}
+        found |= {part: other} if other else {}
+    return {"section_defaults": found} if found else {}
+
+
+def base_in(config: Any) -> float | None:
+    """The base that a config object has for all layers."""
+    return (getattr(config, "rope_parameters", None) or {}).get("rope_theta")
 
 
 def with_fields_of_the_class(row: dict[str, Any], config: Any) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_the_lab_gives_a_trial_to_two_workers_of_ray(tmp_path: Path):
     (tmp_path / "mine.toml").write_text(STUDY.replace('"drawn" }', '"drawn", arms = ["t5"] }'), encoding="utf-8")
     command = lab("run", "mine.toml", "--engine", "ray", "--workers", "2", "--jobs", "1")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     with Store.open(tmp_path / "lab.sqlite", write=False) as store:
         (stored,) = store.studies()

@@ -30,9 +30,10 @@ def mlx_lm(view: View) -> None:
     held = facts()["mlx-lm"]
     name = held["same_as"].get(view.name, view.name)
     entry = held["types"].get(name)
+    whole = view.top.get("model_type") if view.path else view.name
+    if isinstance(whole, str) and held["same_as"].get(whole, whole) not in names("mlx-lm"):
+        raise NoSuchType(f"mlx-lm has no model type {whole}.")
     if entry is None:
-        if view.name is not None and name not in names("mlx-lm") and not view.path:
-            raise NoSuchType(f"mlx-lm has no model type {view.name}.")
         raise Undescribed("The code of mlx-lm 0.32.2 for this type is not known to clockhands.")
     new = view.block(NEW)
     if new is not None and view.lacks_growth(new):

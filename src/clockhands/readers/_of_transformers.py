@@ -188,10 +188,27 @@ def _of_another_part(view: View) -> str | None:
     return known.sections["text"]
 
 
+def _lost_base(name: str, view: View) -> None:
+    """Give layers their class default where the class gives the base at the top level to the other layers alone."""
+    known, base, new = model_type(name), view.number("rope_theta"), view.block(NEW)
+    row = next((row for row in known.rows if row.lost), None) if known is not None else None
+    nested = new is not None and any(isinstance(value, Mapping) for value in new.values())
+    if known is None or row is None or base is None or nested:
+        return
+    given = {"rope_type": "default", **(view.block(OLD) or new or {}), "rope_theta": base}
+    blocks = {"full_attention": given}
+    for kind in row.lost:
+        blocks[f"{kind}_attention"] = {"rope_type": "default", "rope_theta": known.defaults["base"]}
+    view.values.pop(OLD, None)
+    view.values.pop("rope_theta")
+    view.put(NEW, blocks)
+
+
 def config_of_5(view: View) -> None:
     """Apply what the config classes of Transformers 5.23.0 change in a part; vLLM uses them too."""
     name = known_to("transformers-5", view)
     view.values.pop("indexer_rope_interleave", None)  # the class of glm_moe_dsa always interleaves
+    _lost_base(name, view)
     text = facts()["transformers-5"]["flat"].get(name)
     flat = text is not None and not view.path and "text_config" not in view.values
     if not flat:

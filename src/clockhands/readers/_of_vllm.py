@@ -110,10 +110,12 @@ def _known(transformers: str, view: View) -> None:
     """Check the type: types that Transformers lacks may have a config class in vLLM itself, and those were not read."""
     try:
         known_to(transformers, view)
-    except Refusal:
+    except (Refusal, Undescribed):
         raise Undescribed(
-            "Transformers has no such model type, and clockhands does not know whether vLLM has a config class for it."
+            "Transformers has no such model type, and clockhands does not know whether vLLM has code of its own for it."
         ) from None
+    if view.name in facts()["vllm"]["own_keys"]:
+        raise Undescribed(f"Its own file for {view.name} reads other keys than the class of Transformers.")
 
 
 def _yarn_0_11(view: View, block: dict[str, Any], original: float | None, *, deepseek: bool) -> dict[str, Any]:

@@ -35,6 +35,20 @@ from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
 
 
+def _defaults_of_the_whole(name: str, view: View) -> None:
+    """Refuse a part whose base the class around it gives: only Transformers 5 was read for that, and vLLM uses it.
+
+    Raises:
+        Undescribed: The part has no base, and what this reader takes for it was not read.
+    """
+    top = view.top.get("model_type")
+    around = model_type(top) if view.path and isinstance(top, str) else None
+    if name in PATTERNS or name in ("transformers-5", "vllm") or around is None:
+        return
+    if "base" in around.section_defaults.get(view.part, {}) and view.number("rope_theta") is None:
+        raise Undescribed(f"What it takes for the base of a part of {top} is not known to clockhands.")
+
+
 def _values_of_layers(name: str, view: View) -> None:
     """Refuse values of single layers: only Transformers 5 was read for them, where its class takes them.
 
@@ -219,6 +233,7 @@ class _Session:
                     view.drop(key)
                 if name not in PATTERNS:
                     _given_by_clockhands(view)
+                _defaults_of_the_whole(name, view)
                 try:
                     READERS[name](view)
                 except ModelFailure as failure:

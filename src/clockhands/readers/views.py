@@ -57,6 +57,7 @@ class View:
     Attributes:
         top: The whole config, unchanged.
         values: The part, changed.
+        part: Which part of the model it is.
         name: Its model type.
         not_read: Keys of the file that the reader drops, as ``file:key``.
         says: Further remarks on this reader and this file, in sentences.
@@ -73,6 +74,7 @@ class View:
         self.top: Mapping[str, Any] = opened.config or {}
         self.file: str = opened.config_name or "config.json"
         self.path: str = section.path
+        self.part: str = section.part
         self.values: dict[str, Any] = dict(section.values)
         self.name: str | None = _name(self.top, section)
         self.not_read: list[str] = []

@@ -131,7 +131,10 @@ def _still_kinds(
     """Kinds of layers without RoPE: by the type, or because the file has null instead of their rotary block."""
     if row is None:
         return set()
-    still = set(row.unturned) if window is not None and window.value else set()
+    if (window is not None and window.value) or row.windowless == "same":
+        still = set(row.unturned)
+    else:
+        still = set(labels) if row.windowless == "all" else set()
     for key in fields.spellings.get("blocks", ()) if row.nested else ():
         block = fields.values.get(key)
         named = block if isinstance(block, Mapping) else {}
@@ -235,6 +238,9 @@ def _window(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
+    before = fields.values.get(row.windows.get("before_query")) if row is not None else None
+    if row is not None and type(before) is int and before > 0:
+        return Sourced(before + 1, fields.source(row.windows["before_query"]))
     return _or_none(fields, "window")
 
 
@@ -281,7 +287,7 @@ def _kinds(  # noqa: PLR0917 - what the kinds follow from
     if "rule" not in rule or ((window is None or not window.value) and not apart and not needed):
         return ["full"] * (number or 1), None
     kinds, source = _kinds_by_rule(fields, row, number, rule, type_source, still)
-    if needed and "sliding" in kinds:
+    if needed and ("sliding" in kinds or rule.get("needed")):
         written = fields.written("window")[0]
         at = Sourced(fields.values[written], fields.source(written))
         fields.impossible_together("a window of 1 or more tokens, which layers of this type need", at)

@@ -40,6 +40,7 @@ class CodeOfType:
             list (``full`` unless it says so), and of all where the list is ``absent``; whether kinds stay what they are
             ``always``, without a window too; whether the layers that rotate attend inside ``chunks`` of the text;
             whether the ``switch`` of windows is for ``unlisted`` layers alone, those of a file without a list of kinds;
+            the key of the tokens ``before_query``, which counts them without the query;
             the kinds that the ``letters`` of a period stand for, where a file may write it as a text, after which the
             last layer sees all.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
@@ -50,7 +51,8 @@ class CodeOfType:
         aliases: Names of scalings that this type reads as others.
         scalings: The scalings that the type has; empty means all.
         still: The period of layers without RoPE: one layer in so many.
-        unturned: Kinds of layers that do not rotate, as long as there is a window.
+        unturned: Kinds of layers that do not rotate.
+        windowless: The kinds that do not rotate where there is no window: ``none`` of them, ``all``, or the ``same``.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
         alpha: Whether a dynamic scaling with an ``alpha`` is a fixed stretch by that number.
@@ -99,6 +101,7 @@ class CodeOfType:
     scalings: Sequence[str] = ()
     still: int | None = None
     unturned: Sequence[str] = ()
+    windowless: str = "none"
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     assumed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     alpha: bool = False
@@ -140,10 +143,12 @@ class ModelType:
         fixed: Quantities that the code of the model sets, whatever a file holds.
         rows: Its position codes; none for a type that only contains models of other types.
         sections: For each part the type of the object inside, if that object does not say.
+        section_defaults: For each part what this class takes for quantities that the object inside does not have.
         uneven: Whether the class accepts heads that do not divide the hidden size evenly, and cuts a head at an odd
             channel.
         scores: What scores are multiplied by, see `clockhands.sources._score_fields`.
         remark: What the type does with positions besides its codes, in a clause.
+        around: The title of the class around it that has defaults of its own for it; None if none has.
         not_read: What the type does with positions that this library does not read, as text; None if nothing is known.
     """
 
@@ -154,10 +159,12 @@ class ModelType:
     fixed: Mapping[str, Any]
     rows: tuple[CodeOfType, ...]
     sections: Mapping[str, str]
+    section_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     uneven: bool = False
     scores: Mapping[str, Any] = field(default_factory=dict)
     not_read: str | None = None
     remark: str | None = None
+    around: str | None = None
 
     @property
     def title(self) -> str:
@@ -167,7 +174,7 @@ class ModelType:
     @property
     def default_source(self) -> str:
         """The source text for a default."""
-        return f"class default of {self.title}"
+        return f"class default of {self.around or self.title}"
 
     @property
     def architecture_source(self) -> str:
@@ -208,6 +215,7 @@ def model_type(name: str) -> ModelType | None:
         fixed=entry.get("fixed", {}),
         rows=tuple(CodeOfType(**row) for row in entry["codes"]),
         sections=entry.get("sections", {}),
+        section_defaults=data["types"][name].get("section_defaults", {}),
         uneven=entry.get("uneven", False),
         scores=entry.get("scores", {}),
         not_read=data["not_read"].get(name),

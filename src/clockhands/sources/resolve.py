@@ -431,13 +431,15 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
 
     Old files repeat the whole model's type in a part.
     """
-    if name is not None and section.path and name != top:
-        return model_type(name)
     around = model_type(top) if top is not None else None
     if not section.path:
         return around
     inner = around.sections.get(section.part) if around is not None else None
-    return model_type(inner) if inner is not None else None
+    own = name if name is not None and name != top else inner
+    found = model_type(own) if own is not None else None
+    if found is None or around is None or section.part not in around.section_defaults:
+        return found
+    return replace(found, defaults={**found.defaults, **around.section_defaults[section.part]}, around=around.title)
 
 
 def _name(values: Mapping[str, Any], file: str, path: str, facts: list[Fact]) -> str | None:

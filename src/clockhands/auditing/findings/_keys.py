@@ -112,7 +112,7 @@ class UnknownKey(Kind, code="unknown-key"):
             file, path = file_and_key(place)
             around = path.rpartition(".")[0]
             return moved(place, f"{file}:{around}{'.' if around else ''}{near}", f"Rename the key to {near}.")
-        return removed(place, "Delete the key: no runtime reads it.")
+        return removed(place, "Delete the key: the code of this model type does not read it.")
 
     def _of_some(self) -> str | None:
         place = self.place or ""
@@ -153,15 +153,15 @@ class IgnoredKey(Kind, code="ignored-key"):
 
     def message(self) -> str:
         because = f" ({self.because})" if self.because else ""
-        instead = f" Runtimes use {self.read_instead} instead." if self.read_instead else ""
-        return f"{self.said()}, but runtimes ignore this key without a warning{because}.{instead}"
+        instead = f" It uses {self.read_instead} instead." if self.read_instead else ""
+        return f"{self.said()}, but the code of this model type ignores this key without a warning{because}.{instead}"
 
     def edit(self) -> Edit | None:
         place = self.place
         if place is None or self.by_caller:
             return None
         if self.severity() == "note":
-            return removed(place, "Delete the key: no runtime reads it.")
+            return removed(place, "Delete the key: the code of this model type does not read it.")
         file, path = file_and_key(place)
         around, _, key = path.rpartition(".")
         instead = str(self.read_instead)

@@ -12,7 +12,7 @@ from clockhands.auditing._edits import Edit, added, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, in_a_file, rotary_parts
 from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3
+from clockhands.scaling import Llama3, Yarn
 from clockhands.sources.dialects import in_dialect
 from clockhands.sources.overriding import CALLER
 from clockhands.sources.resolved import Code
@@ -261,6 +261,7 @@ _USUAL_LLAMA3 = 8.0
 CLAIMED = 4
 """How many times longer than what the base alone reaches a context has to be, to need the scaling."""
 _LLAMA3 = ("low_freq_factor", "high_freq_factor")
+_YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}  # the numbers of a block that does not say them
 OF_LENGTH = ("llama3", "yarn", "longrope")
 """Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
@@ -735,6 +736,8 @@ def scaling_of(code: Code) -> dict[str, Any] | None:
     found = {"rope_type": held["type"], "factor": held.get("factor"), "original": held.get("original")}
     if isinstance(code.spec, Rotary) and isinstance(code.spec.scaling, Llama3):
         found |= {key: getattr(code.spec.scaling, key) for key in _LLAMA3}
+    if isinstance(code.spec, Rotary) and isinstance(code.spec.scaling, Yarn):
+        found |= {key: getattr(code.spec.scaling, key) for key in _YARN}
     return found
 
 
@@ -750,5 +753,7 @@ def _differing_keys(here: Mapping[str, Any] | None, there: Mapping[str, Any] | N
     """The keys other than type and factor in which two scalings of one type differ."""
     if here is None or there is None or here["rope_type"] != there["rope_type"]:
         return ()
-    own = {"original_max_position_embeddings": here["original"], **{key: here.get(key) for key in _LLAMA3}}
-    return tuple(key for key, value in own.items() if value is not None and there.get(key, value) != value)
+    own = {"original_max_position_embeddings": here["original"], **{key: here.get(key) for key in (*_LLAMA3, *_YARN)}}
+    return tuple(
+        key for key, value in own.items() if value is not None and there.get(key, _YARN.get(key, value)) != value
+    )
