@@ -252,3 +252,29 @@ def test_names_of_files_that_are_no_text_are_escaped(tmp_path):
         for text in (said, complaint):
             assert not {char for char in text if not char.isprintable()} - {"\n"}, form
     audit(os.fsdecode(folder)).to_dict()
+
+
+PLANTED = (
+    "signal", "json", "random", "socket", "selectors", "struct", "tempfile", "threading", "pickle", "enum",
+    "numpy", "yaml", "click",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.slow)])
+def test_python_files_beside_the_models_never_run(tmp_path, engine):
+    """Each would be imported by a new Python process that looks into the current folder first."""
+    if engine == "ray":
+        pytest.importorskip("ray")
+    for number in range(12):
+        config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+        (tmp_path / f"model{number}").mkdir()
+        (tmp_path / f"model{number}" / "config.json").write_text(json.dumps(config))
+    for name in PLANTED:
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r})\n")
+    script = Path(sys.executable).with_name("clockhands")
+    survey = ["survey", "run", ".", "--store", "s.sqlite", "--engine", engine, "--jobs", "2"]
+    for words in (survey, *([["audit", "-r", ".", "--json"]] if engine == "local" else [])):
+        done = subprocess.run([script, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
+        assert "12 models audited" in done.stderr or len(json.loads(done.stdout)["targets"]) == 12

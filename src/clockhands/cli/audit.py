@@ -5,8 +5,8 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import closing, suppress
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 if TYPE_CHECKING:
     from clockhands.auditing.fixes import Fix
     from clockhands.probes.results import ProbeResult
+    from clockhands.survey.batches import Outcome
 
 EXAMPLES = """\b
 Examples:
@@ -41,7 +42,8 @@ Examples:
 """
 
 FORMATS = ("text", "json", "sarif", "github")
-MANY = 10  # number of targets from which a progress bar is shown
+MANY = 10  # number of targets from which a progress bar is shown, and several processes audit them
+EACH = "clockhands.survey.worker:audit_each"
 
 Failure = dict[str, str]
 
@@ -143,6 +145,14 @@ def _server_option(name: str, metavar: str, words: str) -> Callable[[Any], Any]:
     "--jobs", type=click.IntRange(min=1), metavar="N", help="Number of processes (default: one for each core)."
 )
 @click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=600.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds that the audit of one target may take.",
+)
+@click.option(
     "--fail-on",
     type=click.Choice(("error", "warning", "note", "never")),
     help="The lowest severity that makes the exit code 1 (default: error).",
@@ -183,6 +193,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     out: Path | None,
     recursive: bool,
     jobs: int | None,
+    timeout: float,
     fail_on: str | None,
     strict: bool,
     ignore: frozenset[str],
@@ -251,7 +262,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         return kept if known is None else without_known(kept, known)
 
     how = {"length": length, "overrides": overrides, "weights": weights, "runtime": runtime}
-    for found in _all_audited(targets, failures, jobs, **how):
+    apart = recursive or len(targets) >= MANY
+    for found in _all_audited(targets, failures, jobs, timeout=timeout, apart=apart, **how):
         audits.append(kept_of(found))
         _left_out(found, found.without(ignore), "by --ignore")
         _left_out(found.without(ignore), audits[-1], f"that {baseline} knows")
@@ -317,9 +329,7 @@ def _run(
             with shown_progress(quiet=quiet) as progress:
                 kept, result = audit_running(found, live=live, price=price, text=text, progress=progress)
         except ClockhandsError as error:
-            failure = _failure(found.target, error)
-            complain(failure.pop("said"), error.hint)
-            failures.append(failure)
+            _told(found.target, None, (error.message, error.hint), failures)
             made.append(found)
             continue
         made.append(kept)
@@ -327,24 +337,32 @@ def _run(
     return made
 
 
-def audited(target: str, failures: list[Failure], length: int | None = None, **how: Any) -> Audit | None:
+def audited(
+    target: str, failures: list[Failure], length: int | None = None, timeout: float = 600.0, **how: Any
+) -> Audit | None:
     """The audit of a target, with its notes on stderr; None if it fails, with the reason on stderr and in the failures.
 
     Args:
         target: What `clockhands.audit` takes, as ``length`` and ``how``.
         failures: The list to which a failure is added.
         length: The length in tokens.
+        timeout: The limit in seconds.
         how: Further arguments.
     """
-    try:
-        with showing_what_is_fetched():
-            found = audit(target, length, **how)
-    except ClockhandsError as error:
-        failure = _failure(target, error)
-        complain(failure.pop("said"), error.hint)
-        failures.append(failure)
-        return None
-    for note in found.notes:
+    from clockhands.survey.worker import within_limits
+
+    with showing_what_is_fetched():
+        found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False)
+    return _told(target, found, failure, failures)
+
+
+def _told(target: str, found: Audit | None, failure: tuple[str, str] | None, failures: list[Failure]) -> Audit | None:
+    """The audit, with its notes on stderr; or None, with the reason on stderr and in the failures."""
+    if failure is not None:
+        message, hint = failure
+        complain(f"{target}: {message}" if target not in message else message, hint)
+        failures.append({"target": target, "message": message, "hint": hint})
+    for note in () if found is None else found.notes:
         talk(f"note: {note}")
     return found
 
@@ -455,43 +473,33 @@ def _models_under(targets: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _all_audited(targets: Sequence[str], failures: list[Failure], jobs: int | None, **how: Any) -> Iterator[Audit]:
-    """The audits of the targets, in their order; those that cannot be read are added to the failures."""
-    jobs = min(jobs or os.cpu_count() or 1, len(targets))
-    if jobs == 1 or len(targets) < MANY or "-" in targets:
+def _all_audited(
+    targets: Sequence[str], failures: list[Failure], jobs: int | None, *, timeout: float, apart: bool, **how: Any
+) -> Iterator[Audit]:
+    """The audits of the targets, in their order; those that cannot be audited are added to the failures.
+
+    Those that are audited ``apart`` from this process cost only themselves, whatever becomes of their process.
+    """
+    if not apart or "-" in targets or "forkserver" not in get_all_start_methods():
         for target in _with_progress(targets):
-            found = audited(target, failures, **how)
+            found = audited(target, failures, timeout=timeout, **how)
             if found is not None:
                 yield found
         return
     # Imported for many targets: a single audit needs no processes.
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
+    from clockhands.survey.batches import Workers, outcomes
 
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        share = max(1, min(16, len(targets) // jobs))
-        results = pool.map(partial(_audited_elsewhere, **how), targets, chunksize=share)
-        for _, (found, failure) in zip(_with_progress(targets), results, strict=True):
-            if failure is not None:
-                complain(failure["said"], failure["hint"])
-                failures.append({name: failure[name] for name in ("target", "message", "hint")})
+    jobs = min(jobs or os.cpu_count() or 1, len(targets))
+    workers = Workers(at_once=jobs, batch=max(1, min(16, len(targets) // jobs)), timeout=timeout)
+    known: dict[str, "Outcome"] = {}
+    with closing(outcomes(dict.fromkeys(targets), EACH, {"how": how}, workers)) as running:
+        for target in _with_progress(targets):
+            while target not in known:
+                outcome = next(running)
+                known[outcome.target] = outcome
+            found = _told(target, known[target].result, known[target].failure, failures)
             if found is not None:
-                for note in found.notes:
-                    talk(f"note: {note}")
                 yield found
-
-
-def _audited_elsewhere(target: str, **how: Any) -> tuple[Audit | None, Failure | None]:
-    """The audit of a target, or the reason for a failure, in another process."""
-    try:
-        return audit(target, **how), None
-    except ClockhandsError as error:
-        return None, _failure(target, error)
-
-
-def _failure(target: str, error: ClockhandsError) -> Failure:
-    said = f"{target}: {error.message}" if target not in error.message else error.message
-    return {"target": target, "message": error.message, "hint": error.hint, "said": said}
 
 
 def _is_baseline(path: Path) -> bool:

@@ -91,11 +91,13 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
     """
     if not targets and names is None:
         raise click.UsageError("Name a folder, a model, or a list of them with --names.")
+    from clockhands.survey.batches import Workers
     from clockhands.survey.running import SurveyOptions, survey, targets_of
     from clockhands.survey.store import SurveyStore
 
     _check_files(how)
-    options = SurveyOptions(how["engine"], how["address"], how["jobs"], how["length"], how["timeout"], how["retry"])
+    workers = Workers(how["engine"], how["address"], how["jobs"], timeout=how["timeout"])
+    options = SurveyOptions(workers, how["length"], how["retry"])
     progress = None
     with SurveyStore.open(store) as opened:
         try:

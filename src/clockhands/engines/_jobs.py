@@ -17,6 +17,8 @@ from clockhands.errors import ClockhandsError, InvalidValue
 
 # Read by OpenMP, MKL and OpenBLAS when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Read by Python when it starts: it then imports nothing from the current folder.
+WITHOUT_CURRENT_FOLDER = {"PYTHONSAFEPATH": "1"}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.engines._jobs import (
     THREAD_VARIABLES,
+    WITHOUT_CURRENT_FOLDER,
     Job,
     Message,
     available_cores,
@@ -112,17 +113,23 @@ class LocalPool:
         _stop(workers)
 
     def _ensure_server(self) -> None:
-        """Start the server where none runs: with few threads, and with Ctrl-C blocked for all its children."""
-        before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-        resource_tracker.ensure_running()  # the server's start would start it, and that unblocks Ctrl-C again
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        """Start the server where none runs: with few threads, and with Ctrl-C blocked for all its children.
+
+        A new Python imports from the current folder first, where a ``signal.py`` may lie that nobody meant to run.
+        """
+        wanted = {**dict.fromkeys(THREAD_VARIABLES, str(self._threads)), **WITHOUT_CURRENT_FOLDER}
+        before = {name: os.environ.get(name) for name in wanted}
+        blocked: Iterable[int] | None = None
         try:
-            os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(self._threads)))
+            os.environ.update(wanted)
+            resource_tracker.ensure_running()  # the server's start would start it, and that unblocks Ctrl-C again
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             forkserver.ensure_running()
         finally:
             for name, value in before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            if blocked is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 @contextmanager

@@ -1,37 +1,21 @@
-"""Runs a survey: gives batches of targets to workers, stores each row at once, and finds targets that kill workers.
-
-Memory does not grow with the number of targets: they are taken from an iterator when a worker is free, and a row leaves
-memory when it is stored.
-"""
+"""Runs a survey: gives batches of targets to workers, and stores each row at once."""
 
 import os
-import time
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from clockhands.engines import Event, Failed, Finished, Job, Told, run
-from clockhands.errors import ClockhandsError
 from clockhands.sources.models_under import models_under
 from clockhands.sources.targets import path_of
+from clockhands.survey.batches import Workers, outcomes
 from clockhands.survey.revisions import revision_of
 from clockhands.survey.rows import SurveyRow
 from clockhands.survey.store import AS_DECLARED, SurveyStore
-from clockhands.survey.worker import failed, too_long
+from clockhands.survey.worker import failed
 
 CALL = "clockhands.survey.worker:audit_batch"
-PRELOAD = ("clockhands.survey.worker",)
-
-BATCH = 200
-"""Targets of a job: a new process costs as much as some 20 audits, and the last batches should end together."""
-
-ATTEMPTS = 2
-"""How often a target may end its worker until it is blamed; all attempts after the first are alone in a worker."""
-
-_WITHOUT_PROGRESS = 5  # workers that end one after the other before they begin a target
 
 
 @dataclass(frozen=True)
@@ -39,20 +23,14 @@ class SurveyOptions:
     """How a survey is run.
 
     Attributes:
-        engine: ``local`` or ``ray``.
-        address: The Ray cluster to connect to.
-        at_once: Workers at the same time; None for one on each core.
+        workers: The workers, and the seconds for each target.
         length: Tokens at which all targets are audited; None for the length that each declares.
-        timeout: Seconds for each target.
         retry: Whether targets whose audit failed are audited again.
-        call: The function that audits a batch, as `clockhands.engines.Job` takes it.
+        call: The function that audits a batch, as `clockhands.survey.batches.outcomes` takes it.
     """
 
-    engine: str = "local"
-    address: str | None = None
-    at_once: int | None = None
+    workers: Workers = field(default_factory=Workers)
     length: int | None = None
-    timeout: float = 60.0
     retry: bool = False
     call: str = CALL
 
@@ -70,58 +48,6 @@ class SurveyProgress:
     stored: int = 0
     failed: int = 0
     known: int = 0
-
-
-@dataclass
-class _Batch:
-    """Targets of a worker that it has not finished, and the one that it audits now."""
-
-    targets: list[str]
-    current: str | None = None
-    since: float = 0.0
-
-
-@dataclass
-class _Batches:
-    """The jobs of a survey; targets left by a dead worker are given out again before new ones."""
-
-    targets: Iterator[str]
-    store: SurveyStore
-    options: SurveyOptions
-    version: str
-    progress: SurveyProgress
-    again: deque[list[str]] = field(default_factory=deque)
-    running: dict[str, _Batch] = field(default_factory=dict)
-    lost: dict[str, int] = field(default_factory=dict)
-    number: int = 0
-
-    def __iter__(self) -> "_Batches":
-        return self
-
-    def __next__(self) -> Job:
-        targets = self.again.popleft() if self.again else list(self._fresh())
-        if not targets:
-            raise StopIteration
-        self.number += 1
-        name = f"batch {self.number}"
-        self.running[name] = _Batch(targets)
-        how = {"version": self.version, "length": self.options.length, "timeout": self.options.timeout}
-        return Job(name, self.options.call, {"targets": tuple(targets), **how})
-
-    def _fresh(self) -> Iterator[str]:
-        """The next targets that have no row yet and that no worker has."""
-        taken: set[str] = set()
-        for target in self.targets:
-            if target in taken or any(target in batch.targets for batch in self.running.values()):
-                continue
-            state = self.store.known(target, revision_of(target), self.version)
-            if state == "done" or (state == "failed" and not self.options.retry):
-                self.progress.known += 1
-                continue
-            taken.add(target)
-            yield target
-            if len(taken) == BATCH:
-                return
 
 
 def targets_of(named: Iterable[str]) -> Iterator[str]:
@@ -166,81 +92,34 @@ def survey(
     """
     options = options or SurveyOptions()
     progress = SurveyProgress()
+    version = installed("clockhands")
+
+    def fresh() -> Iterator[str]:
+        """The targets that have no row yet."""
+        for target in targets:
+            state = store.known(target, revision_of(target), version)
+            if state == "done" or (state == "failed" and not options.retry):
+                progress.known += 1
+            else:
+                yield target
+
     with store.driving():
         store.keep_settings({"length": str(options.length or AS_DECLARED)})
-        batches = _Batches(iter(targets), store, options, installed("clockhands"), progress)
-        running = run(
-            batches,
-            options.engine,
-            at_once=options.at_once,
-            threads=1,
-            retries=0,  # a batch is given out again without what was finished
-            address=options.address,
-            preload=PRELOAD,
-        )
+        how = {"version": version, "length": options.length}
+        running = outcomes(fresh(), options.call, how, options.workers)
         with closing(running):
-            yield from _stored(running, batches)
+            for outcome in running:
+                if outcome.failure is None:
+                    row, report = SurveyRow._make(outcome.result[0]), outcome.result[1]
+                else:
+                    target, (message, hint) = outcome.target, outcome.failure
+                    hint = f"{hint} `--retry` audits failed targets again."
+                    row, report = failed(target, revision_of(target), version, message, hint), ""
+                if store.add(row, report):
+                    progress.stored += 1
+                    progress.failed += row.state == "failed"
+                yield progress
     yield progress
-
-
-def _stored(running: Iterable[Event], batches: _Batches) -> Iterator[SurveyProgress]:
-    without = 0
-    for event in running:
-        match event:
-            case Told(job, ("begun", target)):
-                batch = batches.running[job.name]
-                batch.current, batch.since = target, time.monotonic()
-                without = 0
-            case Told(job, ("row", row, report)):
-                batch = batches.running[job.name]
-                batch.targets.remove(batch.current or "")
-                batch.current = None
-                yield _keep(batches, SurveyRow._make(row), report)
-            case Finished(job):
-                del batches.running[job.name]
-            case Failed(job, message, _, hint):
-                batch = batches.running.pop(job.name)
-                without = without + 1 if batch.current is None else 0
-                if without == _WITHOUT_PROGRESS:
-                    raise ClockhandsError(f"The workers end before they audit anything. {message}", hint)
-                row = _after_loss(batches, batch, message)
-                if row is not None:
-                    yield _keep(batches, row, "")
-            case _:
-                pass
-
-
-def _after_loss(batches: _Batches, batch: _Batch, reason: str) -> SurveyRow | None:
-    """Give out the targets of a dead worker again; a failure row for the target that killed it, if certain.
-
-    A worker may be killed for reasons unrelated to its target. So the target is tried again alone, and gets a failure
-    row only if that worker dies too.
-    """
-    guilty, rest = batch.current, [target for target in batch.targets if target != batch.current]
-    if rest:
-        batches.again.append(rest)
-    if guilty is None:
-        return None
-    late = time.monotonic() - batch.since >= batches.options.timeout
-    lost = batches.lost[guilty] = batches.lost.get(guilty, 0) + 1
-    if lost < ATTEMPTS:
-        batches.again.append([guilty])
-        return None
-    del batches.lost[guilty]
-    if late:
-        message, hint = too_long(batches.options.timeout)
-    else:
-        message = f"The process that audited it ended, {ATTEMPTS} times. The last time: {reason}"
-        hint = "Audit it alone with `clockhands audit`. `--retry` audits failed targets again."
-    return failed(guilty, revision_of(guilty), batches.version, message, hint)
-
-
-def _keep(batches: _Batches, row: SurveyRow, report: str) -> SurveyProgress:
-    batches.lost.pop(row.target, None)
-    if batches.store.add(row, report):
-        batches.progress.stored += 1
-        batches.progress.failed += row.state == "failed"
-    return batches.progress
 
 
 def read_names(lines: Iterable[str]) -> Iterator[str]:

@@ -6,17 +6,20 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from clockhands.auditing import Audit, audit
 from clockhands.errors import ClockhandsError
 from clockhands.survey.revisions import revision_of
 from clockhands.survey.rows import SurveyRow, row_of
+
+Result = TypeVar("Result")
 
 MEMORY = 4 << 30
 """Bytes that the audits of a worker may take beyond what the process has when it begins."""
@@ -29,6 +32,10 @@ class _TimeIsUp(BaseException):
     """The time limit of a target was reached; not an `Exception`, so that ordinary error handlers do not catch it."""
 
 
+Failure = tuple[str, str]
+"""Message and hint of an audit that failed."""
+
+
 def audit_batch(
     targets: Sequence[str], version: str, length: int | None, timeout: float, tell: Callable[[Any], None]
 ) -> None:
@@ -39,41 +46,78 @@ def audit_batch(
         version: The version of clockhands, for the rows.
         length: Tokens, as `clockhands.audit` takes them.
         timeout: Seconds for each target.
-        tell: Takes ``("begun", target)`` and ``("row", row, report)`` to the driver.
+        tell: Takes ``("begun", target)`` and ``("done", (row, report), None)`` to the driver.
     """
-    _limit_memory(MEMORY)
+    limit_memory()
     for target in targets:
         tell(("begun", target))
         row, report = surveyed(target, version, length, timeout)
-        tell(("row", tuple(row), report))
+        tell(("done", (tuple(row), report), None))
+
+
+def audit_each(targets: Sequence[str], how: Mapping[str, Any], timeout: float, tell: Callable[[Any], None]) -> None:
+    """Audit targets; report for each that it begins, then its audit, or the message and the hint of a failure.
+
+    Args:
+        targets: What `clockhands.audit` takes, as text.
+        how: Further arguments of `clockhands.audit`.
+        timeout: Seconds for each target.
+        tell: Takes ``("begun", target)`` and ``("done", audit, failure)`` to the driver.
+    """
+    if not how.get("weights"):  # weights are mapped into memory, which the limit counts
+        limit_memory()
+    for target in targets:
+        tell(("begun", target))
+        tell(("done", *within_limits(partial(audit, target, **how), timeout)))
 
 
 def surveyed(target: str, version: str, length: int | None = None, timeout: float = 60.0) -> tuple[SurveyRow, str]:
     """The row of a target and its report as JSON text; the report is "" if the audit failed."""
     start = time.monotonic()
-    revision, report = "", ""
-    try:
-        with _time_limit(timeout):
-            revision = revision_of(target)
-            found = audited(target, length)
-            report = json.dumps(found.to_dict(), allow_nan=False)
-            revision = revision or revision_of(target)  # applies to files that the audit itself has fetched
-            row = row_of(found, target, revision, version)
-    except ClockhandsError as error:
-        row = failed(target, revision, version, error.message, error.hint)
-    except _TimeIsUp:
-        row = failed(target, revision, version, *too_long(timeout))
-    except MemoryError:
-        message = f"The audit needed more than {MEMORY >> 30} GiB of memory."
-        row = failed(target, revision, version, message, "Audit it alone with `clockhands audit`.")
-    except Exception as error:  # noqa: BLE001 - one target must not cost the others theirs
-        message = f"The audit failed with {type(error).__name__}: {str(error)[:1000]}"
-        hint = "This is a fault of clockhands. Please report it with the file."
-        row = failed(target, revision, version, message, hint)
-    if row.state == "failed":
-        report = ""
+    revision = ""
+
+    def made() -> tuple[SurveyRow, str]:
+        nonlocal revision
+        revision = revision_of(target)
+        found = audited(target, length)
+        report = json.dumps(found.to_dict(), allow_nan=False)
+        revision = revision or revision_of(target)  # applies to files that the audit itself has fetched
+        return row_of(found, target, revision, version), report
+
+    result, failure = within_limits(made, timeout)
+    if failure is not None:
+        message, hint = failure
+        hint = f"{hint} `--retry` audits failed targets again." if failure == too_long(timeout) else hint
+        result = failed(target, revision, version, message, hint), ""
+    assert result is not None
+    row, report = result
     seconds = round(time.monotonic() - start, 4)
     return row._replace(seconds=seconds, audited_at=datetime.now(UTC).isoformat(timespec="seconds")), report
+
+
+def within_limits(
+    call: Callable[[], Result], timeout: float, *, ends: bool = True
+) -> tuple[Result | None, Failure | None]:
+    """The result of a call, or the message and the hint of whatever prevented it.
+
+    Args:
+        call: Called without arguments.
+        timeout: The limit in seconds.
+        ends: Whether the process is ended if the call does not react to the limit.
+    """
+    try:
+        with _time_limit(timeout, ends=ends):
+            return call(), None
+    except ClockhandsError as error:
+        return None, (error.message, error.hint)
+    except _TimeIsUp:
+        return None, too_long(timeout)
+    except MemoryError:
+        message = f"The audit needed more than {MEMORY >> 30} GiB of memory."
+        return None, (message, "Audit it alone with `clockhands audit`.")
+    except Exception as error:  # noqa: BLE001 - one target must not cost the others theirs
+        message = f"The audit failed with {type(error).__name__}: {str(error)[:1000]}"
+        return None, (message, "This is a fault of clockhands. Please report it with the file.")
 
 
 def audited(target: str, length: int | None = None) -> Audit:
@@ -89,14 +133,14 @@ def failed(target: str, revision: str, version: str, message: str, hint: str) ->
     return SurveyRow(target, revision, version, "failed", message, hint)
 
 
-def too_long(timeout: float) -> tuple[str, str]:
+def too_long(timeout: float) -> Failure:
     """Message and hint for a target that exceeded its time limit."""
-    return f"The audit took longer than {timeout:g} seconds.", "Give more time with `--timeout` and `--retry`."
+    return f"The audit took longer than {timeout:g} seconds.", "Give more time with `--timeout`."
 
 
 @contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise an exception in code that runs too long, and end the process a little later if the code does not react.
+def _time_limit(seconds: float, *, ends: bool) -> Iterator[None]:
+    """Raise an exception in code that runs too long; if it ``ends``, end the process a little later if need be.
 
     Only Python code handles a signal. The second limit is enforced by an interpreter thread that needs no lock, so it
     also ends a process that hangs in C code or in a read.
@@ -110,7 +154,8 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, up)
     with Path(os.devnull).open("w") as nowhere:
-        faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=nowhere)
+        if ends:
+            faulthandler.dump_traceback_later(seconds + GRACE, exit=True, file=nowhere)
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
             yield
@@ -120,7 +165,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
             signal.signal(signal.SIGALRM, before)
 
 
-def _limit_memory(size: int) -> None:
+def limit_memory(size: int = MEMORY) -> None:
     """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it."""
     with suppress(ImportError, OSError, ValueError, IndexError):
         import resource
