@@ -254,6 +254,24 @@ def test_names_of_files_that_are_no_text_are_escaped(tmp_path):
     audit(os.fsdecode(folder)).to_dict()
 
 
+def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch):
+    """Twelve good models, and one whose process is killed, one that takes too long, one that is no JSON."""
+    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    bad = ("deadly", "hanging", "no json")
+    for name in (*bad, *map(str, range(12))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("[" if name == "no json" else json.dumps(config))
+    monkeypatch.setattr("clockhands.cli.audit.EACH", "survey.calls:deadly_each")
+    done = CliRunner().invoke(main, ["audit", "-r", str(tmp_path), "--json", "--timeout", "3"])
+    told = json.loads(done.stdout)
+    assert [Path(each["target"]).name for each in told["targets"]] == sorted(map(str, range(12)))
+    said = {Path(each["target"]).name: each["message"] for each in told["unread"]}
+    assert set(said) == set(bad)
+    assert "ended, 2 times" in said["deadly"]
+    assert said["hanging"] == "The audit took longer than 3 seconds."
+    assert done.exit_code == 2
+
+
 PLANTED = (
     "signal", "json", "random", "socket", "selectors", "struct", "tempfile", "threading", "pickle", "enum",
     "numpy", "yaml", "click",

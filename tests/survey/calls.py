@@ -36,6 +36,24 @@ def deadly(**how: Any) -> None:
     _with(fault, **how)
 
 
+def deadly_each(**how: Any) -> None:
+    """The same for the command `audit -r`, and ``hanging`` does not end."""
+    sound = worker.audit
+
+    def audit(target: str, **more: Any) -> Audit:
+        if Path(target).name == "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
+        while Path(target).name == "hanging":
+            pass
+        return sound(target, **more)
+
+    worker.audit = audit
+    try:
+        worker.audit_each(**how)
+    finally:
+        worker.audit = sound
+
+
 def killed_once(**how: Any) -> None:
     """The process that is the first to audit ``b`` is killed, for what ``b`` has nothing to do with."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.survey import running
+from clockhands.survey.batches import Workers
 from clockhands.survey.rows import SurveyRow
 from clockhands.survey.running import SurveyOptions, survey, targets_of
 from clockhands.survey.store import SurveyStore
@@ -22,13 +22,13 @@ CALL = "survey.calls:leisurely"
 
 DRIVER = """
 import sys
-from clockhands.survey import running
+from clockhands.survey.batches import Workers
 from clockhands.survey.running import SurveyOptions, survey, targets_of
 from clockhands.survey.store import SurveyStore
 
-running.BATCH = 7
+options = SurveyOptions(Workers(at_once=2, batch=7), call="survey.calls:leisurely")
 with SurveyStore.open(sys.argv[1]) as store:
-    for progress in survey(targets_of(sys.argv[2:]), store, SurveyOptions(at_once=2, call="survey.calls:leisurely")):
+    for progress in survey(targets_of(sys.argv[2:]), store, options):
         print(progress.stored, flush=True)
 """
 
@@ -50,7 +50,7 @@ def contents(store: SurveyStore) -> list[tuple[SurveyRow, str]]:
 @pytest.fixture
 def undisturbed(models: Path, tmp_path: Path) -> list[tuple[SurveyRow, str]]:
     with SurveyStore.open(tmp_path / "undisturbed.sqlite") as store:
-        for _ in survey(targets_of([str(models)]), store, SurveyOptions(at_once=2)):
+        for _ in survey(targets_of([str(models)]), store, SurveyOptions(Workers(at_once=2))):
             pass
         made = contents(store)
     assert len(made) == MODELS
@@ -90,8 +90,7 @@ def test_a_killed_worker_of_a_ray_cluster_changes_no_row(
     for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"):
         monkeypatch.setenv(name, "")  # so that what the engine sets is taken back
         monkeypatch.delenv(name)
-    monkeypatch.setattr(running, "BATCH", 15)
-    options = SurveyOptions("ray", at_once=2, call=CALL)
+    options = SurveyOptions(Workers("ray", at_once=2, batch=15), call=CALL)
     killed: set[str] = set()
     with (
         SurveyStore.open(tmp_path / "survey.sqlite") as store,

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.databases.store_errors import Busy
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.survey import running
+from clockhands.survey.batches import Workers
 from clockhands.survey.rows import SurveyRow
 from clockhands.survey.running import SurveyOptions, SurveyProgress, survey, targets_of
 from clockhands.survey.store import SurveyStore
@@ -42,7 +42,8 @@ def store(tmp_path: Path) -> Iterator[SurveyStore]:
 
 
 def run(store: SurveyStore, *named: Path | str, **how: Any) -> SurveyProgress:
-    options = SurveyOptions(at_once=how.pop("at_once", 2), **how)
+    workers = Workers(at_once=how.pop("at_once", 2), timeout=how.pop("timeout", 60.0))
+    options = SurveyOptions(workers, **how)
     *_, last = survey(targets_of(map(str, named)), store, options)
     return last
 
@@ -174,8 +175,7 @@ def test_all_rows_are_of_one_length(models: Path, store: SurveyStore):
     assert run(store, models, length=8192).stored == 4
 
 
-def test_batches_are_taken_when_workers_are_free(models: Path, store: SurveyStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(running, "BATCH", 1)
+def test_batches_are_taken_when_workers_are_free(models: Path, store: SurveyStore):
     taken = []
 
     def targets() -> Iterator[str]:
@@ -183,7 +183,7 @@ def test_batches_are_taken_when_workers_are_free(models: Path, store: SurveyStor
             taken.append(each)
             yield each
 
-    events = survey(targets(), store, SurveyOptions(at_once=1))
+    events = survey(targets(), store, SurveyOptions(Workers(at_once=1, batch=1)))
     next(events)
     assert len(taken) < 5, "not all targets are held in memory"
     events.close()

@@ -491,7 +491,7 @@ def _all_audited(
 
     jobs = min(jobs or os.cpu_count() or 1, len(targets))
     workers = Workers(at_once=jobs, batch=max(1, min(16, len(targets) // jobs)), timeout=timeout)
-    known: dict[str, "Outcome"] = {}
+    known: dict[str, Outcome] = {}
     with closing(outcomes(dict.fromkeys(targets), EACH, {"how": how}, workers)) as running:
         for target in _with_progress(targets):
             while target not in known:

@@ -27,6 +27,7 @@ from clockhands.engines._jobs import (
     Job,
     Message,
     available_cores,
+    environment,
     limit_threads,
     payload,
     shares,
@@ -117,18 +118,12 @@ class LocalPool:
 
         A new Python imports from the current folder first, where a ``signal.py`` may lie that nobody meant to run.
         """
-        wanted = {**dict.fromkeys(THREAD_VARIABLES, str(self._threads)), **WITHOUT_CURRENT_FOLDER}
-        before = {name: os.environ.get(name) for name in wanted}
-        blocked: Iterable[int] | None = None
-        try:
-            os.environ.update(wanted)
+        with environment({**dict.fromkeys(THREAD_VARIABLES, str(self._threads)), **WITHOUT_CURRENT_FOLDER}):
             resource_tracker.ensure_running()  # the server's start would start it, and that unblocks Ctrl-C again
             blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            forkserver.ensure_running()
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-            if blocked is not None:
+            try:
+                forkserver.ensure_running()
+            finally:
                 signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 

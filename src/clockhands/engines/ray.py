@@ -15,11 +15,24 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import chdir, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.engines._jobs import Job, Message, available_cores, failure, limit_threads, payload, shares, work
+from clockhands.engines._jobs import (
+    WITHOUT_CURRENT_FOLDER,
+    Job,
+    Message,
+    available_cores,
+    environment,
+    failure,
+    limit_threads,
+    payload,
+    shares,
+    work,
+)
 from clockhands.errors import ClockhandsError, InvalidValue
 
 # Seconds between two looks for messages while no task ends.
@@ -85,7 +98,7 @@ class RayPool:
                         f"this machine has {have.get(unit, 0):g}.",
                         "Use fewer, or give the address of a Ray cluster that has them.",
                     )
-        call = _Call(payload(job), self._threads, sys.path, number, self._mailbox)
+        call = _Call(payload(job), self._threads, sys.path, str(Path.cwd()), number, self._mailbox)
         fresh = self._ray.remote(max_calls=1, max_retries=0)  # a process for each task; retries are the driver's
         if job.workers == 1:
             task = fresh(_alone).options(name=job.name, num_cpus=self._threads, num_gpus=job.gpus).remote(call)
@@ -156,12 +169,14 @@ def _print_messages(ray: Any, *, wanted: bool) -> None:
 
 
 def _connect(ray: Any, address: str | None, **options: Any) -> None:
+    """Connect to Ray from the root folder: it puts the current one on the path of every worker."""
     host, _, port = str(address).rpartition("://")[2].rpartition(":")
     try:
         if port.isdecimal():  # Ray itself gives up after a quarter of an hour
             socket.create_connection((host, int(port)), timeout=10).close()
         _print_messages(ray, wanted=False)
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+        with environment(WITHOUT_CURRENT_FOLDER), chdir(os.sep):
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise ClockhandsError(
             f"Ray cannot be reached at {shown(address)}: {error}",
@@ -189,6 +204,7 @@ class _Call:
     payload: bytes
     threads: int
     paths: list[str]
+    folder: str
     number: int
     mailbox: Any
 
@@ -197,6 +213,8 @@ class _Call:
         import ray
 
         sys.path += [path for path in self.paths if path not in sys.path]
+        with suppress(OSError):  # another machine may not have the folder
+            os.chdir(self.folder)
         limit_threads(self.threads)
         return work(self.payload, lambda data: ray.get(self.mailbox.put.remote(self.number, data)), leads=leads)
 

@@ -48,7 +48,7 @@ def audit_batch(
         timeout: Seconds for each target.
         tell: Takes ``("begun", target)`` and ``("done", (row, report), None)`` to the driver.
     """
-    limit_memory()
+    limit_memory(MEMORY)
     for target in targets:
         tell(("begun", target))
         row, report = surveyed(target, version, length, timeout)
@@ -65,7 +65,7 @@ def audit_each(targets: Sequence[str], how: Mapping[str, Any], timeout: float, t
         tell: Takes ``("begun", target)`` and ``("done", audit, failure)`` to the driver.
     """
     if not how.get("weights"):  # weights are mapped into memory, which the limit counts
-        limit_memory()
+        limit_memory(MEMORY)
     for target in targets:
         tell(("begun", target))
         tell(("done", *within_limits(partial(audit, target, **how), timeout)))
@@ -165,7 +165,7 @@ def _time_limit(seconds: float, *, ends: bool) -> Iterator[None]:
             signal.signal(signal.SIGALRM, before)
 
 
-def limit_memory(size: int = MEMORY) -> None:
+def limit_memory(size: int) -> None:
     """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it."""
     with suppress(ImportError, OSError, ValueError, IndexError):
         import resource
