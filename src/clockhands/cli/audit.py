@@ -21,7 +21,7 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 if TYPE_CHECKING:
     from clockhands.auditing.fixes import Fix
     from clockhands.probes.results import ProbeResult
-    from clockhands.survey.batches import Outcome
+    from clockhands.survey.batches import TargetOutcome
 
 EXAMPLES = """\b
 Examples:
@@ -491,7 +491,7 @@ def _all_audited(
 
     jobs = min(jobs or os.cpu_count() or 1, len(targets))
     workers = Workers(at_once=jobs, batch=max(1, min(16, len(targets) // jobs)), timeout=timeout)
-    known: dict[str, Outcome] = {}
+    known: dict[str, TargetOutcome] = {}
     with closing(outcomes(dict.fromkeys(targets), EACH, {"how": how}, workers)) as running:
         for target in _with_progress(targets):
             while target not in known:

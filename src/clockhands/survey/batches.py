@@ -44,7 +44,7 @@ class Workers:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TargetOutcome:
     """What became of a target: the result of its worker, or the message and the hint of a failure."""
 
     target: str
@@ -97,7 +97,7 @@ class _Batches:
                 break
         return list(taken)
 
-    def after_loss(self, batch: _Batch, reason: str) -> Outcome | None:
+    def after_loss(self, batch: _Batch, reason: str) -> TargetOutcome | None:
         """Give out the targets of a dead worker again; a failure of the target that killed it, if certain.
 
         A worker may be killed for reasons unrelated to its target. So the target is tried again alone, and fails only
@@ -115,14 +115,14 @@ class _Batches:
             return None
         del self.lost[guilty]
         if late:
-            return Outcome(guilty, failure=too_long(self.workers.timeout))
+            return TargetOutcome(guilty, failure=too_long(self.workers.timeout))
         message = f"The process that audited it ended, {ATTEMPTS} times. The last time: {reason}"
-        return Outcome(guilty, failure=(message, "Audit it alone with `clockhands audit`."))
+        return TargetOutcome(guilty, failure=(message, "Audit it alone with `clockhands audit`."))
 
 
 def outcomes(
     targets: Iterable[str], call: str, arguments: Mapping[str, Any], workers: Workers
-) -> Generator[Outcome, None, None]:
+) -> Generator[TargetOutcome, None, None]:
     """The outcome of each target, as soon as it is known. Closing the generator ends all workers.
 
     Args:
@@ -149,7 +149,7 @@ def outcomes(
         yield from _told(running, batches)
 
 
-def _told(running: Iterable[Event], batches: _Batches) -> Iterator[Outcome]:
+def _told(running: Iterable[Event], batches: _Batches) -> Iterator[TargetOutcome]:
     without = 0
     for event in running:
         match event:
@@ -163,7 +163,7 @@ def _told(running: Iterable[Event], batches: _Batches) -> Iterator[Outcome]:
                 batch.targets.remove(target)
                 batch.current = None
                 batches.lost.pop(target, None)
-                yield Outcome(target, result, failure)
+                yield TargetOutcome(target, result, failure)
             case Finished(job):
                 del batches.running[job.name]
             case Failed(job, message, _, hint):
