@@ -315,12 +315,14 @@ def misspelt(name: str, known: Iterable[str]) -> str | None:
     >>> misspelt("rope_scaling_type", ["rope_scaling"])
     """
     written = _plain(name)
-    near = {
-        key
-        for key in known
-        if abs(len(_plain(key)) - len(written)) <= _LETTERS
-        and SequenceMatcher(None, written, _plain(key), autojunk=False).ratio() >= _ALIKE
-    }
+    compared = SequenceMatcher(None, "", written, autojunk=False)  # which prepares its second text once
+    near = set()
+    for key in known:
+        plain = _plain(key)
+        if abs(len(plain) - len(written)) <= _LETTERS:
+            compared.set_seq1(plain)
+            if compared.quick_ratio() >= _ALIKE and compared.ratio() >= _ALIKE:
+                near.add(key)
     return near.pop() if len(near) == 1 else None
 
 
@@ -341,14 +343,19 @@ def misspelt_keys(fields: Fields, known: ModelType | None) -> None:
         about = frozenset((*table()["position_keys"], *known.reads.get("context", ())))
         wanted = {key for keys in known.reads.values() for key in keys if "." not in key and _is_about(key, about)}
     lacking = sorted(key for key in wanted if fields.values.get(key) is None)
-    for key, value in fields.values.items():
-        private = isinstance(key, str) and key.startswith("_")
-        if not isinstance(key, str) or private or key in every or not _says(value) or key in fields.read:
-            continue
+    strange = [
+        key
+        for key, value in fields.values.items()
+        if isinstance(key, str) and key not in every and key not in fields.read
+        if not key.startswith("_") and _says(value)
+    ]
+    if len(strange) > MOST_FACTS:
+        return  # more than in any model's config: nobody misspelt them
+    for key in strange:
         meant = misspelt(key, lacking)
         if meant is not None:
             of = "configs of Transformers" if known is None else known.title
-            fields.note("unknown-key", {fields.source(key): value, "meant": meant, "of": of})
+            fields.note("unknown-key", {fields.source(key): fields.values[key], "meant": meant, "of": of})
 
 
 def unread(fields: Fields) -> dict[str, Any]:
