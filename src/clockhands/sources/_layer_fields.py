@@ -238,9 +238,10 @@ def _window(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
         for name in ("window", "window_from", "window_period"):
             fields.present(name)
         return None
-    before = fields.values.get(row.windows.get("before_query")) if row is not None else None
-    if row is not None and type(before) is int and before > 0:
-        return Sourced(before + 1, fields.source(row.windows["before_query"]))
+    key = None if row is None else row.windows.get("before_query")
+    before = None if key is None else fields.values.get(key)
+    if key is not None and type(before) is int and before > 0:
+        return Sourced(before + 1, fields.source(key))
     return _or_none(fields, "window")
 
 
