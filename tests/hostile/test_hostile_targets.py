@@ -21,6 +21,7 @@ from clockhands.auditing import audit
 from clockhands.cli import main
 from clockhands.errors import Unreadable
 from clockhands.sources import open_target
+from clockhands.sources.models_under import models_under
 from memory_peaks import AT_HAND
 from written_files import entry, refusal, safetensors_bytes, written
 
@@ -270,6 +271,17 @@ def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch):
     assert "ended, 2 times" in said["deadly"]
     assert said["hanging"] == "The audit took longer than 3 seconds."
     assert done.exit_code == 2
+
+
+def test_a_tree_of_1100_folders_is_walked(tmp_path):
+    folders = [tmp_path.joinpath(*["d"] * (number + 1)) for number in range(1100)]
+    for folder in folders:
+        folder.mkdir()
+    written(folders[-1] / "config.json", b'{"model_type": "llama"}')
+    assert list(models_under(tmp_path)) == [folders[-1]]
+    (folders[-1] / "config.json").unlink()
+    for folder in reversed(folders):  # as deep as this, pytest does not remove them
+        folder.rmdir()
 
 
 PLANTED = (

@@ -401,8 +401,11 @@ def _runtimes_in_short(readings: Iterable[Reading]) -> str:
         left = dict.fromkeys(name for each in held if each.verdict == "same" for name in each.not_compared)
         but = f" ({listed(left)} not compared)" if left else ""
         words.append(f"{known if len(same) > 3 else f'{listed(same)}: these values'}{but}")
-    for verdict, word in (("differs", "differs"), ("refuses", "refuses it")):
-        words += [f"{release(each)} {word}" for each in held if each.verdict == verdict]
+    words += [f"{release(each)} differs" for each in held if each.verdict == "differs"]
+    words += [f"{release(each)} refuses it" for each in held if each.verdict == "refuses" and each.has_type]
+    # A runtime without the type refuses every file of it, which says nothing about this one.
+    if without := [release(each) for each in held if each.verdict == "refuses" and not each.has_type]:
+        words.append(f"without this model type: {listed(without)}")
     if unknown := [release(each) for each in held if each.verdict == "unknown"]:
         alone = len(reasons) == 1 and len(unknown) == len(held) - 1
         words.append("others not compared" if alone else f"not compared (--verbose says why): {listed(unknown)}")

@@ -28,13 +28,24 @@ def models_under(folder: Path) -> Iterator[Path]:
     object or is a folder, is included: an audit gives the reason.
     """
     unread: list[Path] = []
-    for here, inside, names in os.walk(folder, onerror=lambda error: unread.append(Path(str(error.filename)))):
-        inside[:] = sorted(name for name in inside if not name.startswith("."))
+    left = [str(folder)]
+    while left:  # not os.walk, which calls itself for each level
+        here = left.pop()
+        inside, names = [], []
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    (inside if entry.is_dir() else names).append(entry.name)
+        except OSError:  # also a path that is too long for the system
+            unread.append(Path(here))
+            continue
+        inside = sorted(name for name in inside if not name.startswith("."))
         if "config.json" in inside or any(_is_model(Path(here, name)) for name in _CONFIGS if name in names):
             yield Path(here)
         for name in sorted(names):
             if not name.startswith(".") and _is_model_file(Path(here, name)):
                 yield Path(here, name)
+        left += (os.path.join(here, name) for name in reversed(inside) if not os.path.islink(os.path.join(here, name)))
     yield from sorted(unread)
 
 
