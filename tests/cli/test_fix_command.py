@@ -116,6 +116,10 @@ def test_a_link_to_nothing_is_not_taken_for_a_written_file(run, model, tmp_path)
     done = run("audit", "m", "--fix", "-q")
     assert done.code == 2
     assert "wrote" not in done.err
+    fixed.unlink()  # nor does a planted link lead what is written elsewhere
+    fixed.with_name(f".{fixed.name}.{os.getpid()}.unfinished").symlink_to(tmp_path / "victim")
+    assert run("audit", "m", "--fix", "-q").code == 0
+    assert not (tmp_path / "victim").exists()
 
 
 def test_in_place_the_file_itself_is_fixed_and_keeps_its_mode(run, model):

@@ -194,8 +194,9 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
     from clockhands.sources import files
 
     not_there(path, force=force, reads=reads)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+    unfinished = None
     try:
+        unfinished = files.fresh_beside(path)
         write(unfinished)
         if path.exists():
             shutil.copymode(path, unfinished)
@@ -207,7 +208,8 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
     except OSError as error:
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}.", "Choose another place.") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        if unfinished is not None:
+            unfinished.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, force: bool, reads: Sequence[str | Path] = ()) -> None:

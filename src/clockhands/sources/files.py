@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import re
+import secrets
 import stat
 import time
 from itertools import islice
@@ -151,6 +152,17 @@ def state(file: IO[bytes]) -> tuple[int, int, int, int]:
     """Which file is open and in which version: device, inode, bytes and time of the last change, in nanoseconds."""
     now = os.fstat(file.fileno())
     return now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+
+
+def fresh_beside(path: Path) -> Path:
+    """A new empty file in the folder of a path, under a name that nobody can have known: no planted link is followed.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return fresh
 
 
 def rename(unfinished: Path, path: Path, *, replace: bool) -> None:

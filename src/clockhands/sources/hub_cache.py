@@ -9,7 +9,6 @@ https://huggingface.co/docs/huggingface_hub/package_reference/environment_variab
 
 import os
 import re
-import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,7 +212,7 @@ def write(path: Path, data: bytes) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.incomplete")
+    unfinished = files.fresh_beside(path)
     try:
         unfinished.write_bytes(data)
         unfinished.replace(path)
