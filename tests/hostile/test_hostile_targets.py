@@ -273,6 +273,11 @@ def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch):
     assert done.exit_code == 2
 
 
+def test_a_device_that_gives_nothing_is_refused():
+    with pytest.raises(Unreadable, match="a device that gives nothing to read"):
+        open_target(os.ttyname(os.openpty()[1]))
+
+
 def test_a_tree_of_1100_folders_is_walked(tmp_path):
     folders = [tmp_path.joinpath(*["d"] * (number + 1)) for number in range(1100)]
     for folder in folders:

@@ -10,6 +10,7 @@ import io
 import os
 import re
 import secrets
+import select
 import stat
 import time
 from itertools import islice
@@ -71,12 +72,14 @@ _TRIES = 10  # attempts to find the writer of a pipe, in one second
 
 
 def open_binary(path: Path) -> BinaryIO:
-    """Open ``path`` for reading bytes; also a pipe, if it has a writer.
+    """Open ``path`` for reading bytes; also a pipe, if it has a writer, and a device with something to read.
 
     Raises:
         Unreadable: There is no such file, it is a directory, or it may not be read; a pipe without a writer.
     """
     try:
+        if path.is_char_device() and os.name == "posix":
+            return _open_device(path)
         return _open_pipe(path) if path.is_fifo() else path.open("rb")
     except FileNotFoundError:
         raise missing(path) from None
@@ -90,6 +93,16 @@ def open_binary(path: Path) -> BinaryIO:
         ) from None
     except OSError as error:
         raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+
+
+def _open_device(path: Path) -> BinaryIO:
+    """Open a device; wait a second for something to read, since a terminal of nobody never gives anything."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    if not select.select([number], [], [], 1.0)[0]:
+        os.close(number)
+        raise Unreadable(f"{path} is a device that gives nothing to read.", "Name a file, or - for standard input.")
+    os.set_blocking(number, True)
+    return os.fdopen(number, "rb")
 
 
 def _open_pipe(path: Path) -> BinaryIO:
