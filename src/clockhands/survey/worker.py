@@ -145,7 +145,8 @@ def _time_limit(seconds: float, *, ends: bool) -> Iterator[None]:
     Only Python code handles a signal. The second limit is enforced by an interpreter thread that needs no lock, so it
     also ends a process that hangs in C code or in a read.
     """
-    if threading.current_thread() is not threading.main_thread():
+    # Windows has no such signal, and only the main thread handles any.
+    if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
