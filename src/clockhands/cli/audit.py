@@ -338,7 +338,13 @@ def _run(
 
 
 def audited(
-    target: str, failures: list[Failure], length: int | None = None, timeout: float = 600.0, **how: Any
+    target: str,
+    failures: list[Failure],
+    length: int | None = None,
+    timeout: float = 600.0,
+    *,
+    alone: bool = True,
+    **how: Any,
 ) -> Audit | None:
     """The audit of a target, with its notes on stderr; None if it fails, with the reason on stderr and in the failures.
 
@@ -347,12 +353,13 @@ def audited(
         failures: The list to which a failure is added.
         length: The length in tokens.
         timeout: The limit in seconds.
+        alone: Whether it is the only target, for which a fault of clockhands is raised.
         how: Further arguments.
     """
     from clockhands.survey.worker import within_limits
 
     with showing_what_is_fetched():
-        found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False)
+        found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
     return _told(target, found, failure, failures)
 
 
@@ -482,7 +489,7 @@ def _all_audited(
     """
     if not apart or "-" in targets or "forkserver" not in get_all_start_methods():
         for target in _with_progress(targets):
-            found = audited(target, failures, timeout=timeout, **how)
+            found = audited(target, failures, timeout=timeout, alone=len(targets) == 1, **how)
             if found is not None:
                 yield found
         return

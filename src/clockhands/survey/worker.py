@@ -96,7 +96,7 @@ def surveyed(target: str, version: str, length: int | None = None, timeout: floa
 
 
 def within_limits(
-    call: Callable[[], Result], timeout: float, *, ends: bool = True
+    call: Callable[[], Result], timeout: float, *, ends: bool = True, raises: bool = False
 ) -> tuple[Result | None, Failure | None]:
     """The result of a call, or the message and the hint of whatever prevented it.
 
@@ -104,6 +104,7 @@ def within_limits(
         call: Called without arguments.
         timeout: The limit in seconds.
         ends: Whether the process is ended if the call does not react to the limit.
+        raises: Whether a fault of clockhands is raised, with its traceback.
     """
     try:
         with _time_limit(timeout, ends=ends):
@@ -113,9 +114,11 @@ def within_limits(
     except _TimeIsUp:
         return None, too_long(timeout)
     except MemoryError:
-        message = f"The audit needed more than {MEMORY >> 30} GiB of memory."
+        message = "The audit needed more memory than there is, or than a worker may have (4 GiB)."
         return None, (message, "Audit it alone with `clockhands audit`.")
-    except Exception as error:  # noqa: BLE001 - one target must not cost the others theirs
+    except Exception as error:  # one target must not cost the others theirs
+        if raises:
+            raise
         message = f"The audit failed with {type(error).__name__}: {str(error)[:1000]}"
         return None, (message, "This is a fault of clockhands. Please report it with the file.")
 
