@@ -85,3 +85,4 @@ def test_a_table_of_noise_whose_positions_no_float_counts():
     rows[0] = 1.3563115e-19, 1.3563156e-19, 1.0852651e-19
     rows[1, 0], rows[2, 1] = 1.3563390e-19, 1.3631647e-19
     assert identify(rows) is not None
+    assert "is one row" in identify(np.eye(4, 6)[::-1] * [[0], [0], [0], [1]]).reason  # ``not enough values to unpack``

@@ -23,6 +23,8 @@ LEAST_ROWS = 4
 HEAD = 256  # rows at the start that are checked: they must be finite and not all equal
 TURNED = 1 << 20  # the largest table, in numbers, that is also tried transposed and negated
 
+_STEP = 2  # rows that show one
+
 
 def identify_array(rows: np.ndarray, dtype: str, positions: np.ndarray | None) -> Matches:
     """The matches of a table [rows, width]; ``dtype`` is its original one, ``positions`` [rows] may be None."""
@@ -121,6 +123,8 @@ def _identified(given: GivenTable) -> Matches:
     if prefix:
         at = None if given.positions is None else given.positions[prefix:]
         given = replace(given, array=given.array[prefix:], positions=at)
+    if given.rows < _STEP:
+        return Matches([], f"Behind {prefix} rows of zeros is one row, which shows no step from row to row.")
     for found in sinusoids(given):
         match, reason = checked(given, found, prefix)
         if match is not None:
