@@ -112,7 +112,7 @@ def _known(transformers: str, view: View) -> None:
         known_to(transformers, view)
     except (Refusal, Undescribed):
         raise Undescribed(
-            "Transformers has no such model type, and clockhands does not know whether vLLM has code of its own for it."
+            "Transformers has no such model type, and clockhands does not know whether vLLM itself supports it."
         ) from None
     if view.name in facts()["vllm"]["own_keys"]:
         raise Undescribed(f"Its own file for {view.name} reads other keys than the class of Transformers.")
