@@ -83,7 +83,7 @@ def test_killed_twenty_times_at_random_moments_it_ends_with_the_same_rows(study:
     store = study.with_name("killed.sqlite")
     rng = random.Random(22)
     killed, met = 0, 0
-    while killed < KILLS or (met <= KILLS // 4 and killed < 4 * KILLS):  # a fast machine may be done before it is killed
+    while killed < KILLS or (met <= KILLS // 4 and killed < 4 * KILLS):  # a fast machine may be done before
         command = lab("run", study, "--store", store) if killed % 3 == 0 else lab("resume", "--store", store)
         if not store.exists():
             command = lab("run", study, "--store", store)
