@@ -189,18 +189,27 @@ def _of_another_part(view: View) -> str | None:
 
 
 def _lost_base(name: str, view: View) -> None:
-    """Give layers their class default where the class gives the base at the top level to the other layers alone."""
-    known, base, new = model_type(name), view.number("rope_theta"), view.block(NEW)
+    """Give layers their class default where the class gives the base at the top level to the other layers alone.
+
+    The class has a block for each kind of layer: those of the new format, or empty ones, and lays the old block over
+    that of the layers that see all. A new block without kinds is not read.
+    """
+    known, base = model_type(name), view.number("rope_theta")
     row = next((row for row in known.rows if row.lost), None) if known is not None else None
-    nested = new is not None and any(isinstance(value, Mapping) for value in new.values())
-    if known is None or row is None or base is None or nested:
+    if known is None or row is None or base is None:
         return
-    given = {"rope_type": "default", **(view.block(OLD) or new or {}), "rope_theta": base}
-    blocks = {"full_attention": given}
-    for kind in row.lost:
-        blocks[f"{kind}_attention"] = {"rope_type": "default", "rope_theta": known.defaults["base"]}
-    view.values.pop(OLD, None)
-    view.values.pop("rope_theta")
+    held, old = view.block(NEW) or {}, view.block(OLD) or {}
+    blocks: dict[str, dict[str, Any]] = {}
+    for kind in ("full", *row.lost):
+        inner = held.get(f"{kind}_attention")
+        own = {
+            "rope_type": "default",
+            **(inner if isinstance(inner, Mapping) else {}),
+            **(old if kind == "full" else {}),
+        }
+        blocks[f"{kind}_attention"] = {"rope_theta": base if kind == "full" else known.defaults["base"], **own}
+    for key in (OLD, "rope_theta"):
+        view.values.pop(key, None)
     view.put(NEW, blocks)
 
 
