@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -487,13 +486,17 @@ def _all_audited(
 
     Those that are audited ``apart`` from this process cost only themselves, whatever becomes of their process.
     """
-    if not apart or "-" in targets or "forkserver" not in get_all_start_methods():
+    # Imported when many targets are audited: a single audit needs no processes.
+    if apart:
+        from multiprocessing import get_all_start_methods
+
+        apart = "-" not in targets and "forkserver" in get_all_start_methods()
+    if not apart:
         for target in _with_progress(targets):
             found = audited(target, failures, timeout=timeout, alone=len(targets) == 1, **how)
             if found is not None:
                 yield found
         return
-    # Imported for many targets: a single audit needs no processes.
     from clockhands.survey.batches import Workers, outcomes
 
     jobs = min(jobs or os.cpu_count() or 1, len(targets))

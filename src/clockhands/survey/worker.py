@@ -114,7 +114,7 @@ def within_limits(
     except _TimeIsUp:
         return None, too_long(timeout)
     except MemoryError:
-        message = "The audit needed more memory than there is, or than a worker may have (4 GiB)."
+        message = f"The audit needed more memory than there is, or than a worker may have ({MEMORY >> 30} GiB)."
         return None, (message, "Audit it alone with `clockhands audit`.")
     except Exception as error:  # one target must not cost the others theirs
         if raises:

@@ -261,7 +261,7 @@ _USUAL_LLAMA3 = 8.0
 CLAIMED = 4
 """How many times longer than what the base alone reaches a context has to be, to need the scaling."""
 _LLAMA3 = ("low_freq_factor", "high_freq_factor")
-_YARN = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}  # the numbers of a block that does not say them
+_YARN = {key: getattr(Yarn, key) for key in ("beta_fast", "beta_slow", "truncate")}  # those of a block without them
 OF_LENGTH = ("llama3", "yarn", "longrope")
 """Scalings that leave fast pairs alone: what they lack shows beyond the length of the first training."""
 
