@@ -89,8 +89,8 @@ def for_further_tokens(
     longer: Callable[[Fields], Iterable[Code]],
     *,
     top: str | None,
-) -> tuple[list[Code], list[str]]:
-    """The codes of the layers for multi-token prediction of a text, and remarks on them as sentences.
+) -> tuple[list[Code], list[str], list[str]]:
+    """The codes of the layers for multi-token prediction of a text, remarks on them, and those without known codes.
 
     Args:
         opened: The target, whose weights may hold such layers that its config does not declare.
@@ -104,7 +104,7 @@ def for_further_tokens(
     number = value_of(fields.whole("layers", most=MOST_LAYERS)) if own else None
     count = None if number is None else _declared(fields) or _in_weights(opened, number)
     if count is None or number is None:
-        return [], []
+        return [], [], []
     names = (None if known is None else known.name, top)
     says = next((held for name, held in table()["multi_token_prediction"].items() if name in names), {})
     # Contradicting keys leave the number open.
@@ -114,13 +114,13 @@ def for_further_tokens(
     notes = _built(says, known, title)
     found = _likened(says, fields, own, further, longer)
     if not found:
-        return [], [*notes, f"clockhands does not know the position encoding of {title}."]
+        return [], [*notes, f"clockhands does not know the position encoding of {title}."], [title]
     codes = []
     for code in found:
         because = says.get("source") or f"as the other layers ({code.source.get('kind', '')})"
         source = {**code.source, "layers": count.source, "kind": because}
         codes.append(replace(code, part=MTP, layers=layers if len(found) == 1 else code.layers, source=source))
-    return codes, notes
+    return codes, notes, []
 
 
 def _declared(fields: Fields) -> Sourced[int] | None:

@@ -361,8 +361,9 @@ class _ConfigReader:
 
         if section.part != "text":
             return []
-        further, notes = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
+        further, notes, unknown = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
         self.notes.extend(notes)
+        self.not_read.extend(unknown)
         return [(code, None) for code in further]
 
     def _by_fields(self, section: Section, name: str | None, more: Mapping[str, Any] | None = None) -> _Part:
