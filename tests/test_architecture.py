@@ -40,7 +40,8 @@ torch
 claims sources
 readers testing
 auditing conversion lab
-survey probes transformers
+survey transformers
+probes
 show
 cli
 __main__
@@ -62,7 +63,7 @@ ALLOWED = {
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "engines": {"ray"},
     "probes": {"gguf", "torch", "transformers"},
-    "transformers": {"torch", "transformers"},
+    "transformers": {"packaging", "torch", "transformers"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
@@ -74,6 +75,7 @@ LATE = {
     "show": "matplotlib and the widget are optional",
     "additive/_tables.py": "only arrays inside a trace need it",
     "auditing/_audits.py": "PyTorch is optional",
+    "probes/models.py": "Transformers is optional",
     "recognition/_identifying.py": "a table does not need what functions need, nor the other way round",
     "rotary/_torch_way.py": "Triton is optional",
     "rotary/_ways.py": "each array library has its own way, and only one of them may be installed",

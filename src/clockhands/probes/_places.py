@@ -20,19 +20,21 @@ from clockhands.probes._layers import Run
 Removal = Literal["off", "zeroed", "averaged"]
 
 
-def _unrotated(waves: Any, _: nn.Module, __: Mapping[str, Any]) -> Any:
+def _unrotated(waves: Any) -> Any:
     cosine, sine = waves
     return torch.ones_like(cosine), torch.zeros_like(sine)
 
 
-def _no_bias(bias: Tensor | None, attention: nn.Module, given: Mapping[str, Any]) -> Tensor:
-    if bias is not None:
-        return torch.zeros_like(bias)
-    tokens = given["hidden_states"].shape[1]
-    return given["hidden_states"].new_zeros(1, attention.n_heads, tokens, tokens)
+def _no_bias(bias: Tensor) -> Tensor:
+    # T5 of Transformers 5.0 and before hands on the sum of bias and mask: keys that the mask hides stay hidden.
+    return torch.where(_hides(bias), bias, torch.zeros_like(bias))
 
 
-HANDED: Mapping[str, tuple[str, Callable[[Any, nn.Module, Mapping[str, Any]], Any], str]] = {
+def _hides(mask: Tensor) -> Tensor:
+    return mask <= torch.finfo(mask.dtype).min / 2
+
+
+HANDED: Mapping[str, tuple[str, Callable[[Any], Any], str]] = {
     "alibi": ("ALiBi", _no_bias, "BLOOM, Falcon with ALiBi"),
     "position_bias": ("relative bias", _no_bias, "MPT, T5, MT5, UMT5"),
     "position_embeddings": ("rotary", _unrotated, "Llama, Mistral, Qwen, Gemma, GPT-NeoX, Phi, OLMo, SmolLM, Falcon"),
@@ -89,9 +91,7 @@ class Reached:
                 elif self.kind == "kept":
                     stack.enter_context(_kept_without(module, self.name))
                 else:
-                    before, after = _handed_without(module, self.name)
-                    stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
-                    stack.callback(module.register_forward_hook(after).remove)
+                    stack.enter_context(_handed_without(module, self.name))
             yield
 
 
@@ -168,37 +168,56 @@ def _named(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     return {**dict(zip(_parameters(module), args, strict=False)), **kwargs}
 
 
-def _handed_without(attention: Any, name: str) -> tuple[Any, Any]:
-    """Hooks that give an attention inputs without positions, and later layers their usual inputs."""
+@contextmanager
+def _handed_without(attention: Any, name: str) -> Iterator[None]:
+    """Give an attention inputs without positions, and later layers their usual inputs."""
     given: dict[str, Any] = {}
     place = _parameters(attention).index(name)
+    table = getattr(attention, "relative_attention_bias", None)
 
     def before(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         named = _named(module, args, kwargs)
         if named.get("key_value_states") is not None:  # attention over another text has no positions
             return None
-        given["sound"] = named.get(name)
-        given["none"] = none = HANDED[name][1](named.get(name), module, named)
+        given["sound"] = sound = named.get(name)
+        if sound is None:  # this layer looks its bias up
+            given["looked up"] = True
+            return None
+        given["none"] = none = HANDED[name][1](sound)
         if name == "alibi" and _float_mask(named.get("attention_mask")):
             # Falcon adds its biases to the mask as well.
-            mask = named["attention_mask"]
-            kept = torch.where(mask <= torch.finfo(mask.dtype).min / 2, mask, torch.zeros_like(mask))
-            kwargs = {**kwargs, "attention_mask": kept}
+            kwargs = {**kwargs, "attention_mask": _no_bias(named["attention_mask"])}
         if place < len(args):
             return (*args[:place], none, *args[place + 1 :]), kwargs
         return args, {**kwargs, name: none}
 
+    def looked_up(_: Any, __: Any, rows: Tensor) -> Tensor | None:
+        return torch.zeros_like(rows) if given.get("looked up") else None
+
     def after(module: Any, _: Any, output: Any) -> Any:
-        if not isinstance(output, tuple) or not any(each is given.get("none") for each in output):
+        made = given.pop("looked up", False)
+        none = given.pop("none", None)
+        if not isinstance(output, tuple) or not (made or any(each is none for each in output)):
             return None
         # T5 hands the bias of its first layer on to the others.
-        sound = given["sound"]
-        if sound is None:
-            tokens = given["none"].shape[-1]
-            sound = module.compute_bias(tokens, tokens)
-        return tuple(sound if each is given["none"] else each for each in output)
+        return tuple(
+            module.compute_bias(*each.shape[-2:]).to(each.dtype) + each
+            if made and _is_no_bias(each)
+            else given["sound"] if each is none and each is not None else each
+            for each in output
+        )  # fmt: skip
 
-    return before, after
+    with ExitStack() as stack:
+        stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
+        stack.callback(attention.register_forward_hook(after).remove)
+        if isinstance(table, nn.Module):
+            stack.callback(table.register_forward_hook(looked_up).remove)
+        yield
+
+
+def _is_no_bias(each: Any) -> bool:
+    """Whether an output of an attention is a bias [batch, heads, queries, keys] of zeros, or hides keys."""
+    return _float_mask(each) and each.ndim == 4 and bool((_hides(each) | (each == 0)).all())
 
 
 def _float_mask(mask: Any) -> bool:

@@ -176,6 +176,9 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = takes(module, "position_ids")
+    if places and _counts_itself(module, ids):
+        places = False
+        live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
     if places:
         measured = scores_at_zero(module, _some_tokens(ids), declared)
         declared = in_measured_order(declared, measured)
@@ -253,6 +256,22 @@ def _rotations(
             says += "declares no position encoding."
             live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
+
+
+def _counts_itself(module: nn.Module, ids: Tensor) -> bool:
+    """Whether queries and keys of one repeated token move along the text, and with no position that is given.
+
+    Transformers 4 rotates ESM so: its positions are for a table alone.
+    """
+    text = ids[:1, :1].repeat(1, 8)
+    passes = []
+    for positions in (torch.arange(8, device=ids.device)[None], torch.zeros_like(text)):
+        with attended(module) as seen, torch.no_grad():
+            runner(module)(text, position_ids=positions)
+        passes.append(seen)
+    allowed = tolerance(passes[0][0].queries.dtype)
+    same = all(max(_far(a.queries, b.queries), _far(a.keys, b.keys)) <= allowed for a, b in zip(*passes, strict=True))
+    return same and any(moved(rows_of(_first(each.queries), 8)) > allowed for each in passes[0])
 
 
 def _some_tokens(ids: Tensor) -> Tensor:
@@ -378,6 +397,9 @@ def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> 
 
 
 def _far(own: Tensor, other: Tensor) -> float:
+    # Keys stand once for all their queries, or are repeated: some releases decide that by whether a mask is given.
+    heads = max(own.shape[-3], other.shape[-3])
+    own, other = (each.repeat_interleave(heads // each.shape[-3], -3) for each in (own, other))
     return float((own.float() - other.float()).norm() / other.float().norm().clamp_min(1e-30))
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +80,8 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
         raise Unreadable(
             "A model is run with Transformers, which is not installed.", "Install it: pip install transformers torch."
         ) from None
+    from clockhands.transformers.installed import dtype_option
+
     path, options = opened.path, {"local_files_only": True, "trust_remote_code": False}
     if opened.form == "gguf":
         folder, options = path.parent, {**options, "gguf_file": path.name}
@@ -90,7 +91,7 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
         try:
             config = transformers.AutoConfig.from_pretrained(folder, **options)
             module = _class_of(config, transformers).from_pretrained(
-                folder, config=config, dtype=torch.float32, **options
+                folder, config=config, **dtype_option(torch.float32), **options
             )
         except ClockhandsError:
             raise
@@ -234,7 +235,12 @@ def _read_once() -> Iterator[None]:
     except ImportError:
         yield
         return
-    loader: Any = import_module("transformers.modeling_gguf_pytorch_utils")
+    from clockhands.transformers.installed import gguf_reading
+
+    loader: Any = gguf_reading()
+    if loader is None:
+        yield
+        return
 
     class QuietReader(gguf.GGUFReader):
         @property

@@ -76,7 +76,13 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
         positions = np.unique([*range(min(_NEAR, length)), *(far for far in _FAR if far < length), length - 1])
         given = _returned(part.owner, kind, positions, len(spec.rates), torch.float32)
         narrow = _returned(part.owner, kind, positions, len(spec.rates), torch.bfloat16)
-        output = None if given is None or narrow is None else _form(given, narrow, spec, codes[0], positions, length)
+        if given is None or narrow is None:
+            raise InvalidValue(
+                f"{where} of {name} is a {type(part.owner).__name__} that returns no cosines and sines for positions "
+                "[batch, seq], as the rotary modules of Transformers do: nothing was changed.",
+                "`swap` knows the families that docs/guides/transformers.md lists; `ch.audit(model)` checks others.",
+            )
+        output = _form(given, narrow, spec, codes[0], positions, length)
         if output is None or (found is not None and output != found):
             raise differs(name, where, part.owner)
         found = output
@@ -96,11 +102,13 @@ def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Exp
     ids = torch.arange(min(64, max(longest // 4, 1)))[None]
     given = torch.stack((ids, 2 * ids, 3 * ids))
     answer = _called(owner, kind, given, len(output.spec.rates), torch.float32)
-    if answer is None:
-        return output
     declared = expected.code.spec
-    if answer[0].shape[:-1] == ids.shape and isinstance(declared, Rotary) and declared.axes is not None:
-        output = replace(output, of_axes=replace(frequencies_of(declared), axes=declared.axes))
+    axes = declared.axes if isinstance(declared, Rotary) else None
+    # A part for one coordinate raises, or returns an array of another shape (Transformers 5.0 to 5.17).
+    if answer is None or (axes is None and answer[0].shape[:-1] not in (ids.shape, given.shape)):
+        return output
+    if answer[0].shape[:-1] == ids.shape and axes is not None:
+        output = replace(output, of_axes=replace(frequencies_of(declared), axes=axes))
     device = answer[0].device
     made = output(torch.zeros(1, dtype=torch.float32, device=device), given.to(device), longest)
     exact = (made,) if isinstance(made, Tensor) else made

@@ -1,17 +1,16 @@
 """Adds clockhands' scalings to Transformers' rope functions, so that a ``rope_type`` in a config selects them."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RotaryEmbeddingConfigMixin
 
 from clockhands.errors import InvalidValue
 from clockhands.scaling import Dynamic
 from clockhands.sources.resolved import REGISTERED
 from clockhands.transformers._rotary_part import rotary_by_kind
+from clockhands.transformers.installed import add_rope_type
 
 TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
 
@@ -33,14 +32,13 @@ def register() -> tuple[str, ...]:
     Raises:
         InvalidValue: From a model with such a type, when its config does not decide the frequencies.
 
-    Source: ``ROPE_INIT_FUNCTIONS`` in ``modeling_rope_utils.py`` of Transformers 5.23.
+    Source: ``ROPE_INIT_FUNCTIONS`` in ``modeling_rope_utils.py`` of Transformers 4.50 to 5.24.
 
     >>> register()[:2]
     ('clockhands_default', 'clockhands_linear')
     """
     for kind in TYPES:
-        ROPE_INIT_FUNCTIONS.setdefault(REGISTERED + kind, _frequencies)
-        setattr(RotaryEmbeddingConfigMixin, f"_validate_{REGISTERED}{kind}_rope_parameters", _validation(kind))
+        add_rope_type(REGISTERED + kind, kind, _frequencies)
     return tuple(REGISTERED + kind for kind in TYPES)
 
 
@@ -60,9 +58,3 @@ def _frequencies(
     rates = torch.tensor(spec.rates, dtype=torch.float64)
     return rates.to(device=device, dtype=torch.float32), spec.attention_factor
 
-
-def _validation(kind: str) -> Callable[..., None]:
-    def validate(self: Any, rope_parameters: Any, ignore_keys: Any = None) -> None:
-        getattr(self, f"_validate_{kind}_rope_parameters")(rope_parameters, ignore_keys=ignore_keys)
-
-    return validate

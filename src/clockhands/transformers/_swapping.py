@@ -244,7 +244,7 @@ def _of_rotary_part(name: str, part: DeclaredPart) -> list[Change]:
     if not expected:
         return []
     served = tuple((each.code, each.layers) for codes in expected.values() for each in codes)
-    if "embed_positions" in dict(part.owner.named_buffers(recurse=False)):
+    if isinstance(getattr(part.owner, "embed_positions", None), Tensor):  # no buffer in Transformers 4
         rows = _sines_then_cosines(name, part, expected[None])
         return [Change(part.paths[0], part.owner, served, ExactAttentionTable, buffers={"embed_positions": rows})]
     kept = {"clockhands_output": outputs_of(name, part), "clockhands_length": {}}

@@ -51,7 +51,7 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
         codes = [*ladder_codes(found), *wave_codes(found)]
         shown = {held.paths[0] for held in (*found.of("rates"), *(found.of("waves") if codes else ()))}
         resolved = _with_codes(resolved, [*codes, *function_codes(found, shown), *slope_codes(found)], module)
-    declared = declared_by(resolved, opened.config, config_root(module)[0])
+    declared = declared_by(resolved, opened.config, config_root(module)[0], found)
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)
     made = [*of_rates, *of_waves, *number_cases(found), *slope_cases(found, declared)]
@@ -69,7 +69,7 @@ def declared_parts(module: Any) -> tuple[Resolved, tuple[DeclaredPart, ...]]:
     found = walked(module)
     opened = open_module(module, found)
     resolved = resolve(opened, None)
-    return resolved, parts_of(found, declared_by(resolved, opened.config, config_root(module)[0]))
+    return resolved, parts_of(found, declared_by(resolved, opened.config, config_root(module)[0], found))
 
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:

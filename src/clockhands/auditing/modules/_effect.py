@@ -173,6 +173,9 @@ def _waves(answer: Any, positions: np.ndarray, pairs: int) -> Cosines | None:
         if width < 2 * pairs or width % 2:
             return None
         rows = [one_of_each(row, width // 2) for row in rows]
+    start = np.flatnonzero(positions == 0)
+    if len(start) and not rows[0][start].any() and rows[1][start].all():
+        rows.reverse()  # GPT-J of Transformers 5.24 returns the sines first, and its attention takes them so
     return Cosines(positions.astype(np.float64), rows[0], rows[1], dtype)
 
 

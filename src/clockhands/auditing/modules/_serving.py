@@ -28,11 +28,14 @@ class DeclaredCodes:
         resolved: The position codes.
         layer_types: The kind of each layer, if a config lists it, by part of the model.
         root: The path of the module whose config it is; modules outside are not compared.
+        with_local: The modules that have one part for windows (``rotary_emb_local``), so that the other is for the
+            remaining layers.
     """
 
     resolved: Resolved
     layer_types: tuple[str, ...]
     root: str = ""
+    with_local: frozenset[str] = frozenset()
 
     def serving(
         self,
@@ -60,8 +63,9 @@ class DeclaredCodes:
             of_type = {layer for layer, kind in enumerate(types) if kind == layer_type}
             sure = sure and bool(of_type)
             codes = [code for code in codes if code.layers is not None and _share(code.layers, of_type)] or codes
-        elif any("local" in path.rpartition(".")[2] for path in paths):
-            codes = [code for code in codes if code.window is not None] or codes
+        elif not self.with_local.isdisjoint(path.rpartition(".")[0] for path in paths):
+            local = _is_local(paths)
+            codes = [code for code in codes if (code.window is not None) is local] or codes
         alike: dict[Any, list[Code]] = {}
         for code in codes:
             alike.setdefault((code.rates, code.attention_factor), []).append(code)
@@ -106,11 +110,18 @@ def parts_of(walked: Walked, declared: DeclaredCodes) -> tuple[DeclaredPart, ...
     return tuple(found)
 
 
-def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None) -> DeclaredCodes:
-    """What a resolved config of the module at a path declares."""
+def declared_by(
+    resolved: Resolved, config: Mapping[str, Any] | None, root: str | None, walked: Walked
+) -> DeclaredCodes:
+    """What a resolved config of the module at a path declares for the parts of a walked module."""
     sections = [config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))]
     types = next((section["layer_types"] for section in sections if isinstance(section.get("layer_types"), list)), ())
-    return DeclaredCodes(resolved, tuple(map(str, types)), root or "")
+    with_local = frozenset(path.rpartition(".")[0] for path in walked.turning if _is_local((path,)))
+    return DeclaredCodes(resolved, tuple(map(str, types)), root or "", with_local)
+
+
+def _is_local(paths: Iterable[str]) -> bool:
+    return any("local" in path.rpartition(".")[2] for path in paths)
 
 
 def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:

@@ -182,7 +182,12 @@ class TransformersModel(CausalModel):
             given["past_key_values"] = cache
         with torch.no_grad():
             answer = self.model(**given)
-        return answer.logits, getattr(answer, "past_key_values", None)
+        kept = getattr(answer, "past_key_values", None)
+        # Some classes of Transformers 4 make a cache that just fits the text, and expect another one from a caller.
+        room = getattr(kept, "__dict__", {}).get("max_cache_len")
+        if cache is None and room is not None and room <= tokens.shape[-1]:
+            raise Unasked(f"the {type(kept).__name__} that it makes for a text has no room for more tokens")
+        return answer.logits, kept
 
     @property
     def copied(self) -> bool:
