@@ -5,6 +5,7 @@
 #   make test-slow     the rest: fuzzing, peers, a fresh clone
 #   make test-part     of these, those that always run and one of ten parts: what CI runs
 #   make test-oldest   the quick tests of the core with the oldest versions that are promised to work, NumPy only
+#   make test-versions  a part of the tests with other releases of Transformers, JAX, NumPy and others: docs/releases.md
 #   make test-all      everything, in full: quick, slow, all quick tests with the oldest versions, lint, types, docs
 #   make snapshots     write the golden sentences of the tests anew; read the difference before you commit it
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
@@ -36,11 +37,11 @@ OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracle
 THREADS := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-part test-oldest test-all snapshots lint format format-check types docs bench studies \
+.PHONY: help run test test-slow test-part test-oldest test-versions test-all snapshots lint format format-check types docs bench studies \
 	mutation-sample coverage release-check clean
 
 help:
-	@sed -n '3,20s/^# \{0,1\}//p' Makefile
+	@sed -n '3,21s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -140,6 +141,11 @@ $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 # The other backends are not there, so their tests skip; without CI=true that is allowed.
 test-oldest: $(OLDEST)/stamp
 	@CI= EXPECT_BACKENDS=numpy $(THREADS) $(OLDEST)/bin/python $(PYTEST) -p no:cacheprovider $(OLDEST_TESTS) $(PYTEST_ARGS)
+
+# VERSIONS="transformers-4.57.6 jax-0.5.0" runs these, VERSIONS=--drawn one at random, as CI does.
+VERSIONS ?=
+test-versions: $(STAMPS)/test
+	@$(THREADS) $(BIN)/python tools/versions.py $(VERSIONS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

@@ -31,3 +31,10 @@ class Late:
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self._imported(), name, value)
+
+
+def jax_with_64_bits(wide: bool = True) -> Any:
+    """A context in which JAX has 64 bits, or has not; before JAX 0.8 its name is in another module."""
+    jax = pytest.importorskip("jax")
+    enable = getattr(jax, "enable_x64", None)
+    return (enable or pytest.importorskip("jax.experimental").enable_x64)(wide)

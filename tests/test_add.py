@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.errors import InvalidType, InvalidValue
-from late import Late
+from late import Late, jax_with_64_bits
 from oracles import sentences
 from oracles.rows import every
 
@@ -158,7 +158,7 @@ def test_jax_traces_tokens_where_positions_are_known():
 
 
 def test_jax_with_64_bits():
-    with jax.enable_x64(True):
+    with jax_with_64_bits(True):
         x = jnp.asarray(tokens(5, 6))
         assert x.dtype == jnp.float64
         got = ch.add(x, SPEC, range(2**40, 2**40 + 5))

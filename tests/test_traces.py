@@ -13,7 +13,7 @@ from clockhands.ladders import Explicit, geometric
 from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos, chunked, rerotate, rotate
-from late import Late
+from late import Late, jax_with_64_bits
 from laws.rotary_members import ROTARY_MEMBERS
 from oracles.rows import every
 
@@ -109,7 +109,7 @@ def test_all_integers_are_taken(trace, draw, cases):
 
 def test_64_bits_of_jax_are_all_used():
     at = np.array([2**62 + 3, -(2**63), 2**40 + 5, -1, 2**31], np.int64)
-    with jax.enable_x64(True):
+    with jax_with_64_bits(True):
         for ladder in LADDERS:
             assert worst(ladder, phases(ladder, TRACES["jax.jit"], at), at) <= traces.BOUND
 

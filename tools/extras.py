@@ -2,7 +2,7 @@
 
 It is run in an environment that has the wheel with this extra and nothing else (`tools/release_check.py` makes one), so
 each function imports what the extra brings, and asserts what came out. `none` is the wheel without any extra. The
-second argument is the GGUF file of a real model with quantised weights, which `gguf` reads.
+second argument is the GGUF file of a real model with quantised weights, which `gguf` and `probe` read.
 """
 
 import importlib.util
@@ -92,6 +92,12 @@ def gguf(model: str) -> None:
     assert "weights: pairs interleaved" in command("audit", model, "--weights", "--verbose")
 
 
+def probe(model: str) -> None:
+    """A real model, in a quantised file, is loaded and run."""
+    told = command("probe", model, "--text", str(ROOT / "README.md"), "--measure", "live", "--windows", "1", "--length", "64")
+    assert "The declared positions are in effect in all 30 layers checked." in told
+
+
 def hub() -> None:
     """A model is audited by its name, from a hub on this machine."""
     sys.path.append(str(ROOT / "tests"))
@@ -136,10 +142,10 @@ def tensorboard() -> None:
     assert list(Path("events").rglob("events.out.tfevents.*"))
 
 
-SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, hub, figures, notebook, lab, ray, tensorboard)}
+SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, probe, hub, figures, notebook, lab, ray, tensorboard)}
 
 if __name__ == "__main__":
     extra, model = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        SMOKE[extra](*[model] * (extra == "gguf"))
+        SMOKE[extra](*[model] * (extra in ("gguf", "probe")))

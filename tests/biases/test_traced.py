@@ -10,7 +10,7 @@ import clockhands as ch
 from clockhands import testing
 from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.errors import InvalidValue
-from late import Late
+from late import Late, jax_with_64_bits
 from laws import bias_members
 from oracles import sentences
 from oracles.rows import every
@@ -224,7 +224,7 @@ def test_float64_in_each_library():
 
 def test_wide_positions_of_jax():
     at = np.array([10**12, 10**12 + 3])
-    with jax.enable_x64(True):
+    with jax_with_64_bits(True):
         for spec in (Alibi(2), Buckets(2)):
             values = values_for(spec)
             made = jax.jit(lambda at, spec=spec, values=values: ch.bias(spec, at, at, values=values))(at)

@@ -13,7 +13,7 @@ from clockhands.phases import units
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos
 from clockhands.traces import BOUND
-from late import Late
+from late import Late, jax_with_64_bits
 from oracles import sentences
 
 jax, jnp, held = Late("jax"), Late("jax.numpy"), Late("clockhands.jax")
@@ -52,7 +52,7 @@ def prepared(name: str) -> tuple[Any, np.ndarray, dict[str, Any], np.ndarray]:
 
 @pytest.fixture
 def _bits(wide: bool):
-    with jax.enable_x64(wide):
+    with jax_with_64_bits(wide):
         yield
 
 

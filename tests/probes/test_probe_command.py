@@ -8,6 +8,7 @@ import pytest
 from clockhands.cli import main
 from late import Late
 from probes import probed_models as models
+from written_files import small_gguf
 
 tokenizers, transformers = Late("tokenizers"), Late("transformers")
 
@@ -128,3 +129,14 @@ def test_audit_price_puts_the_price_beside_a_finding_that_can_be_built(folder, t
     for price in priced.values():
         assert price["interval"][0] <= price["nats"] <= price["interval"][1]
         assert price["length"] == 256
+
+
+def test_what_a_model_needs_is_asked_before_it_is_loaded(folder, tmp_path, monkeypatch, capsys):
+    (tmp_path / "model.gguf").write_bytes(small_gguf())
+    for missing, target in (("transformers", folder), ("accelerate", tmp_path / "model.gguf")):
+        with monkeypatch.context() as patched:
+            patched.setattr("clockhands.probes.models.find_spec", lambda name, missing=missing: name != missing or None)
+            assert invoked("probe", target, "--measure", "live") == 2
+        said = capsys.readouterr().err
+        assert f"error: A probe runs the model with Transformers, and {missing} is not installed." in said
+        assert "pip install 'clockhands[probe]'" in said

@@ -16,7 +16,7 @@ else:
         def _refused(*_: Any, **__: Any) -> NoReturn:
             raise Unreadable(
                 "A probe runs the model with PyTorch, which is not installed.",
-                "Install it: pip install torch transformers.",
+                "Install what it needs with `pip install 'clockhands[probe]'`.",
             )
 
         probe = audit_running = _refused

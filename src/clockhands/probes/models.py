@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +67,19 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
         Unreadable: The target holds no model that Transformers can run, or its files cannot be loaded.
         TooLarge: The weights in float32 would not fit into the memory that is available.
     """
+    _refuse_without("transformers")
     opened = open_target(target)
     if opened.path is None or opened.hub is not None or not opened.tensors:
         then = f" Download it: `{opened.hub}`." if opened.hub else ""
         raise Unreadable(f"{shown(target)} has no weights on this machine, and a probe runs the model.{then}", _RUNS)
+    if opened.form == "gguf":
+        _refuse_without("gguf", "accelerate")
     if text is not None:
         _refuse_beyond(resolve(opened).context, length)
         _refuse_short(text, length=length, count=count)
     _refuse_without_memory(opened)
-    try:
-        import transformers
-    except ImportError:
-        raise Unreadable(
-            "A model is run with Transformers, which is not installed.", "Install it: pip install transformers torch."
-        ) from None
+    import transformers
+
     from clockhands.transformers.installed import dtype_option
 
     path, options = opened.path, {"local_files_only": True, "trust_remote_code": False}
@@ -99,6 +99,17 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
             raise Unreadable(f"Transformers cannot load {shown(target)}: {_first_line(error)}", _RUNS) from error
         encode = _tokenizer(folder, options, transformers)
     return RunningModel(target, module.eval(), encode, _context(module))
+
+
+def _refuse_without(*packages: str) -> None:
+    """Refuse before anything is loaded where a package that will be needed is missing."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        are = "are" if len(missing) > 1 else "is"
+        raise Unreadable(
+            f"A probe runs the model with Transformers, and {' and '.join(missing)} {are} not installed.",
+            "Install what it needs with `pip install 'clockhands[probe]'`.",
+        )
 
 
 def of_module(module: nn.Module, tokenizer: Any = None) -> RunningModel:

@@ -57,4 +57,3 @@ def _frequencies(
         spec = replace(spec, length=max(int(seq_len), spec.scaling.original))
     rates = torch.tensor(spec.rates, dtype=torch.float64)
     return rates.to(device=device, dtype=torch.float32), spec.attention_factor
-

@@ -1,4 +1,4 @@
-"""What clockhands needs of the installed Transformers beyond its public names, and what stands for it in older releases.
+"""What clockhands needs of the installed Transformers beyond its public names, and the same in older releases.
 
 Tried with the releases that ``tests/releases/environments.toml`` names.
 """
