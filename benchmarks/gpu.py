@@ -52,11 +52,14 @@ def contestants(q: torch.Tensor, k: torch.Tensor, at: torch.Tensor) -> dict[str,
     pairs = ch.Rotary(WIDTH, layout="interleaved")
     compiled = torch.compile(cht.Rotary(spec).both, dynamic=False)
     shared = cos_sin(spec, at, like=q)
+    watched = [x.detach().requires_grad_() for x in (q, k)]  # as in training; `q` and `k` themselves need no gradient
     found: dict[str, Callable[[], object]] = {
         "copy": lambda: (into.copy_(q), beside.copy_(k)),
         "clockhands halves": lambda: rotate_both(q, k, spec, at),
         "clockhands interleaved": lambda: rotate_both(q, k, pairs, at),
         "clockhands halves, cos_sin given": lambda: rotate_both(q, k, spec, cos_sin=shared),
+        "clockhands halves, with gradients": lambda: rotate_both(*watched, spec, at),
+        "clockhands halves, cos_sin given, with gradients": lambda: rotate_both(*watched, spec, cos_sin=shared),
         "clockhands halves, torch.compile": lambda: compiled(q, k, at),
     }
     theirs = transformers_way(q, at)

@@ -45,7 +45,7 @@ def in_one_kernel(
 ) -> tuple[torch.Tensor, ...] | None:
     """One or two arrays of heads rotated on their GPU, by integer positions there or by a tuple of cosine and sine.
 
-    None where no kernel applies, or where gradients are needed and ``by`` is cosine and sine.
+    None where no kernel applies, or where cosine and sine need gradients themselves.
     """
     if not all(x.is_cuda for x in heads) or torch.compiler.is_compiling() or any(map(_is_transformed, heads)):
         return None
@@ -54,7 +54,11 @@ def in_one_kernel(
         return None
     watched = torch.is_grad_enabled() and any(x.requires_grad for x in heads)
     if known:
-        return None if watched else kernel.by_cos_sin(spec, *by, axes, heads)  # type: ignore[no-any-return]
+        if torch.is_grad_enabled() and any(part.requires_grad for part in by):
+            return None
+        if watched:
+            return kernel.TurnedByGiven.apply(spec, *by, tuple(axes), *heads)  # type: ignore[no-any-return]
+        return kernel.by_cos_sin(spec, *by, axes, heads)  # type: ignore[no-any-return]
     if by.dtype == torch.uint64:
         return None
     at = by.to(heads[0].device)

@@ -191,6 +191,27 @@ class Turned(torch.autograd.Function):
         return None, None, None, None, *Turned.apply(spec, at, axes, not back, *given)
 
 
+class TurnedByGiven(torch.autograd.Function):
+    """`by_cos_sin` with a backward, which rotates by the negative sine; cosine and sine get no gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, spec: Rotary, cosine: torch.Tensor, sine: torch.Tensor, axes: tuple[int, ...], *heads: torch.Tensor
+    ) -> Any:
+        """Rotate."""
+        ctx.save_for_backward(cosine, sine)
+        ctx.of = spec, axes
+        return by_cos_sin(spec, cosine, sine, axes, heads)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Rotate back."""
+        cosine, sine = ctx.saved_tensors
+        spec, axes = ctx.of
+        given = [gradient if gradient.stride(-1) == 1 else gradient.contiguous() for gradient in gradients]
+        return None, None, None, None, *TurnedByGiven.apply(spec, cosine, -sine, axes, *given)
+
+
 def by_positions(
     spec: Rotary, at: torch.Tensor, axes: Sequence[int], heads: Sequence[torch.Tensor], *, back: bool = False
 ) -> tuple[torch.Tensor, ...]:
