@@ -36,5 +36,5 @@ class Late:
 def jax_with_64_bits(wide: bool = True) -> Any:
     """A context in which JAX has 64 bits, or has not; before JAX 0.8 its name is in another module."""
     jax = pytest.importorskip("jax")
-    enable = getattr(jax, "enable_x64", None)
-    return (enable or pytest.importorskip("jax.experimental").enable_x64)(wide)
+    here = jax if hasattr(jax, "enable_x64") else pytest.importorskip("jax.experimental")
+    return here.enable_x64(wide)
