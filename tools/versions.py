@@ -11,9 +11,9 @@ import re
 import subprocess
 import sys
 import tomllib
+import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ET
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "releases" / "environments.toml"
