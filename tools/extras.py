@@ -94,7 +94,8 @@ def gguf(model: str) -> None:
 
 def probe(model: str) -> None:
     """A real model, in a quantised file, is loaded and run."""
-    told = command("probe", model, "--text", str(ROOT / "README.md"), "--measure", "live", "--windows", "1", "--length", "64")
+    short = ("--windows", "1", "--length", "64")
+    told = command("probe", model, "--text", str(ROOT / "README.md"), "--measure", "live", *short)
     assert "The declared positions are in effect in all 30 layers checked." in told
 
 
