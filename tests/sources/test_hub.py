@@ -384,8 +384,13 @@ def test_a_slow_hub_is_not_waited_for(hub, monkeypatch, act, refused, snapshot):
 
 def test_a_hub_that_is_slow_with_everything_is_not_waited_for(hub, monkeypatch):
     """Each request is in time; all of them together are not."""
-    hub.models["org/name"] |= shards(200, 5 * 10**9)
-    hub.fault("model-", times=999, act=lambda handler: hub.done.wait(0.1) or handler.resolve("org/name", COMMIT, ""))
+    hub.models["org/name"] |= (files := shards(200, 5 * 10**9))
+
+    def late(handler):
+        hub.done.wait(0.1)
+        handler.piece(files[handler.path.rpartition("/")[2]])
+
+    hub.fault("model-", times=999, act=late)
     monkeypatch.setattr(transfers, "_LONGEST_MODEL", 0.5)
     with pytest.raises(Unreadable, match="did not answer in time"):
         open_target("org/name")
