@@ -13,7 +13,7 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
-from clockhands.cli.group import complain, known_codes, talk
+from clockhands.cli.group import complain, known_codes, say, talk
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 
@@ -548,12 +548,12 @@ def _print(form: str, audits: list[Audit], failures: list[Failure], *, verbose: 
     elif form == "sarif":
         from clockhands.show.sarif import sarif_of
 
-        click.echo(json.dumps(sarif_of(audits, failures, verbose=verbose), indent=2, allow_nan=False))
+        say(json.dumps(sarif_of(audits, failures, verbose=verbose), indent=2, allow_nan=False))
     elif form == "github":
         from clockhands.show.sarif import annotations_of
 
         for line in annotations_of(audits, failures, verbose=verbose):
-            click.echo(line)
+            say(line)
     else:
         from clockhands.show.terminal import print_audits
 

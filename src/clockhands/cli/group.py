@@ -7,7 +7,9 @@ the reader of the output has closed it.
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
@@ -16,6 +18,7 @@ from typing import Any, NoReturn
 
 import click
 
+from clockhands.arguments import safe
 from clockhands.errors import ClockhandsError
 
 COMMANDS = {
@@ -91,9 +94,10 @@ class CommandGroup(click.Group):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            code = super().main(  # pyright: ignore[reportCallIssue] - click's overloads forget this way to call it
-                args, prog_name or "clockhands", complete_var, False, windows_expand_args, **extra
-            )
+            with _safe_warnings():
+                code = super().main(  # pyright: ignore[reportCallIssue] - click's overloads forget this way to call it
+                    args, prog_name or "clockhands", complete_var, False, windows_expand_args, **extra
+                )
             sys.stdout.flush()
         except click.UsageError as error:
             complain(_usage_message(error), _usage_hint(error))
@@ -117,7 +121,8 @@ class CommandGroup(click.Group):
             complain(f"The result could not be written: {error.strerror or error}.", "Send it somewhere else.")
             code = 2
         except Exception:  # noqa: BLE001 - 1 means that a model is wrong, so a fault of our own must not end in it
-            traceback.print_exc()
+            for line in traceback.format_exc().splitlines():
+                talk(line)
             complain(
                 "This is a fault of clockhands, not of what you gave it.", "Please report it with the lines above."
             )
@@ -158,17 +163,34 @@ def one_thread() -> None:
 
 def complain(message: str, hint: str) -> None:
     """Print one error on stderr: what is wrong, and what to do."""
-    click.echo(f"error: {_visible(message)}\nhint: {_visible(hint)}", err=True)
+    talk(f"error: {message}")
+    talk(f"hint: {hint}")
 
 
 def talk(message: str) -> None:
-    """Print a remark that is not data, on stderr."""
-    click.echo(_visible(message), err=True)
+    """Print a remark that is not data, on stderr: one line, whatever it holds."""
+    click.echo(safe(message), err=True)
 
 
-def _visible(text: str) -> str:
-    # Names of files may contain characters that move a terminal's cursor.
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def say(text: str = "", *, bold: bool = False) -> None:
+    """Print a result that is not a page, on stdout: its lines, in which nothing acts on the terminal.
+
+    With `talk` and `clockhands.show._page.Page.line` this is all that writes text of a command; JSON has no character
+    that this changes.
+    """
+    text = "\n".join(map(safe, text.split("\n")))
+    click.echo(click.style(text, bold=True) if bold else text)
+
+
+@contextmanager
+def _safe_warnings() -> Iterator[None]:
+    """Let warnings of other libraries, which may repeat what a file says, print nothing that acts on the terminal."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **named: f"{safe(before(*args, **named).rstrip())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _usage_message(error: click.UsageError) -> str:
