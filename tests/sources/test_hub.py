@@ -400,7 +400,7 @@ def test_a_hub_that_is_slow_with_everything_is_not_waited_for(hub, monkeypatch):
 def test_another_part_than_was_asked_for_is_refused_and_not_kept(hub, refused, tmp_path, cases):
     """The header that is asked for has 32 KiB; each answer has bytes that could be one, of elsewhere."""
     size = hub.models["org/name"]["model.safetensors"].size
-    part = "org/name was not fetched: HUB sent another part of a file than it was asked for (3 tries)."
+    part = "org/name was not fetched: HUB sent another part of a file than the requested one (3 tries)."
     for span, data, said in (
         ("bytes 8-{end}/99999", None, part),
         ("bytes {begin}-{end}/*", b"\0" * 99, part),

@@ -249,7 +249,7 @@ class Transfers:
         if "Timeout" in type(error).__name__:
             what = "did not answer in time"
         elif isinstance(error, _OtherBytes):
-            what = "sent another part of a file than it was asked for"
+            what = "sent another part of a file than the requested one"
         return Unreadable(
             f"{self.asked} was not fetched: {self.endpoint} {what} ({len(_PAUSES) + 1} tries).",
             f"Check the connection and try again; the model is not in the local cache ({hub_folder()}).",

@@ -68,12 +68,10 @@ class PickleRunsCode(Kind, code="pickle-runs-code"):
 
     def hint(self) -> str:
         if self._unread():
-            return (
-                "Load it only if you know who made it, and with torch.load and weights_only=True, which runs nothing."
-            )
+            return "Load it only with torch.load and weights_only=True, which runs no code of a file."
         return (
-            "Do not load it: delete it, tell whoever published it, and use the .safetensors files of the model's release."
-            " A file of weights needs none of these names."
+            "Do not load it: delete it, report it to its publisher, and use the .safetensors files of the model's"
+            " release. A file of weights needs none of these names."
         )
 
     def _unread(self) -> bool:
@@ -84,7 +82,7 @@ class PickleRunsCode(Kind, code="pickle-runs-code"):
         file = file_and_key(place)[0]
         if self._unread():
             return f"{file} is a pickle of {names} of it, so it is not known what it would run when it is loaded."
-        return f"{file} is a pickle that asks for {names}: whoever loads it runs what its author chose."
+        return f"{file} is a pickle that imports {names}: loading it runs code that its author chose."
 
 
 @check
