@@ -161,7 +161,9 @@ class Transfers:
                     raise
                 # The session's exceptions are those of httpx or of httpx2, by the version of huggingface_hub.
                 except Exception as error:  # noqa: BLE001
-                    if pause is None or left <= _LONGEST:
+                    if time.monotonic() + (pause or 0.0) >= self._until:
+                        raise self._unreachable(TimeoutError(), f"in {_LONGEST_MODEL:g} seconds") from None
+                    if pause is None:
                         raise self._unreachable(error) from None
                     time.sleep(pause)
                     continue
@@ -244,14 +246,14 @@ class Transfers:
 
     # What is said when it fails
 
-    def _unreachable(self, error: Exception) -> Unreadable:
+    def _unreachable(self, error: Exception, of: str = f"{len(_PAUSES) + 1} tries") -> Unreadable:
         what = "could not be reached, or broke off"
         if "Timeout" in type(error).__name__:
             what = "did not answer in time"
         elif isinstance(error, _OtherBytes):
             what = "sent another part of a file than the requested one"
         return Unreadable(
-            f"{self.asked} was not fetched: {self.endpoint} {what} ({len(_PAUSES) + 1} tries).",
+            f"{self.asked} was not fetched: {self.endpoint} {what} ({of}).",
             f"Check the connection and try again; the model is not in the local cache ({hub_folder()}).",
         )
 
