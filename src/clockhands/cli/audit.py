@@ -352,13 +352,18 @@ def audited(
         failures: The list to which a failure is added.
         length: The length in tokens.
         timeout: The limit in seconds.
-        alone: Whether it is the only target, for which a fault of clockhands is raised.
+        alone: Whether it is the only target, which may take all memory, and for which a fault of clockhands is raised.
         how: Further arguments.
     """
-    from clockhands.survey.worker import within_limits
+    from clockhands.survey.worker import MEMORY, limit_memory, within_limits
 
-    with showing_what_is_fetched():
-        found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
+    unlimited = alone or how.get("weights")  # weights are mapped into memory, which the limit counts
+    take_back = (lambda: None) if unlimited else limit_memory(MEMORY)
+    try:
+        with showing_what_is_fetched():
+            found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
+    finally:
+        take_back()
     return _told(target, found, failure, failures)
 
 
