@@ -584,6 +584,17 @@ def test_rows_are_exported_with_all_columns_and_digits(store: Store, tmp_path: P
     assert sorted(each.name for each in tmp_path.glob("rows*")) == ["rows.csv"]
 
 
+def test_no_name_is_a_formula_in_an_export(store: Store):
+    """Names of a store from elsewhere may be made for the spreadsheet in which it is opened."""
+    key = Key("copy", "=HYPERLINK(1)", 0)
+    store.add_trials(STUDY, [key])
+    store.finish(STUDY, key, [Measurement("training", "@loss", -2.0, step=1, length=32)])
+    out = io.StringIO()
+    store.export_csv(STUDY, out)
+    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (row["arm"], row["measure"], row["value"]) == ("'=HYPERLINK(1)", "'@loss", "-2.0")
+
+
 def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
