@@ -148,6 +148,7 @@ GUARDS = (
     "tests/lab/test_interrupted.py",
     "tests/show/test_pages_in_a_browser.py",
     "tests/survey/test_killed.py",
+    "tests/test_ended.py",
     "tests/test_two_processes.py",
 )
 

@@ -232,3 +232,24 @@ def drips(handler: Handler) -> None:
     with suppress(OSError):
         while not handler.server.hub.done.wait(0.002):
             handler.body(b" ")
+
+
+def drips_headers(handler: Handler) -> None:
+    """Send one byte of a header after the other; who waits half a second for them learns that nothing is here."""
+    handler.wfile.write(b"HTTP/1.1 404 Not Found\r\nX-Slow: ")
+    with suppress(OSError):
+        for _ in range(250):
+            if not handler.server.hub.done.wait(0.002):
+                handler.wfile.write(b" ")
+        handler.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
+
+
+def sends(span: str, data: bytes | None = None) -> Callable[[Handler], None]:
+    """Answer a request for a part of a file with another part, or with one of another file."""
+
+    def act(handler: Handler) -> None:
+        begin, end = map(int, re.findall(r"\d+", handler.headers["Range"]))
+        body = bytes(end + 1 - begin) if data is None else data
+        handler.answer(206, body, {"Content-Range": span.format(begin=begin, end=end)} if span else {})
+
+    return act

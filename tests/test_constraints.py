@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,24 @@ def test_the_oldest_versions_are_the_lower_bounds(repository: Path, project: dic
     oldest = pins(repository / "constraints-oldest.txt")
     for name, least in bounds(project["dependencies"]).items():
         assert re.sub(r"(\.0)+$", "", oldest[name]) == least, f"{name}: {oldest[name]} is tested, {least} is promised"
+
+
+def test_what_builds_and_runs_a_release_is_pinned_by_hashes(repository: Path, project: dict):
+    """All of it: pip refuses a file of hashes that lacks a package that another one needs."""
+    text = (repository / "constraints-hashed.txt").read_text(encoding="utf-8")
+    assert "//" not in text, "no address of an index"
+    block = r"(?m)^([\w.-]+)==([\w.]+)(?: ;.*)? \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+"
+    hashed = {normal(name): number for name, number in re.findall(block, text)}
+    assert re.sub(r"(?m)^#.*\n", "", re.sub(block, "", text)) == "", "nothing else is in it"
+    pinned = pins(repository / "constraints.txt")
+    assert {name: number for name, number in hashed.items() if pinned.get(name, number) != number} == {}
+    build = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    left = [*bounds(project["dependencies"]), *bounds(build)]
+    for name in left:
+        assert name in hashed
+        with suppress(PackageNotFoundError):  # what only builds is not installed here
+            needed = [each for each in requires(name) or () if ";" not in each]
+            left += {normal(re.split(r"[^\w.-]", each)[0]) for each in needed}.difference(left)
 
 
 @pytest.mark.parametrize("name", ["pytest", "hypothesis", "pytest-randomly", "mpmath"])

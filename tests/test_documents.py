@@ -29,6 +29,18 @@ BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", 
 NOT_RUN = "(not run:"
 
 
+def test_each_promise_of_the_security_policy_names_tests_that_are_there():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| (?!promise|-)(.+?) \| (.+) \|$", text)
+    assert len(rows) > 10
+    for promise, tests in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
+        assert named, promise
+        assert re.sub(r"`[^`]+`|, ", "", tests) == "", f"names only: {tests}"
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
 def blocks(document: Path, *languages: str) -> list[tuple[int, str]]:
     """Code blocks that are to be run, each with the line it starts at."""
     text = document.read_text(encoding="utf-8")

@@ -1,8 +1,9 @@
 """Build the wheel and the source archive, and try them with each extra on each Python: `make release-check`.
 
 Both are built twice, from clones made at different times, and have to be the same to the byte; so has the wheel that
-is built from the source archive. Then each extra is installed from the wheel, with the versions of constraints.txt,
-into an environment of its own, where `tools/extras.py` puts it to its main use.
+is built from the source archive. They are built with files whose hashes are in constraints-hashed.txt, and so is what
+the wheel alone needs. Then each extra is installed from the wheel, with the versions of constraints.txt, into an
+environment of its own, where `tools/extras.py` puts it to its main use.
 
 On Linux, PyTorch from PyPI brings gigabytes of CUDA packages. Where pip would install those, extras with PyTorch are
 passed over, and the table says so; `--cuda` installs them.
@@ -12,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -28,6 +30,7 @@ FOR_DEVELOPERS = {"bench", "docs", "lint", "mutation", "peers", "test"}
 EXTRAS = {"none": [], **{k: v for k, v in PROJECT["optional-dependencies"].items() if k not in FOR_DEVELOPERS}}
 """What the extras that users install consist of; `none` is the wheel alone."""
 CONSTRAINTS = ("--constraint", str(ROOT / "constraints.txt"))
+HASHED = ("--require-hashes", "--requirement", str(ROOT / "constraints-hashed.txt"))
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 
@@ -45,12 +48,12 @@ def run(*command: str | Path, **more: object) -> str:
     return done.stdout
 
 
-def environment(python: str | Path, folder: Path, *packages: str) -> Path:
-    """The Python of a new environment that holds these packages and what they need."""
+def environment(python: str | Path, folder: Path, *packages: str, how: tuple[str, ...] = CONSTRAINTS) -> Path:
+    """The Python of a new environment, or of one that was made before, that holds these packages and what they need."""
     run(python, "-m", "venv", "--without-pip", folder)
     # The pip of this environment installs into the other: a third of the time, and no pip of its own.
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", folder / "bin" / "python")
-    run(*pip, "install", "--quiet", "--no-compile", *CONSTRAINTS, *packages)
+    run(*pip, "install", "--quiet", "--no-compile", *how, *packages)
     return folder / "bin" / "python"
 
 
@@ -60,7 +63,11 @@ def try_extra(wheel: Path, extra: str, python: str | Path, folder: Path) -> None
     Raises:
         RuntimeError: It cannot be installed, or its use failed; with the output.
     """
-    made = environment(python, folder, f"{wheel}[{extra}]" if extra != "none" else str(wheel))
+    if extra == "none":
+        environment(python, folder, *HASHED, how=())
+        made = environment(python, folder, str(wheel), how=("--no-deps",))
+    else:
+        made = environment(python, folder, f"{wheel}[{extra}]")
     run(made, ROOT / "tools" / "extras.py", extra, packaged_model.packaged_model(), cwd=folder)
 
 
@@ -70,9 +77,7 @@ def build(folder: Path) -> dict[str, str]:
     Raises:
         RuntimeError: Two builds differ.
     """
-    hatchling = environment(sys.executable, folder / "builder", *tomllib.loads(
-        (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    )["build-system"]["requires"])  # fmt: skip
+    hatchling = environment(sys.executable, folder / "builder", *HASHED, how=())
     sums: list[dict[str, str]] = []
     for number in ("first", "second"):
         clone, out = folder / f"{number} clone", folder / number
@@ -131,12 +136,15 @@ def main() -> int:
     parser.add_argument("pythons", nargs="*", help="Pythons to try (default: those on the path)")
     parser.add_argument("--cuda", action="store_true", help="install PyTorch also where it brings CUDA packages")
     parser.add_argument("--extra", action="append", choices=EXTRAS, help="only these extras")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="keep the wheel and the source archive here")
     given = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, digest in build(folder).items():
             print(f"{file}: the same in all builds, {(folder / 'first' / file).stat().st_size:,} bytes, {digest}")
+        if given.out is not None:
+            shutil.copytree(folder / "first", given.out, dirs_exist_ok=True)
         (wheel,) = (folder / "first").glob("*.whl")
         for place, python in enumerate(given.pythons or found_pythons()):
             version = run(python, "-c", "import platform; print(platform.python_version())").strip()

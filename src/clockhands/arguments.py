@@ -24,6 +24,18 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def safe(text: object) -> str:
+    """Text from elsewhere, with everything that could move a terminal's cursor or break or turn a line made visible.
+
+    >>> safe("yarn" + chr(27) + "[2J") == "yarn" + chr(92) + "x1b[2J"
+    True
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def real(name: str, value: object) -> float:
     """``value`` as a float, if it is a real number; NaN and infinities pass."""
     if _is_boolean(value) or not hasattr(value, "__float__") or isinstance(value, str | bytes):

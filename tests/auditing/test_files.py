@@ -1,6 +1,14 @@
 """Two files of one folder: where they disagree about one quantity, and where they only say it in other words."""
 
+import collections
+import io
+import itertools
 import json
+import logging
+import os
+import pickle
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +19,8 @@ from auditing.published_fields import GGUF_LLAMA as LLAMA
 from auditing.published_fields import LLAMA3 as SCALED
 from auditing.published_fields import LLAMA_31 as CONFIG
 from auditing.published_fields import LLAMA_31_PARAMS as PARAMS
+from clockhands.auditing import audit
+from clockhands.sources import pickled_names
 
 YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
 MISTRAL = CONFIG | {"rope_scaling": YARN, "max_position_embeddings": 262144}
@@ -131,8 +141,6 @@ def test_a_gguf_file_beside_the_config(tmp_path):
 
 
 def test_the_config_beside_a_gguf_file(tmp_path):
-    from clockhands.auditing import audit
-
     def seen(keys, **tensors):
         audited(tmp_path, {"config.json": CONFIG, "model.gguf": gguf(keys, **tensors)})
         return of_code(audit(tmp_path / "model.gguf"), "files-disagree")
@@ -150,9 +158,101 @@ def test_a_draft_beside_the_model_is_another_model(tmp_path):
 
 
 def test_a_config_alone_is_not_held_against_its_neighbours(tmp_path):
-    from clockhands.auditing import audit
-
     (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     (tmp_path / "params.json").write_text(json.dumps(PARAMS | {"rope_theta": 1e4}), encoding="utf-8")
     assert of_code(audit(tmp_path), "files-disagree")
     assert not of_code(audit(tmp_path / "config.json"), "files-disagree")
+
+
+# Pickles
+
+
+class Calls:
+    """Pickled as a call."""
+
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+def by_name(module: str, name: str) -> bytes:
+    """A pickle of protocol 4 that imports a name, which may have dots."""
+    words = (pickle.SHORT_BINUNICODE + bytes([len(each)]) + each.encode() for each in (module, name))
+    return (
+        pickle.PROTO + b"\4" + b"".join(words) + pickle.STACK_GLOBAL + pickle.EMPTY_TUPLE + pickle.REDUCE + pickle.STOP
+    )
+
+
+def zipped(data: bytes) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("model/data.pkl", data)
+    return made.getvalue()
+
+
+EVIL = pickle.dumps({"weight": Calls(os.system, "true")})
+RUN = {
+    "protocol 4": (EVIL, "posix.system"),
+    "protocol 0": (pickle.dumps(Calls(os.system, "true"), 0), "posix.system"),
+    "a class of Python 2": (b"(S'true'\nios\nsystem\n.", "os.system"),
+    "an archive": (zipped(EVIL), "posix.system"),
+    "after harmless ones": (pickle.dumps(1) * 3 + EVIL, "posix.system"),
+    "in the bytes of another": (pickle.dumps([b"x", EVIL]), "posix.system"),
+    "through another module": (by_name("torch.serialization", "os.system"), "torch.serialization.os.system"),
+    "through a function": (by_name("numpy", "load.__globals__"), "numpy.load.__globals__"),
+    "by attributes": (pickle.dumps([Calls(getattr, int, "__class__"), "__globals__"]), "builtins.getattr"),
+    "a name from the memo": (by_name("os", "system")[:2] + b"\x8c\x02os\x94h\0\x8c\x06system\x93.", "os.system"),
+    "no name at all": (b"\x80\4NN\x93.", "a name that is put together when it is loaded"),
+}
+HARMLESS = {
+    "arguments of a training": pickle.dumps([Path("out"), collections.OrderedDict(a=1), logging.INFO, range(3)]),
+    "a member of an enumeration": pickle.dumps(Calls(getattr, int, "real")),
+    "no pickle": b"\0\1\2",
+    "nothing": b"",
+    "a page": b"<html>os.system</html>",
+    "half of it": EVIL[:12],
+}
+
+
+def test_a_pickle_beside_a_good_config_that_would_run_code_is_an_error_of_its_own(tmp_path, cases):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    files = itertools.cycle(("pytorch_model.bin", "optimizer.pt", "a.PKL"))
+    for (name, (data, asked)), file in zip(RUN.items(), files, strict=False):
+        with cases(name):
+            (tmp_path / file).write_bytes(data)
+            made = audit(tmp_path)
+            (finding,) = of_code(made, "pickle-runs-code")
+            assert (finding.severity, finding.blames) == ("error", "file")
+            assert dict(finding.evidence) == {f"{file}:names": asked}
+            assert [code.base for code in made.layers] == [500000.0], "the config is audited all the same"
+            (tmp_path / file).unlink()
+    for name, data in HARMLESS.items():
+        with cases(name):
+            (tmp_path / "training_args.bin").write_bytes(data)
+            assert not of_code(audit(tmp_path), "pickle-runs-code")
+
+
+def test_a_pickle_that_is_not_read_to_its_end_is_said_to_be_so(tmp_path, monkeypatch):
+    """All pickles of a folder share the instructions that are read of them."""
+    monkeypatch.setattr(pickled_names, "MOST_STEPS", 1000)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    for name in ("a.pkl", "b.pkl", "c.pkl", "d.pkl"):
+        (tmp_path / name).write_bytes(b"\x80\4" + b"N0" * 200 + by_name("numpy", "array")[2:])
+    (finding,) = of_code(audit(tmp_path), "pickle-runs-code")
+    assert (finding.severity, finding.blames) == ("note", None)
+    assert finding.message == (
+        "c.pkl is a pickle of more than was read of it, so it is not known what it would run when it is loaded."
+    )
+
+
+def test_weights_are_no_pickles_that_run_code(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    torch = pytest.importorskip("torch")
+    tensors = {"a.weight": torch.zeros(2, 2), "b": torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))}
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    torch.save(tensors, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    (tmp_path / "plain.pkl").write_bytes(pickle.dumps(tensors))
+    os.mkfifo(tmp_path / "pipe.bin")
+    assert not of_code(audit(tmp_path), "pickle-runs-code")

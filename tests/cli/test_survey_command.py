@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from clockhands.cli.survey import _Progress
 from clockhands.survey import running
+from clockhands.survey.rows import SurveyRow
 from clockhands.survey.running import SurveyProgress
 from clockhands.survey.store import SurveyStore
 
@@ -46,6 +48,30 @@ def test_what_fails_and_what_is_wrong_is_exit_code_1(run, folder: Path):
     assert run("survey", "report", "--store", "s.sqlite").code == 1
     done = run("survey", "run", "models/a", f"{folder}/absent", "--jobs", 1)  # never led to a file: not gone, a failure
     assert (done.code, done.out.splitlines()[0]) == (1, "2 models: 1 not audited, 1 correct.")
+
+
+ODD = "e\x1b[2J</script><script>alert(1)</script>"
+
+
+def test_a_store_from_elsewhere_is_shown_as_it_is_or_refused(run, folder: Path, empty_hub, cases):
+    """Nothing that it names is fetched or read from standard input, and what it holds is text."""
+    for number, report in enumerate(("[", "[" * 10**5, "{}", '{"findings": [{}], "layers": []}', "", "right")):
+        store = f"{number}.sqlite"
+        told = '{"findings": [], "layers": [{"layers": 5, "x": [1]}]}' if report == "right" else report
+        with SurveyStore.open(folder / store) as opened:
+            for target in ("org/name", "-", f"../../{ODD}"):
+                row = SurveyRow(target, "", version("clockhands"), "done", verdict=ODD, severity=ODD, errors=ODD)
+                opened.add(row._replace(base=-1e308, context=-5, scaling=ODD, differs_in=ODD), told)
+        done = run("survey", "report", "--store", store, "--html", f"{number}.html")
+        with cases(report[:40]):
+            assert "<script>alert" not in "".join(page.read_text() for page in folder.rglob("*.html"))
+            if report == "right":
+                assert done.code == 1
+                assert len(list((folder / f"{number}-models").iterdir())) == 3
+            else:
+                assert done.code == 2
+                assert "is damaged: the report of " in done.err
+    assert empty_hub.asked == []
 
 
 def test_a_model_whose_files_are_gone_is_named_and_not_counted(run, folder: Path):

@@ -6,11 +6,13 @@ README of this folder says what was measured.
 
 import json
 import os
+import socket
 import struct
 import subprocess
 import sys
 import threading
 import zipfile
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -255,22 +257,121 @@ def test_names_of_files_that_are_no_text_are_escaped(tmp_path):
     audit(os.fsdecode(folder)).to_dict()
 
 
-def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch):
-    """Twelve good models, and one whose process is killed, one that takes too long, one that is no JSON."""
-    config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
-    bad = ("deadly", "hanging", "no json")
-    for name in (*bad, *map(str, range(12))):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text("[" if name == "no json" else json.dumps(config))
+# Single targets of a folder
+
+GOOD = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+
+
+def model(folder: Path, text: bytes = json.dumps(GOOD).encode(), name: str = "config.json") -> None:
+    folder.mkdir()
+    written(folder / name, text)
+
+
+def bad_targets(root: Path) -> dict[str, str]:
+    """Twenty-two targets that cannot be audited, each in a folder of its own, and a part of what is said of each."""
+    texts = {
+        "no json": (b"[", "is not JSON"),
+        "list": (b"[1]", "holds a list at the top level"),
+        "deep": (b'{"a":' * 10**5, "nests objects or lists deeper than 100 levels"),
+        "digits": (b'{"rope_theta":' + b"9" * 10**6 + b"}", "holds a whole number of 1,000,000 digits"),
+        "no text": (b"\xff\xfe\0", "is UTF-16 text"),
+        "empty": (b"", "is empty"),
+        "large": (b'{"a":"' + b"x" * 2**23 + b'"}', "has more than 8,388,608 bytes"),
+        "surrogate": (b'{"model_type": "\\ud800"}', "holds an unpaired surrogate escape"),
+        "deadly": (json.dumps(GOOD).encode(), "ended, 2 times"),
+        "hanging": (json.dumps(GOOD).encode(), "took longer than 3 seconds"),
+        "safetensors": (json.dumps(GOOD).encode(), "declares a header of 9,223,372,036,854,775,808 bytes"),
+        "index": (json.dumps(GOOD).encode(), "names the shard '../../x'"),
+    }
+    for name in (
+        *texts,
+        "pipe",
+        "zero",
+        "terminal",
+        "socket",
+        "folder",
+        "loop",
+        "lost",
+        "gguf",
+        "gguf pipe",
+        "modelfile",
+    ):
+        (root / name).mkdir()
+    for name, (text, _) in texts.items():
+        (root / name / "config.json").write_bytes(text)
+    (root / "safetensors" / "model.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}")
+    (root / "index" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../../x"}}))
+    os.mkfifo(root / "pipe" / "config.json")
+    (root / "zero" / "config.json").symlink_to("/dev/zero")
+    (root / "terminal" / "config.json").symlink_to("/dev/ptmx")
+    with chdir(root / "socket"), socket.socket(socket.AF_UNIX) as made:  # its path may have 100 letters
+        made.bind("config.json")
+    (root / "folder" / "config.json").mkdir()
+    (root / "loop" / "config.json").symlink_to("config.json")
+    (root / "lost" / "config.json").symlink_to("absent")
+    (root / "gguf" / "x.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 2**64 - 1, 2**64 - 1))
+    os.mkfifo(root / "gguf pipe" / "x.gguf")
+    (root / "modelfile" / "Modelfile").write_text("FROM /dev/zero\n")
+    device = "is a pipe or a device"
+    return {name: said for name, (_, said) in texts.items()} | {
+        "pipe": device, "zero": device, "terminal": device, "socket": device, "folder": "is a folder, but",
+        "loop": "Too many levels of symbolic links", "lost": "is a link to absent, which does not exist",
+        "gguf": "declares 18,446,744,073,709,551,615 keys", "gguf pipe": "is not a regular file",
+        "modelfile": "/dev/zero is not in the folder of Modelfile",
+    }  # fmt: skip
+
+
+def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch, cases):
+    """Twelve good models, and twenty-two targets of which one ends its process and another does not end."""
+    for number in range(12):
+        model(tmp_path / f"{number:02}")
+    bad = bad_targets(tmp_path)
+    assert len(bad) == 22
+    (tmp_path / "again").symlink_to(tmp_path)
     monkeypatch.setattr("clockhands.cli.audit.EACH", "survey.calls:deadly_each")
     done = CliRunner().invoke(main, ["audit", "-r", str(tmp_path), "--json", "--timeout", "3"])
     told = json.loads(done.stdout)
-    assert [Path(each["target"]).name for each in told["targets"]] == sorted(map(str, range(12)))
-    said = {Path(each["target"]).name: each["message"] for each in told["unread"]}
-    assert set(said) == set(bad)
-    assert "ended, 2 times" in said["deadly"]
-    assert said["hanging"] == "The audit took longer than 3 seconds."
+    assert [Path(each["target"]).name for each in told["targets"]] == [f"{number:02}" for number in range(12)]
+    said = {Path(each["target"]).relative_to(tmp_path).parts[0]: each["message"] for each in told["unread"]}
+    assert len(told["unread"]) == len(said) == 22
+    for name, part in bad.items():
+        with cases(name):
+            assert part in said[name]
     assert done.exit_code == 2
+
+
+def test_two_named_targets_have_the_limits_of_memory_and_time(tmp_path, monkeypatch):
+    """They are audited in the process of the command, which has its own limit again afterwards."""
+    names = ("hungry", "hanging", "good")
+    for name in names:
+        model(tmp_path / name)
+    before = resource.getrlimit(resource.RLIMIT_AS)
+
+    def fault(target, *more, **how):
+        if Path(target).name == "hungry":
+            bytearray(2**30)
+        while Path(target).name == "hanging":
+            pass
+        return audit(target, *more, **how)
+
+    monkeypatch.setattr("clockhands.cli.audit.audit", fault)
+    monkeypatch.setattr("clockhands.survey.worker.MEMORY", 2**28)
+    done = CliRunner().invoke(main, ["audit", *(str(tmp_path / name) for name in names), "--json", "--timeout", "0.3"])
+    told = json.loads(done.stdout)
+    assert [Path(each["target"]).name for each in told["targets"]] == ["good"]
+    assert [each["message"].partition(" than")[0] for each in told["unread"]] == [
+        "The audit needed more memory", "The audit took longer",
+    ]  # fmt: skip
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_a_file_that_a_search_cannot_judge_is_told_by_its_audit(tmp_path, monkeypatch):
+    """Whatever is raised, the search goes on to the next file."""
+    for folder, name in (("a", "config.json"), ("b", "x.yaml"), ("c", "config.json")):
+        model(tmp_path / folder, b'{"model": {"hidden_size": 1}}', name)
+    monkeypatch.setattr("clockhands.sources.models_under.could_be_dialect", lambda _: 1 / 0)
+    monkeypatch.setattr("clockhands.sources.models_under.dialect_of", lambda _: 1 / 0)
+    assert [path.relative_to(tmp_path).as_posix() for path in models_under(tmp_path)] == ["a", "b/x.yaml", "c"]
 
 
 def test_a_device_that_gives_nothing_is_refused():

@@ -464,6 +464,75 @@ def stays(cases, path: Path, error: type, said: str) -> None:
     assert path.read_bytes() == before
 
 
+FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 1, 1, 1, 1, 1, 1 FROM n"
+
+
+def test_a_store_with_a_program_or_with_values_of_other_types_is_refused(store: Store, path: Path, cases):
+    """A view or a trigger of a file from elsewhere would run when the file is read or written."""
+    store.close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    kept = path.read_bytes()
+    for change, said in {
+        f"DROP TABLE trials; CREATE VIEW trials AS {FOREVER}": "its table 'trials' is not as clockhands makes it",
+        "CREATE TRIGGER t AFTER INSERT ON studies BEGIN SELECT 1; END": "its trigger 't' is not as clockhands makes it",
+        "CREATE INDEX i ON trials (length(hex(zeroblob(seed))))": "its index 'i' is not as clockhands makes it",
+        "CREATE TABLE u (a CHECK (length(hex(randomblob(a)))))": "its table 'u' is not as clockhands makes it",
+    }.items():
+        path.write_bytes(kept)
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(change)
+        stays(cases, path, errors.NotAStore, f"is not a store of results: {said}")
+    for change, column in {
+        "UPDATE studies SET name = x'00'": "studies.name holds what is not TEXT",
+        "UPDATE trials SET seconds = 9e999": "trials.seconds holds what is not REAL",
+        "UPDATE trials SET seconds = 'soon'": "trials.seconds holds what is not REAL",
+        "UPDATE trials SET seed = 0.5 WHERE seed = 0": "trials.seed holds what is not INTEGER",
+    }.items():
+        path.write_bytes(kept)
+        with closing(sqlite3.connect(path)) as database:
+            database.executescript(change)
+        for write in (True, False):
+            with cases(column), pytest.raises(errors.Corrupted, match=f"is damaged: {column}"):
+                Store.open(path, write=write)
+
+
+def test_a_command_that_takes_more_than_its_file_explains_ends_in_a_sentence(store: Store, path: Path, monkeypatch):
+    monkeypatch.setattr(opening, "_ANY_FILE", 10**6)
+    said = f"{path} takes more work than a store of results of its size can, so it was not used further."
+    with pytest.raises(errors.StoreError, match=re.escape(said)):
+        store._read(FOREVER)
+    with pytest.raises(errors.StoreError, match=re.escape(said)), store._writing("x") as database:
+        database.execute(FOREVER).fetchall()
+    assert len(store.trials(STUDY)) == len(KEYS), "the store can be used after it"
+    assert store._read("PRAGMA trusted_schema") == [(0,)]
+
+
+def test_logs_beside_a_store_change_no_other_file(store: Store, path: Path, tmp_path: Path, cases):
+    """SQLite deletes the super-journal that a journal names, also of a store that is read, and writes through links."""
+    store.close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = DELETE")
+    victim = tmp_path / "victim"
+    page, magic, name = path.read_bytes()[:4096], bytes.fromhex("d9d505f920a163d7"), str(victim).encode()
+    header = (magic + struct.pack(">5I", 1, 0, path.stat().st_size // 4096, 512, 4096)).ljust(512, b"\0")
+    record = struct.pack(">I", 1) + page + struct.pack(">I", sum(page[at] for at in range(3896, 0, -200)))
+    after = struct.pack(">I", 2**30 // 4096 + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    for end in ("-journal", "-wal", "-shm", "-journal"):
+        log = path.with_name(path.name + end)
+        victim.write_bytes(b"a" * 100)
+        if end == "-journal" and cases.tried == 0:
+            log.write_bytes(header + record + after)
+        else:
+            log.symlink_to(victim)
+        for write in (False, True):
+            with cases(end, write):
+                with pytest.raises(errors.NotAStore, match=f"{re.escape(str(log))} .*Nothing was changed"):
+                    Store.open(path, write=write)
+                assert victim.read_bytes() == b"a" * 100
+        log.unlink(missing_ok=True)
+
+
 def test_a_damaged_store_is_refused_and_not_changed(store: Store, path: Path):
     store.finish(STUDY, FIRST, measured(places=2000))
     store.close()
@@ -513,6 +582,17 @@ def test_rows_are_exported_with_all_columns_and_digits(store: Store, tmp_path: P
     assert stream.getvalue() == text
     assert [float(each["value"]) for each in csv.DictReader(io.StringIO(text))][2] == 0.1
     assert sorted(each.name for each in tmp_path.glob("rows*")) == ["rows.csv"]
+
+
+def test_no_name_is_a_formula_in_an_export(store: Store):
+    """Names of a store from elsewhere may be made for the spreadsheet in which it is opened."""
+    key = Key("copy", "=HYPERLINK(1)", 0)
+    store.add_trials(STUDY, [key])
+    store.finish(STUDY, key, [Measurement("training", "@loss", -2.0, step=1, length=32)])
+    out = io.StringIO()
+    store.export_csv(STUDY, out)
+    (row,) = csv.DictReader(io.StringIO(out.getvalue()))
+    assert (row["arm"], row["measure"], row["value"]) == ("'=HYPERLINK(1)", "'@loss", "-2.0")
 
 
 def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

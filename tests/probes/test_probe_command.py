@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -140,3 +141,27 @@ def test_what_a_model_needs_is_asked_before_it_is_loaded(folder, tmp_path, monke
         said = capsys.readouterr().err
         assert f"error: A probe runs the model with Transformers, and {missing} is not installed." in said
         assert "pip install 'clockhands[probe]'" in said
+
+
+def test_code_in_the_folder_of_a_model_never_runs_and_that_of_a_hub_is_not_fetched(folder, tmp_path, capsys, cases):
+    """A config names its own classes, and code of a hub for its attention; Python files have the names of both."""
+    (tmp_path / "text.txt").write_text(TEXT)
+    sound = json.loads((folder / "config.json").read_text())
+    own = {f"Auto{kind}": "evil.Evil" for kind in ("Config", "Model", "ModelForCausalLM", "Tokenizer")}
+    for changes, code in (
+        ({"auto_map": own}, 0),
+        ({"auto_map": own, "model_type": "evil", "architectures": ["Evil"]}, 2),
+        ({"attn_implementation": "evil/kernel"}, 2),
+        ({"text_config": {"_attn_implementation": {"": "evil/kernel:f"}}}, 2),
+    ):
+        model = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(folder, model)
+        (model / "config.json").write_text(json.dumps(sound | changes))
+        for name in ("evil", "modeling_evil", "numpy", "transformers"):
+            (model / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+        with cases(changes):
+            assert invoked("audit", model, "--live", "--text", model / "text.txt", "--json") == code
+            err = capsys.readouterr().err
+            assert "Traceback" not in err
+            assert "evil/kernel" not in json.dumps(changes) or "code that Transformers would fetch from a hub" in err
+            assert not (tmp_path / "ran").exists()

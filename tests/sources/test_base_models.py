@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+from contextlib import chdir
 from itertools import product
 
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.errors import Unreadable
 from clockhands.sources import open_target
 from clockhands.sources.resolve import resolve
 from written_files import gguf_bytes, gguf_key
@@ -110,6 +112,40 @@ def test_without_its_base_the_file_is_read_for_what_it_says(tmp_path, cases):
             assert opened.notes[-1] == note
             (code,) = resolve(opened).codes
             assert (code.kind, code.base, code.rates, code.scaling["factor"]) == ("rotary", None, None, 2.0)
+
+
+@pytest.mark.parametrize("name", ["sub/train.yaml", "sub/Modelfile"])
+def test_a_base_is_read_below_the_folder_of_the_file_only(tmp_path, base, weights, cases, name):
+    """Neither above it, nor in the current folder, nor through a link."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/linked").symlink_to(base)
+    (tmp_path / "sub/linked.gguf").symlink_to(weights)
+    text = MODELFILE if name.endswith("Modelfile") else AXOLOTL.replace("{base}", "{source}")
+    for named in ("../base", str(base), "base", "linked", "../model.gguf", "linked.gguf", "x/../../base"):
+        with cases(named):
+            path = written(tmp_path, name, text.format(source=named))
+            try:
+                with chdir(tmp_path):
+                    opened = open_target(path)
+            except Unreadable as error:
+                told = error.message
+            else:
+                told = opened.notes[-1]
+                assert opened.form == "dialect"
+            outside = f" is not in the folder of {path.name}, and only what is there is read."
+            assert (outside if named != "base" else "not on this machine") in told
+    (tmp_path / "sub/base").mkdir()
+    written(tmp_path, "sub/base/config.json", json.dumps(LLAMA))
+    assert open_target(written(tmp_path, name, text.format(source="base"))).form == "config"
+
+
+def test_a_file_of_ollamas_store_is_read_by_its_path(tmp_path, weights):
+    """So does `ollama show --modelfile` write it."""
+    blob = tmp_path / "ollama/blobs/sha256-0"
+    blob.parent.mkdir(parents=True)
+    weights.rename(blob)
+    (tmp_path / "sub").mkdir()
+    assert open_target(written(tmp_path, "sub/Modelfile", f"FROM {blob}\n")).form == "gguf"
 
 
 def test_a_file_that_changes_no_positions_needs_its_base(tmp_path, refused, snapshot, cases):

@@ -1,5 +1,6 @@
 """Models by name, fetched from a hub on this machine: what is fetched, what is not, and what is said when it fails."""
 
+import hashlib
 import json
 import struct
 import sys
@@ -16,7 +17,7 @@ from clockhands.auditing import audit
 from clockhands.conversion import convert
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.sources import arrays, hub_cache, open_target, transfers
-from hub_server import COMMIT, Hub, Sparse, breaks_off, drips, listed, never_answers, never_ends
+from hub_server import COMMIT, Hub, Sparse, breaks_off, drips, drips_headers, listed, never_answers, never_ends, sends
 from written_files import gguf_bytes, gguf_key, gguf_tensor, refusal
 
 CONFIG = {
@@ -272,7 +273,7 @@ def test_each_repository_is_opened_or_refused_as_it_was(hub, tmp_path, refused, 
 # How much
 
 
-def test_long_headers_are_read_as_far_as_20_megabytes_go(hub):
+def test_long_headers_are_read_as_far_as_20_megabytes_go(hub, tmp_path):
     long = json.dumps({"__metadata__": {"x": "x" * 10**6}, "t": {"dtype": "U8", "shape": [9], "data_offsets": [0, 9]}})
     index = {"weight_map": {}}
     for number in range(40):
@@ -285,6 +286,7 @@ def test_long_headers_are_read_as_far_as_20_megabytes_go(hub):
     assert 5 < len(opened.tensors) < 17
     assert f"The headers of {40 - len(opened.tensors)} of 40 files of weights are not read." in opened.notes
     assert hub.sent < 20_000_000
+    assert not list((tmp_path / "assets").rglob("*.json")), "a part of the headers is not kept for later"
 
 
 def test_a_hub_without_ranges_is_asked_once(hub):
@@ -372,12 +374,62 @@ def test_after_a_failure_nothing_else_is_begun(hub, refused, snapshot):
     assert len(hub.asked) < 2 * 40
 
 
-@pytest.mark.parametrize("act", [never_answers, drips])
+@pytest.mark.parametrize("act", [never_answers, drips, drips_headers])
 def test_a_slow_hub_is_not_waited_for(hub, monkeypatch, act, refused, snapshot):
     place = (constants, "HF_HUB_DOWNLOAD_TIMEOUT") if act is never_answers else (transfers, "_LONGEST")
     monkeypatch.setattr(*place, 0.05)
     hub.fault(LIST, act=act, times=3)
     assert refused() == snapshot
+
+
+def test_a_hub_that_is_slow_with_everything_is_not_waited_for(hub, monkeypatch):
+    """Each request is in time; all of them together are not."""
+    hub.models["org/name"] |= (files := shards(200, 5 * 10**9))
+
+    def late(handler):
+        hub.done.wait(0.1)
+        handler.piece(files[handler.path.rpartition("/")[2]])
+
+    hub.fault("model-", times=999, act=late)
+    monkeypatch.setattr(transfers, "_LONGEST_MODEL", 0.5)
+    with pytest.raises(Unreadable, match=r"did not answer in time \(in 0.5 seconds\)"):
+        open_target("org/name")
+    assert len(hub.asked) < 100
+
+
+def test_another_part_than_was_asked_for_is_refused_and_not_kept(hub, refused, tmp_path, cases):
+    """The header that is asked for has 32 KiB; each answer has bytes that could be one, of elsewhere."""
+    size = hub.models["org/name"]["model.safetensors"].size
+    part = "org/name was not fetched: HUB sent another part of a file than the requested one (3 tries)."
+    for span, data, said in (
+        ("bytes 8-{end}/99999", None, part),
+        ("bytes {begin}-{end}/*", b"\0" * 99, part),
+        ("bytes 0-98/x", b"\0" * 99, part),
+        ("", b"\0" * 99, part),
+        (f"bytes 0-{size}/{size + 1}", bytes(size + 1), "sends a part of a file of"),
+    ):
+        hub.fault("model.safetensors", act=sends(span, data), times=3)
+        with cases(span):
+            assert said in refused()[0]
+            assert not list((tmp_path / "assets").rglob("*.json"))
+            assert not hub_cache.hub_folder().exists()
+        hub.faults.clear()
+
+
+def test_what_cannot_be_checked_is_not_kept(hub, refused, monkeypatch):
+    """A hub that lists no hash must give one with the file; a commit is not answered by another one."""
+    monkeypatch.setattr("hub_server.listed", lambda files: [{"rfilename": name} for name in files])
+    assert refused()[0] == "config.json of org/name cannot be checked: HUB gives no hash for it."
+    other = "f" * 40
+    hub.revisions[other] = COMMIT
+    assert refused(f"org/name@{other}")[0] == (
+        "HUB answers with the commit 0123456789ab of org/name, not with ffffffffffff."
+    )
+    assert not hub_cache.hub_folder().exists()
+    data = hub.models["org/name"]["config.json"]
+    etag = hashlib.sha1(b"blob %d\0%b" % (len(data), data)).hexdigest()
+    hub.fault("config.json", act=lambda handler: handler.answer(200, data, {"ETag": f'"{etag}"'}))
+    assert open_target("org/name").config == CONFIG
 
 
 def test_a_hub_that_is_not_there(monkeypatch, refused):

@@ -71,7 +71,7 @@ def test_every_model_has_one_row_and_its_report(models: Path, store: SurveyStore
     assert [Path(row.target).name for row in rows] == list("abcde")
     assert [row.base for row in rows] == [1e4, 2e4, 3e4, 4e4, 5e4]
     assert {(row.state, row.model_type, row.context, row.head_width) for row in rows} == {("done", "llama", 4096, 16)}
-    report = json.loads(store.report_of(rows[1]))
+    report = store.report_of(rows[1])
     assert (report["target"], report["layers"][0]["base"]) == (rows[1].target, 2e4)
 
 

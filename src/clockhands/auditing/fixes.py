@@ -10,6 +10,7 @@ is applied only together with the fix of that problem: a value that the file has
 import difflib
 import itertools
 import json
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -275,10 +276,24 @@ def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
 
 def unified(before: str, after: str, name: str) -> str:
     """The difference of two texts as a unified diff of one file."""
-    end = "\t" if " " in name else ""  # without it, ``patch`` ends a name at its first blank
-    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), f"a/{name}{end}", f"b/{name}{end}", n=1)
+    names = (_name_in_diff(f"{side}/{name}") for side in "ab")
+    lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), *names, n=1)
     # A last line without a newline is marked, as in `diff`; otherwise two lines would be joined.
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _name_in_diff(name: str) -> str:
+    r"""The name of a file as ``patch`` and ``git apply`` read it.
+
+    A name is quoted as Git does where it could end its line, and a patch with it name another file.
+
+    >>> _name_in_diff("a/config.json"), _name_in_diff("a/c\nd")
+    ('a/config.json', '"a/c\\012d"')
+    """
+    if name.isprintable():
+        return name + ("\t" if " " in name else "")  # without it, ``patch`` ends a name at its first blank
+    kept = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(name))
+    return f'"{"".join(kept)}"'
 
 
 def _members(text: str, start: int) -> Iterator[_Member]:

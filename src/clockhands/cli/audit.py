@@ -13,7 +13,7 @@ import click
 
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
-from clockhands.cli.group import complain, known_codes, talk
+from clockhands.cli.group import complain, known_codes, say, talk
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 
@@ -352,13 +352,18 @@ def audited(
         failures: The list to which a failure is added.
         length: The length in tokens.
         timeout: The limit in seconds.
-        alone: Whether it is the only target, for which a fault of clockhands is raised.
+        alone: Whether it is the only target, which may take all memory, and for which a fault of clockhands is raised.
         how: Further arguments.
     """
-    from clockhands.survey.worker import within_limits
+    from clockhands.survey.worker import MEMORY, limit_memory, within_limits
 
-    with showing_what_is_fetched():
-        found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
+    unlimited = alone or how.get("weights")  # weights are mapped into memory, which the limit counts
+    take_back = (lambda: None) if unlimited else limit_memory(MEMORY)
+    try:
+        with showing_what_is_fetched():
+            found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
+    finally:
+        take_back()
     return _told(target, found, failure, failures)
 
 
@@ -548,12 +553,12 @@ def _print(form: str, audits: list[Audit], failures: list[Failure], *, verbose: 
     elif form == "sarif":
         from clockhands.show.sarif import sarif_of
 
-        click.echo(json.dumps(sarif_of(audits, failures, verbose=verbose), indent=2, allow_nan=False))
+        say(json.dumps(sarif_of(audits, failures, verbose=verbose), indent=2, allow_nan=False))
     elif form == "github":
         from clockhands.show.sarif import annotations_of
 
         for line in annotations_of(audits, failures, verbose=verbose):
-            click.echo(line)
+            say(line)
     else:
         from clockhands.show.terminal import print_audits
 

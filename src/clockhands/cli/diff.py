@@ -6,7 +6,7 @@ import click
 
 from clockhands.auditing import Audit, audit_opened
 from clockhands.auditing.findings import json_value
-from clockhands.cli.group import did_you_mean, talk
+from clockhands.cli.group import did_you_mean, say, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.readers import READERS, compared
@@ -127,7 +127,7 @@ def command(  # noqa: PLR0917 - click passes them by name
             first.label, second.label, groups, contexts, reach=reach, length=length, exact=exact, draft=draft
         )
         if first.weights and second.weights:
-            click.echo("The weights were not compared: `clockhands audit MODEL --weights` says which layout they have.")
+            say("The weights were not compared: `clockhands audit MODEL --weights` says which layout they have.")
     if any(group.layout_changed for group in groups) and not (first.weights and second.weights):
         talk("note: `clockhands audit MODEL --weights` says which layout the weights of a file have.")
     return int(differ)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from clockhands.auditing import CODES
-from clockhands.cli.group import did_you_mean
+from clockhands.cli.group import did_you_mean, say
 from clockhands.cli.output import json_option, print_json
 from clockhands.faults import FAULTS
 
@@ -51,9 +51,9 @@ def command(code: str | None, as_json: bool) -> int:
     from clockhands.show import explanation
 
     if code is None:
-        click.echo(click.style("Findings of `clockhands audit`:", bold=True))
+        say("Findings of `clockhands audit`:", bold=True)
         explanation.print_codes(CODES)
-        click.echo(click.style("\nFaults of `clockhands check`:", bold=True))
+        say("\nFaults of `clockhands check`:", bold=True)
         explanation.print_faults(FAULTS)
         return 0
     for each in findings:

@@ -38,7 +38,7 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     if out is not None:
         not_there(out, force=force, reads=targets)
     failures: list[Failure] = []
-    audits = [found for target in targets if (found := audited(target, failures)) is not None]
+    audits = [found for target in targets if (found := audited(target, failures, alone=len(targets) == 1)) is not None]
     if targets and not audits:
         return 2
     # Imported when there is something to show.

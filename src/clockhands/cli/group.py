@@ -1,21 +1,27 @@
 """The `clockhands` group: its commands, how errors are printed, and the exit codes.
 
 Exit codes: 0 finished without errors in the target, 1 finished and errors found, 2 could not run, 130 interrupted, 141
-the reader of the output has closed it.
+the reader of the output has closed it, 143 ended by SIGTERM and 129 by SIGHUP, which keep what an interrupt keeps.
 """
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
 
+from clockhands.arguments import safe
 from clockhands.errors import ClockhandsError
 
 COMMANDS = {
@@ -40,6 +46,18 @@ COMMANDS = {
 
 class UnknownCommand(click.UsageError):
     """A command that does not exist, with similar command names."""
+
+
+class Ended(KeyboardInterrupt):
+    """Another program, or the closed terminal, ends this one.
+
+    Attributes:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class CommandGroup(click.Group):
@@ -91,9 +109,10 @@ class CommandGroup(click.Group):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         try:
-            code = super().main(  # pyright: ignore[reportCallIssue] - click's overloads forget this way to call it
-                args, prog_name or "clockhands", complete_var, False, windows_expand_args, **extra
-            )
+            with _safe_warnings(), _signals_as_interrupts():
+                code = super().main(  # pyright: ignore[reportCallIssue] - click's overloads forget this way to call it
+                    args, prog_name or "clockhands", complete_var, False, windows_expand_args, **extra
+                )
             sys.stdout.flush()
         except click.UsageError as error:
             complain(_usage_message(error), _usage_hint(error))
@@ -108,8 +127,9 @@ class CommandGroup(click.Group):
             # click itself turns a broken pipe into SystemExit; nothing else raises it here.
             _silence()
             code = 141
-        except (click.Abort, KeyboardInterrupt):
-            code = 130
+        except (click.Abort, KeyboardInterrupt) as error:
+            cause = error.__cause__ if isinstance(error, click.Abort) else error  # click makes one of an interrupt
+            code = 128 + cause.number if isinstance(cause, Ended) else 130
         except MemoryError:
             complain("There was not enough memory.", "Ask for less at once, or write it in several parts.")
             code = 2
@@ -117,7 +137,8 @@ class CommandGroup(click.Group):
             complain(f"The result could not be written: {error.strerror or error}.", "Send it somewhere else.")
             code = 2
         except Exception:  # noqa: BLE001 - 1 means that a model is wrong, so a fault of our own must not end in it
-            traceback.print_exc()
+            for line in traceback.format_exc().splitlines():
+                talk(line)
             complain(
                 "This is a fault of clockhands, not of what you gave it.", "Please report it with the lines above."
             )
@@ -158,17 +179,62 @@ def one_thread() -> None:
 
 def complain(message: str, hint: str) -> None:
     """Print one error on stderr: what is wrong, and what to do."""
-    click.echo(f"error: {_visible(message)}\nhint: {_visible(hint)}", err=True)
+    talk(f"error: {message}")
+    talk(f"hint: {hint}")
 
 
 def talk(message: str) -> None:
-    """Print a remark that is not data, on stderr."""
-    click.echo(_visible(message), err=True)
+    """Print a remark that is not data, on stderr: one line, whatever it holds."""
+    click.echo(safe(message), err=True)
 
 
-def _visible(text: str) -> str:
-    # Names of files may contain characters that move a terminal's cursor.
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+def say(text: str = "", *, bold: bool = False) -> None:
+    """Print a result that is not a page, on stdout: its lines, in which nothing acts on the terminal.
+
+    With `talk` and `clockhands.show._page.Page.line` this is all that writes text of a command; JSON has no character
+    that this changes.
+    """
+    text = "\n".join(map(safe, text.split("\n")))
+    click.echo(click.style(text, bold=True) if bold else text)
+
+
+@contextmanager
+def _signals_as_interrupts() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a command as an interrupt does, which ends workers and takes away unfinished files.
+
+    Where the caller has set what they do (``nohup``), or this is no main thread, nothing is changed.
+    """
+    names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    numbers = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+    process = os.getpid()
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a child that a user's function has forked
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)  # what follows is taking away what is unfinished
+        raise Ended(number)
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def _safe_warnings() -> Iterator[None]:
+    """Let warnings of other libraries, which may repeat what a file says, print nothing that acts on the terminal."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda *args, **named: f"{safe(before(*args, **named).rstrip())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _usage_message(error: click.UsageError) -> str:

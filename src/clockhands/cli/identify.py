@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from clockhands.arguments import shown
-from clockhands.cli.group import complain, talk
+from clockhands.cli.group import complain, say, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.cli.table import parse_positions
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
@@ -199,7 +199,7 @@ def _show(results: list[tuple[str, TensorInfo | None, Matches]], target: str, po
 
     for number, (what, info, matches) in enumerate(results):
         if number:
-            click.echo()
+            say()
         commands = [command_of(match) for match in matches]
         shape, dtype = (None, None) if info is None else (info.shape, info.dtype)
         asked = _asked(target, info, positions, len(results) == 1)

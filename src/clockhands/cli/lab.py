@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from clockhands.cli.group import talk
+from clockhands.cli.group import say, talk
 from clockhands.cli.output import (
     OutPath,
     json_option,
@@ -212,7 +212,7 @@ def schema() -> None:
 
     from clockhands.lab.study import schema as made
 
-    click.echo(json.dumps(made(), indent=2))
+    say(json.dumps(made(), indent=2))
 
 
 def _need(package: str, extra: str) -> None:

@@ -11,6 +11,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import click
 
+from clockhands.arguments import safe
+from clockhands.cli.group import say
 from clockhands.errors import ClockhandsError, InvalidValue
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -69,7 +71,7 @@ def showing_what_is_fetched() -> Iterator[None]:
 
     def show(what: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        stderr.write(f"{_CLEARED}{what[:width]}")
+        stderr.write(f"{_CLEARED}{safe(what)[:width]}")
         stderr.flush()
 
     shown = WATCH.set(show)
@@ -104,7 +106,7 @@ class CannotWrite(ClockhandsError, OSError):
 
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON document with the number of its schema; NaN and infinity are refused, as in JSON."""
-    click.echo(json.dumps({"schema": 1, **document}, indent=2, allow_nan=False))
+    say(json.dumps({"schema": 1, **document}, indent=2, allow_nan=False))
 
 
 class OutPath(click.Path):

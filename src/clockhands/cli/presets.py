@@ -2,6 +2,7 @@
 
 import click
 
+from clockhands.cli.group import say
 from clockhands.cli.output import json_option, print_json
 from clockhands.presets import presets
 from clockhands.specs import describe, to_dict
@@ -34,7 +35,7 @@ def command(words: tuple[str, ...], as_json: bool) -> None:
         return
     for number, each in enumerate(known):
         if number:
-            click.echo()
-        click.echo(click.style(each.name, bold=True))
+            say()
+        say(each.name, bold=True)
         for text in (each.says, describe(each.spec), f"Source: {each.source}"):
-            click.echo(click.wrap_text(text, width=80, initial_indent="  ", subsequent_indent="  "))
+            say(click.wrap_text(text, width=80, initial_indent="  ", subsequent_indent="  "))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from clockhands.arguments import safe
 from clockhands.cli.group import talk
 from clockhands.cli.output import Option, OutPath, json_option, not_there, print_json, write_text
 
@@ -117,4 +118,4 @@ def shown_progress(*, quiet: bool = False) -> Iterator[Progress]:
     columns = (BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=stderr), transient=True) as bar:
         task = bar.add_task("", total=1.0)
-        yield lambda what, share: bar.update(task, completed=share, description=what)
+        yield lambda what, share: bar.update(task, completed=share, description=safe(what))

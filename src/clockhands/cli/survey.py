@@ -1,6 +1,5 @@
 """`clockhands survey`: many models audited in parallel, one row for each in a store, and a page of them all."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -205,7 +204,10 @@ def _folder_of(path: Path) -> Path:
 
 
 def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
-    """The report of a model: audited again if its files are the same, else as it was stored."""
+    """The report of a model: audited again if its files are the same, else as it was stored.
+
+    A store may be from elsewhere: what it names without a file is not looked for, on a hub or on standard input.
+    """
     from importlib.metadata import version
 
     from clockhands.show.report import report as page
@@ -213,9 +215,12 @@ def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
     from clockhands.survey.revisions import revision_of
     from clockhands.survey.worker import audited
 
-    if row.version == version("clockhands") and row.revision == revision_of(row.target):
+    if row.revision and row.version == version("clockhands") and row.revision == revision_of(row.target):
         return page([audited(row.target, store.length)], explorer=False)
-    return stored_report(row, json.loads(store.report_of(row)))
+    try:
+        return stored_report(row, store.report_of(row))
+    except (KeyError, TypeError, AttributeError, ValueError):  # of a store from elsewhere
+        raise store.corrupted(f"the report of {row.target} is none of an audit") from None
 
 
 class _Progress:

@@ -14,7 +14,7 @@ import numpy as np
 from click.core import ParameterSource
 
 from clockhands.additive import table
-from clockhands.cli.group import talk
+from clockhands.cli.group import say, talk
 from clockhands.cli.output import DTYPES, OutPath, not_there, write_whole
 from clockhands.errors import InvalidValue
 from clockhands.grids import Grid, without_prefix
@@ -258,7 +258,7 @@ def _print(numbers: np.ndarray, positions: Positions | _Cells) -> None:
     columns = _ends(numbers.shape[1], None if size is None else max(2, (size.columns - _MARGIN) // _CELL))
     rows = _ends(numbers.shape[0], None if size is None else max(4, size.lines - 5))
     for line in _lines(numbers, positions, rows, columns):
-        click.echo(line)
+        say(line)
     if None in rows or None in columns:
         count, width = (sum(place is not None for place in places) for places in (rows, columns))
         talk(

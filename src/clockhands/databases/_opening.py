@@ -1,15 +1,25 @@
-"""Opens, reads and writes a store in a SQLite file; the class that inherits from `Database` defines its tables."""
+"""Opens, reads and writes a store in a SQLite file; the class that inherits from `Database` defines its tables.
 
+A store may come from elsewhere, and the schema of a SQLite file is a program. So a file holds exactly the tables of its
+kind, with values of their types, or is refused; nothing in it may call functions that reach out of it; and a command
+takes no more steps than a file of that size explains.
+
+Source: https://www.sqlite.org/security.html (files from elsewhere), https://www.sqlite.org/fileformat.html (journals).
+"""
+
+import json
 import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+from clockhands.arguments import shown
 from clockhands.databases.store_errors import (
     Form,
     NotAStore,
@@ -20,6 +30,11 @@ from clockhands.databases.store_errors import (
     read_only,
     said,
 )
+
+_STEPS = 10_000  # of SQLite's machine, after which they are counted
+_ANY_FILE = 100_000_000  # steps of one command or transaction; about a second
+_EACH_BYTE = 10  # further steps; a row of some 200 bytes takes about 60 to check and 30 to read
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # the end of a journal that names another one
 
 
 class Database:
@@ -64,9 +79,12 @@ class Database:
             raise NotAStore(f"{file} is a folder, not a {form.what}.", "Name a file in it.")
         if not file.parent.is_dir():
             raise NotAStore(f"There is no folder {file.parent}.", f"Make it first: mkdir -p {file.parent}")
+        if file.exists() and not file.is_file():
+            raise NotAStore(f"{file} is a pipe or a device, not a {form.what}.", "Name a file.")
         if not file.exists() and not (create and write):
             raise NotAStore(f"There is no {form.what} at {file}.", f"Check the name, or {form.begin} it first.")
         with said(file, "the new store", patience, form):
+            _check_logs(file, form)
             # Opened read-only first, so that a file of another program is not changed, not even by SQLite's recovery.
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience, form)
             if not known and not (create and write):
@@ -79,6 +97,7 @@ class Database:
                 damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
                 if damage != "ok":
                     raise corrupted(file, damage.replace("\n", " "), form)
+                _check_types(connection, file, form)
             except BaseException:
                 connection.close()
                 raise
@@ -99,6 +118,7 @@ class Database:
     def _read(self, command: str, *values: Any) -> list[Any]:
         self._same_process()
         with self._turn, said(self.path, "nothing", self._patience, self.form):
+            _limit_work(self._connection, self.path)
             return self._connection.execute(command, values).fetchall()
 
     @contextmanager
@@ -112,7 +132,26 @@ class Database:
             said(self.path, what, self._patience, self.form),
             _transaction(self._connection, self._patience),
         ):
+            _limit_work(self._connection, self.path)
             yield self._connection
+
+    def _object(self, text: str, what: str) -> dict[str, Any]:
+        """The object that a text of the file holds as JSON.
+
+        Raises:
+            Corrupted: It holds none.
+        """
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self.corrupted(f"{what} is not a JSON object")
+        return found
+
+    def corrupted(self, why: str) -> StoreError:
+        """The error for values that no program of this library wrote."""
+        return corrupted(self.path, why, self.form)
 
     def _same_process(self) -> None:
         if os.getpid() != self._process:
@@ -126,9 +165,44 @@ class Database:
 
 
 def _connected(file: Path, how: str, patience: float) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         f"{file.as_uri()}?{how}", uri=True, timeout=patience, isolation_level=None, check_same_thread=False
     )
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    if hasattr(connection, "setconfig"):  # from Python 3.12 on
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)  # pyright: ignore[reportAttributeAccessIssue]
+    _limit_work(connection, file)
+    return connection
+
+
+def _limit_work(connection: sqlite3.Connection, file: Path) -> None:
+    """Interrupt what follows when it takes more steps than a file of this size explains."""
+    logs = (file, file.with_name(f"{file.name}-wal"))
+    size = sum(each.stat().st_size for each in logs if each.exists())
+    left = iter(range((_ANY_FILE + _EACH_BYTE * size) // _STEPS))
+    connection.set_progress_handler(lambda: next(left, None) is None, _STEPS)
+
+
+def _check_logs(file: Path, form: Form) -> None:
+    """Refuse logs beside a file with which SQLite would change another file.
+
+    It writes through a link to its log, and it deletes the file that a journal names as its super-journal; only a
+    transaction over several databases writes such a journal, and a store is one.
+    """
+    for log in (file.with_name(file.name + end) for end in ("-wal", "-journal", "-shm")):
+        why = None
+        if log.is_symlink() or (log.exists() and not log.is_file()):
+            why = "is no regular file"
+        elif log.exists() and log.stat().st_size >= len(_SUPER_JOURNAL):
+            with log.open("rb") as opened:
+                opened.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
+                why = "names another file" if opened.read() == _SUPER_JOURNAL else None
+        if why is not None:
+            raise NotAStore(
+                f"{log} {why}, which no log of a {form.what} does. Nothing was changed.",
+                "Take it away if you do not know where it is from.",
+            )
 
 
 def _reader(file: Path, patience: float) -> sqlite3.Connection:
@@ -183,7 +257,39 @@ def _inspected(connection: sqlite3.Connection, file: Path, form: Form) -> bool:
             "It was not changed.",
             f"{way}, or {form.begin} a new file.",
         )
+    strange = _schema_of(connection).symmetric_difference(_schema(form))
+    if strange:
+        kind, name, _ = min(strange)
+        raise NotAStore(
+            f"{file} is not a {form.what}: its {kind} {shown(name)} is not as clockhands makes it. It was not changed.",
+            f"Read such a file with sqlite3, or {form.begin} a new file.",
+        )
     return True
+
+
+@cache
+def _schema(form: Form) -> frozenset[tuple[str, str, str]]:
+    """The kind, name and definition of everything that a store of this form holds."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(form.tables)
+        return frozenset(_schema_of(connection))
+
+
+def _schema_of(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {(str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in found}
+
+
+def _check_types(connection: sqlite3.Connection, file: Path, form: Form) -> None:
+    """Refuse values of other types than their columns have: SQLite itself keeps any value in any column."""
+    types = {"TEXT": "'text'", "REAL": "'real', 'integer'", "INTEGER": "'integer'"}
+    # Infinity is no number in JSON; where one is measured it is a word in a column of its own.
+    beyond = {"REAL": ' OR abs("{}") > 1.7976931348623157e308'}
+    for table in sorted(name for kind, name, _ in _schema(form) if kind == "table"):
+        for _, column, declared, *_ in connection.execute(f'PRAGMA table_info("{table}")').fetchall():
+            odd = f"typeof(\"{column}\") NOT IN ('null', {types[declared]})" + beyond.get(declared, "").format(column)
+            if connection.execute(f'SELECT 1 FROM "{table}" WHERE {odd} LIMIT 1').fetchone():
+                raise corrupted(file, f"{table}.{column} holds what is not {declared}", form)
 
 
 def _prepared(connection: sqlite3.Connection, file: Path, patience: float, form: Form) -> None:
@@ -217,6 +323,17 @@ def _patiently(action: Any, patience: float) -> Any:
             if code_of(error) not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED) or time.monotonic() >= end:
                 raise
             time.sleep(0.02)
+
+
+def cell(value: object) -> object:
+    """A value in a CSV file: a text that a spreadsheet would take for a formula gets an apostrophe before it.
+
+    Names and messages come from files that may do that on purpose. See
+    https://owasp.org/www-community/attacks/CSV_Injection.
+    """
+    if (isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))) or str(value)[:1] in ("\t", "\r"):
+        return f"'{value}"
+    return value
 
 
 @contextmanager

@@ -101,6 +101,11 @@ def _sentence(path: Path, what: str, patience: float, form: Form, error: sqlite3
     closed = code == sqlite3.SQLITE_CANTOPEN and not os.access(folder, os.W_OK)
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM) or closed or number in (errno.EACCES, errno.EROFS):
         return read_only(path)
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return StoreError(
+            f"{path} takes more work than a {form.what} of its size can, so it was not used further.",
+            f"If it is from elsewhere, do not use it; or {form.begin} a new file.",
+        )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Busy(
             f"Another program kept {path} locked for {patience:g} seconds, so {what} was not written.",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
-from clockhands.databases import Database, Form
+from clockhands.databases import Database, Form, cell
 from clockhands.databases.locks import hold
 from clockhands.databases.store_errors import StoreError, read_only, said
 from clockhands.errors import InvalidType, InvalidValue
@@ -206,9 +206,11 @@ class Store(Database):
         """All studies, in the order in which they were added."""
         read = []
         for *words, versions, machine in self._read("SELECT * FROM studies ORDER BY rowid"):
-            where = json.loads(machine)
+            where = self._object(machine, "the machine of a study")
             bounds = where.pop("bounds", {})
-            read.append(StoredStudy._make((*words, json.loads(versions), where, bounds)))
+            bounds = bounds if isinstance(bounds, dict) else {}
+            held = self._object(versions, "the versions of a study")
+            read.append(StoredStudy._make((*words, held, where, bounds)))
         return read
 
     def study(self, hash: str) -> StoredStudy | None:  # noqa: A002
@@ -223,7 +225,7 @@ class Store(Database):
             " WHERE study = ? ORDER BY rowid",
             study,
         )
-        return [Trial._make((*each[:6], json.loads(each[6]), each[7])) for each in found]
+        return [Trial._make((*each[:6], self._object(each[6], "the facts of a trial"), each[7])) for each in found]
 
     def rows(self, study: str, **filters: Any) -> list[StoredRow]:
         """The rows of a study, in an order that does not depend on which trial was finished first.
@@ -320,7 +322,7 @@ def _encoded(study: str, key: Key, rows: Iterable[Measurement | StoredRow]) -> l
 def _write_csv(rows: Iterable[StoredRow], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(StoredRow._fields)
-    writer.writerows((*row[:-1], repr(row.value)) for row in rows)
+    writer.writerows((*map(cell, row[:-1]), repr(row.value)) for row in rows)
 
 
 def _json(name: str, value: Mapping[str, Any]) -> str:

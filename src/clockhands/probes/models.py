@@ -1,7 +1,8 @@
 """Loads models to run: a folder, a name or a GGUF file becomes a PyTorch module, and a text becomes token ids."""
 
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -78,6 +79,7 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
         _refuse_beyond(resolve(opened).context, length)
         _refuse_short(text, length=length, count=count)
     _refuse_without_memory(opened)
+    _refuse_kernels(opened.config, opened.config_name)
     import transformers
 
     from clockhands.transformers.installed import dtype_option
@@ -110,6 +112,18 @@ def _refuse_without(*packages: str) -> None:
             f"A probe runs the model with Transformers, and {' and '.join(missing)} {are} not installed.",
             "Install what it needs with `pip install 'clockhands[probe]'`.",
         )
+
+
+def _refuse_kernels(held: object, place: object) -> None:
+    """Refuse a config that names the attention of a hub: Transformers would fetch and run its code."""
+    if isinstance(held, Mapping):
+        for key, value in held.items():
+            if str(key).endswith("_implementation") and "/" in json.dumps(value, default=str):
+                raise Unreadable(
+                    f"{place}:{key} is {shown(value)}, code that Transformers would fetch from a hub and run.",
+                    f"Take {key} out of the config: a probe runs the attention that Transformers has.",
+                )
+            _refuse_kernels(value, f"{place}:{key}")
 
 
 def of_module(module: nn.Module, tokenizer: Any = None) -> RunningModel:

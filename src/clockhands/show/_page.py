@@ -1,4 +1,7 @@
-"""Lays out a report in a terminal: names, values and sources, with line breaks between words only."""
+"""Lays out a report in a terminal: names, values and sources, with line breaks between words only.
+
+Every line of a report goes through `Page.line`, which lets nothing from a file act on the terminal.
+"""
 
 import textwrap
 from collections.abc import Iterable
@@ -7,6 +10,8 @@ from typing import IO
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
+
+from clockhands.arguments import safe
 
 LABEL = 15  # width of the column of names, its margin included
 PLACE = 48  # the column in which sources start, where they fit
@@ -28,7 +33,10 @@ class Page:
         self.width: int = max(40, min(console.width, 120))
 
     def line(self, text: Text | str = "") -> None:
-        """One line unchanged, however long, because it must not be broken."""
+        """One line, not broken however long it is; what is not text in it is made visible."""
+        plain = text if isinstance(text, str) else text.plain
+        if not plain.isprintable():
+            text = Text(safe(plain), style="" if isinstance(text, str) else text.style)
         self.console.print(text, soft_wrap=True)
 
     def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
@@ -84,12 +92,3 @@ def broken(text: str, room: int) -> list[str]:
     ['see', 'config.json:rope_theta']
     """
     return textwrap.wrap(safe(text), room, break_long_words=False, break_on_hyphens=False) or [""]
-
-
-def safe(text: object) -> str:
-    """Text from a file, with everything that could move a terminal's cursor or break a line made visible.
-
-    >>> safe("yarn" + chr(27) + "[2J") == "yarn" + chr(92) + "x1b[2J"
-    True
-    """
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))

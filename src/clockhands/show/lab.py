@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -23,7 +22,7 @@ from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tuning import Tuned
 from clockhands.show._lab_drops import drop_answers, rise_of
 from clockhands.show._lab_numbers import TESTED, range_note, some_seeds, verdict, verdict_of
-from clockhands.show._page import Page, safe
+from clockhands.show._page import Page, console_on, safe
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
 
@@ -100,7 +99,7 @@ def duration(seconds: float) -> str:
 
 def print_results(results: Results, file: IO[str] | None = None, width: int | None = None) -> None:
     """The question, the gates, then loss and accuracy by length for each task."""
-    page = Page(Console(file=file, width=width, highlight=False, markup=False, emoji=False))
+    page = Page(console_on(file, width))
     study = results.study
     page.paragraph(study.question, style="bold")
     states = results.states
@@ -263,7 +262,7 @@ _LONGEST = 30  # letters of a name next to which there is still room for text
 
 def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
     """Names, and words beside them in one column; a name that is too long for that has a line of its own."""
-    page = Page(Console(highlight=False, markup=False))
+    page = Page(console_on(None, None))
     width = max((cell_len(safe(name)) for name, _ in rows if cell_len(safe(name)) <= _LONGEST), default=0) + 4
     for name, words in rows:
         label = f"  {safe(name)}"
@@ -275,18 +274,19 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
 
 def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:
     """The best learning rates as TOML for the study file, with the losses that each was chosen by as comments."""
-    out = file or sys.stdout
-    print("# For the study file: each line belongs to the arm of that name.", file=out)
+    page = Page(console_on(file, None))
+    page.line("# For the study file: each line belongs to the arm of that name.")
     for arm in dict.fromkeys(each.arm for each in found):
-        print(f"\n[arms.{_toml_key(arm)}]", file=out)
+        page.line()
+        page.line(f"[arms.{_toml_key(arm)}]")
         mine = [each for each in found if each.arm == arm]
         for each in mine:
             tried = ", ".join(f"{rate!r}: {loss:.4f}" for rate, loss in each.losses.items())
             end = "; the best is at the end of the grid" if each.at_end else ""
             end = "; every rate failed or is not finished" if each.best is None else end
-            print(f"# {each.task}: losses {tried}{end}", file=out)
+            page.line(f"# {each.task}: losses {tried}{end}")
         if rates := [f"{_toml_key(each.task)} = {each.best!r}" for each in mine if each.best is not None]:
-            print(f"learning_rate = {{ {', '.join(rates)} }}", file=out)
+            page.line(f"learning_rate = {{ {', '.join(rates)} }}")
 
 
 def _toml_key(name: str) -> str:

@@ -33,7 +33,9 @@ def _main(row: SurveyRow, told: Mapping[str, Any]) -> Iterator[Markup]:
     yield element("h1", cut(short_name(row.target)), class_="report-name")
     yield element("p", cut(row.target), class_="note path")
     yield element("p", row.verdict, class_="report-verdict")
-    since = "The files have changed since, or are gone, or another version of clockhands is installed now"
+    since = (
+        "The files have changed since or are gone, there were none, or another version of clockhands is installed now"
+    )
     yield element("p", f"Found at {row.audited_at} by clockhands {row.version}. {since}.", class_="answer")
     for found in told["findings"]:
         yield element("section", _finding(found))

@@ -1,8 +1,8 @@
 """Opens files that name another model and change it: training files of axolotl and TRL, and Ollama's Modelfile.
 
-The named model is opened if it is on this machine (a folder, the Hugging Face cache, Ollama's store), and the changes
-are applied to its config as with ``--set``; sources then name the file with the change. If the model is not on this
-machine, a training file is read for the settings that it contains itself.
+The named model is opened if it is on this machine (below the folder of the file, in the Hugging Face cache or in
+Ollama's store), and the changes are applied to its config as with ``--set``; sources then name the file with the
+change. If the model is not on this machine, a training file is read for the settings that it contains itself.
 
 Source: https://docs.axolotl.ai/docs/config-reference.html (``base_model``, ``overrides_of_model_config``),
 https://huggingface.co/docs/trl/sft_trainer (``model_name_or_path``, ``model_init_kwargs``, ``max_length``),
@@ -12,7 +12,7 @@ https://github.com/ollama/ollama/blob/main/docs/modelfile.md (instructions), and
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.sources import documents, files
 from clockhands.sources.dialects import dialect_of, in_dialect, whole_length
 from clockhands.sources.hub_cache import cached_model, hub_name
-from clockhands.sources.local_models import local_path, open_local
+from clockhands.sources.local_models import local_path, ollama_folders, open_local
 from clockhands.sources.opened import Opened
 from clockhands.sources.openers import open_file, open_folder
 from clockhands.sources.overriding import overridden
@@ -84,7 +84,7 @@ def open_modelfile(path: Path, target: str) -> Opened:
     held = [found[2].split(maxsplit=1) for found in said if found is not None and found[1].upper() == "PARAMETER"]
     parameters = {words[0].lower(): words[1].strip("\"'") for words in held if len(words) == 2}
     stored = f"ollama:{froms[0]}"
-    base = _model(froms[0], path) or (None if local_path(stored) is None else open_local(stored))
+    base = _model(froms[0], path, ollama_folders()) or (None if local_path(stored) is None else open_local(stored))
     if base is None:
         raise Unreadable(
             f"{path} is built from {shown(froms[0])[1:-1]}, which is not on this machine.",
@@ -104,13 +104,23 @@ def open_modelfile(path: Path, target: str) -> Opened:
     return replace(changed, target=target, path=None, notes=notes, **length)
 
 
-def _model(name: str, beside: Path | None) -> Opened | None:
-    """The model with a name: a folder or weights by path, relative to here or to the naming file, or in the cache."""
+def _model(name: str, beside: Path | None, stores: Iterable[Path] = ()) -> Opened | None:
+    """The model with a name: a folder or weights below the folder of the naming file, or in the cache.
+
+    A file from elsewhere must not choose what else is read of this machine: a path that leads out of its folder, by
+    itself or by links, is refused, unless it leads into one of the ``stores``.
+    """
     text = os.path.expanduser(name)
     if "\0" in text or len(text) > 4096:
         return None
-    for start in (Path(), *(() if beside is None else (beside.parent,))):
-        path = start / text
+    if beside is not None:
+        path = beside.parent / text
+        real = Path(os.path.realpath(path))  # `Path.resolve` raises on a loop of links
+        if not any(real.is_relative_to(os.path.realpath(folder)) for folder in (beside.parent, *stores)):
+            raise Unreadable(
+                f"{shown(name)[1:-1]} is not in the folder of {beside.name}, and only what is there is read.",
+                f"Put {beside.name} into a folder that holds the model, or audit the model by its own name.",
+            )
         if files.place(path) == "folder":
             return open_folder(path, name)
         if files.place(path) == "file" and files.kind(path) in ("gguf", "safetensors"):

@@ -1,8 +1,9 @@
 """Reads a model on the Hugging Face Hub without downloading it: its configs, and the headers of its weights.
 
 Configs are stored in the library's cache and checked against the hash from the hub, so that the next audit needs no
-network. Of the weights, the headers are fetched, and a few small tensors that configs do not determine (``inv_freq``,
-``rope_freqs``, relative biases): all as data, and never more than 20 MB.
+network; what cannot be checked is refused. Of the weights, the headers are fetched, and a few small tensors that
+configs do not determine (``inv_freq``, ``rope_freqs``, relative biases): all as data, and never more than 20 MB. They
+are stored too where all of them arrived, each from a file of the size that the hub lists.
 
 Source: https://huggingface.co/docs/hub/api (what the hub lists of a model), and for the hashes of files Git (SHA-1 of a
 blob) and Git LFS (SHA-256).
@@ -75,6 +76,12 @@ def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
         raise Unreadable(
             f"{where} names no commit with its files.", "Check that HF_ENDPOINT is the address of a Hugging Face hub."
         )
+    if asked.revision is not None and re.fullmatch(r"[0-9a-f]{40}", asked.revision) and commit != asked.revision:
+        raise Unreadable(
+            f"{transfers.endpoint} answers with the commit {commit[:12]} of {asked.name}, not with "
+            f"{asked.revision[:12]}.",
+            "Check that HF_ENDPOINT is the address of a Hugging Face hub.",
+        )
     files = {}
     for each in listed:
         name = each.get("rfilename") if isinstance(each, dict) else None
@@ -93,9 +100,9 @@ def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether the name of a file can only lead into the folder where it is stored."""
+    """Whether the name of a file can only lead into the folder where it is stored, and shows as what it is."""
     parts = PurePosixPath(name).parts
-    return bool(parts) and not set(parts) & {"/", "..", "."} and not re.search(r"[\\:\x00-\x1f]", name)
+    return bool(parts) and not set(parts) & {"/", "..", "."} and not re.search(r"[\\:]", name) and name.isprintable()
 
 
 class _Fetch:
@@ -234,20 +241,27 @@ class _Fetch:
                 f"Download the model: `{self.asked.download}`.",
             )
         self._watch(name)
-        data = self.transfers.file(self.commit, name, largest if file.size is None else file.size)
-        if file.blob not in (None, *_hashes(data)):
+        answer = self.transfers.file(self.commit, name, largest if file.size is None else file.size)
+        blob = file.blob or answer.blob
+        if blob is None:
+            raise Unreadable(
+                f"{name} of {self.asked} cannot be checked: {self.transfers.endpoint} gives no hash for it.",
+                f"Download the model: `{self.asked.download}`.",
+            )
+        if blob not in _hashes(answer.data):
             raise Unreadable(
                 f"{name} of {self.asked} arrived damaged: {self.transfers.endpoint} gives another hash for it.",
                 "Try again.",
             )
         self.texts.append(name)
-        return data
+        return answer.data
 
     def _keep(self, name: str, content: bytes | None) -> Path:
         if content is None:
             return self.folder / name
         try:
-            return hub_cache.keep(self.asked, self.commit, name, self.files[name].blob or _hashes(content)[0], content)
+            blob = self.files[name].blob or _hashes(content)[0]
+            return hub_cache.keep(self.asked, self.commit, name, blob, content)
         except OSError as error:
             raise _not_kept(error) from None
 
@@ -285,37 +299,45 @@ class _Fetch:
             )
         self.headers += len(headers)
         tensors = tensors_of(self.folder / under, index, headers)
+        missed = len(self.notes)
         held = self._small(tensors)
-        if headers:
+        # A part of them would be read offline as if the others held nothing of interest.
+        if headers and len(headers) == len(wanted) and len(self.notes) == missed:
             kept_headers.keep(self.asked, self.folder / under, index, headers, held)
         return away(tensors, self.asked.download, held)
 
     def _header(self, name: str) -> RemoteHeader:
         """The header of a safetensors file."""
-        answer = self._start(name, self._guess)
+        answer = self._range(name, 0, self._guess)
         size = answer.total or 0
         length = safetensors.header_length(self.folder / name, answer.data[:32], size)
         text = answer.data[8 : 8 + length]
         if len(text) < length:
-            text += self.transfers.range(self.commit, name, 8 + len(text), length - len(text)).data
+            text += self._range(name, 8 + len(text), length - len(text)).data
         self._guess = min(_LARGEST_GUESS, max(2**12, length + length // 8))
         return RemoteHeader(size, text)
 
     _guess = _FIRST
 
-    def _start(self, name: str, count: int) -> Transferred:
-        """The first bytes of a file, with how many it has."""
-        answer = self.transfers.range(self.commit, name, 0, count)
-        return answer if answer.total is not None else replace(answer, total=self.files[name].size)
+    def _range(self, name: str, start: int, count: int) -> Transferred:
+        """Bytes of a file, which has as many as the hub lists, or as it said in its first answer."""
+        answer, listed = self.transfers.range(self.commit, name, start, count), self.files[name].size
+        if listed is None:
+            self.files[name] = replace(self.files[name], size=answer.total)
+        elif answer.total not in (None, listed):
+            raise Unreadable(
+                f"{self.transfers.endpoint} sends a part of a file of {answer.total:,} bytes as {name} of "
+                f"{self.asked}, which has {listed:,}.",
+                f"Try again, or download the model: `{self.asked.download}`.",
+            )
+        return replace(answer, total=self.files[name].size)
 
     def _gguf(self, name: str, target: str) -> Opened:
         """The header of a GGUF file, read on until its end is known."""
         self._watch(name)
-        first = self._start(name, _BLOCK)
+        first = self._range(name, 0, _BLOCK)
         transfers = self.transfers
-        file = Growing(
-            first, lambda at, count: transfers.range(self.commit, name, at, count).data, lambda: transfers.left
-        )
+        file = Growing(first, lambda at, count: self._range(name, at, count).data, lambda: transfers.left)
         try:
             header = gguf.header_in(self.folder / name, cast("BinaryIO", file))
         except NotFetched as error:
@@ -345,7 +367,7 @@ class _Fetch:
         if not count:
             return b""
         name = info.file.relative_to(self.folder).as_posix()
-        data = self.transfers.range(self.commit, name, info.offset, count).data
+        data = self._range(name, info.offset, count).data
         if len(data) < count:
             raise NotFetched(f"{name} ends inside {shown(info.name)}.", "Try again.")
         return data

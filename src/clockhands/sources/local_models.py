@@ -61,8 +61,8 @@ def local_path(text: str) -> Path | None:
 # Ollama
 
 
-def _ollama_folders() -> list[Path]:
-    """Possible folders of models: the user's setting, else the home folders of the user and of the service on Linux."""
+def ollama_folders() -> list[Path]:
+    """Possible folders of Ollama's models: the user's setting, else the homes of user and service on Linux."""
     if os.environ.get("OLLAMA_MODELS"):
         return [Path(os.environ["OLLAMA_MODELS"]).expanduser()]
     return [Path("~/.ollama/models").expanduser(), Path("/usr/share/ollama/.ollama/models")]
@@ -80,7 +80,7 @@ def _manifest(text: str) -> Path:
         found["model"],
         found["tag"] or "latest",
     )
-    folders = _ollama_folders()
+    folders = ollama_folders()
     for folder in folders:
         if files.place(folder / place) == "file":
             return folder / place

@@ -59,6 +59,8 @@ def _is_model_file(path: Path) -> bool:
             dialect = dialect_of(yaml_documents.parse(data, str(path)).fields)
         except (ClockhandsError, OSError):
             return False
+        except Exception:  # noqa: BLE001 - one file must not cost the others theirs; its audit says what it is
+            return True
         return dialect is not None and not dialect.base
     return name.endswith((".gguf", ".modelfile")) or name == "modelfile"
 
@@ -70,8 +72,10 @@ def _is_model(path: Path) -> bool:
         else:
             with files.open_regular(path) as file:
                 held = json.loads(file.read(MOST))
+        if isinstance(held, dict):
+            return not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None
     except (ClockhandsError, OSError, ValueError, RecursionError):
-        return path.name == "config.json"
-    if not isinstance(held, dict):
-        return path.name == "config.json"
-    return not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None
+        pass
+    except Exception:  # noqa: BLE001 - as above
+        return True
+    return path.name == "config.json"

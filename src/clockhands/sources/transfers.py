@@ -16,12 +16,13 @@ import re
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources.hub_cache import HubName, hub_folder
 
@@ -30,10 +31,12 @@ MOST = 17_000_000
 
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
 _LONGEST_PAUSE = 30.0  # seconds that a server may ask for
-_LONGEST = 60.0  # the longest time in seconds for one request, however slowly its answer arrives
+_LONGEST = 60.0  # the longest time in seconds for one request, headers and all, however slowly its answer arrives
+_LONGEST_MODEL = 300.0  # and that for all requests of one model: many slow answers are also a wait without an end
 _AT_ONCE = 8  # requests
 THREADS = "clockhands fetching"
 _BUSY = (429, 500, 502, 503, 504)
+_NAMES_OF_BLOBS = ("X-Linked-Etag", "ETag")
 
 Done = TypeVar("Done")
 
@@ -49,6 +52,10 @@ class WholeFilesOnly(NotFetched):
     """The hub does not send parts of files."""
 
 
+class _OtherBytes(ConnectionError):
+    """A part of a file arrived that was not asked for."""
+
+
 @dataclass(frozen=True)
 class Transferred:
     """What a server sent.
@@ -56,10 +63,12 @@ class Transferred:
     Attributes:
         data: The bytes.
         total: The size of the whole file, if the answer to a range request gives it.
+        blob: The hash of the file by which the hub names it, if the answer gives one.
     """
 
     data: bytes
     total: int | None = None
+    blob: str | None = None
 
 
 def why_not() -> tuple[str, str] | None:
@@ -104,6 +113,7 @@ class Transfers:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._reserved = 0
+        self._until = time.monotonic() + _LONGEST_MODEL
         self._lock = threading.Lock()
 
     @property
@@ -117,17 +127,17 @@ class Transfers:
         revision = quote(self.asked.revision or "main", safe="")
         return self._get(f"{self.endpoint}/api/models/{self.asked.name}/revision/{revision}?blobs=true", most).data
 
-    def file(self, commit: str, path: str, most: int) -> bytes:
+    def file(self, commit: str, path: str, most: int) -> Transferred:
         """A whole file.
 
         Raises:
             NotFetched: It has more than ``most`` bytes, or more than are left of the budget.
             Unreadable: The hub refuses it, or cannot be reached.
         """
-        return self._get(self._address(commit, path), most).data
+        return self._get(self._address(commit, path), most)
 
     def range(self, commit: str, path: str, start: int, count: int) -> Transferred:
-        """The requested bytes of a file, or fewer at its end.
+        """The requested bytes of a file, or fewer at its end; an answer with other bytes is refused.
 
         Raises:
             NotFetched: More than are left of the budget.
@@ -144,12 +154,15 @@ class Transfers:
         self._reserve(most)
         try:
             for pause in (*_PAUSES, None):
+                left = max(0.0, self._until - time.monotonic())
                 try:
-                    status, headers, answer = self._once(url, most, start)
+                    status, headers, answer = self._in_time(min(_LONGEST, left), url, most, start)
                 except Unreadable:
                     raise
                 # The session's exceptions are those of httpx or of httpx2, by the version of huggingface_hub.
                 except Exception as error:  # noqa: BLE001
+                    if time.monotonic() + (pause or 0.0) >= self._until:
+                        raise self._unreachable(TimeoutError(), f"in {_LONGEST_MODEL:g} seconds") from None
                     if pause is None:
                         raise self._unreachable(error) from None
                     time.sleep(pause)
@@ -174,12 +187,25 @@ class Transfers:
                 )
             self._reserved += count
 
-    def _once(self, url: str, most: int, start: int | None) -> tuple[int, Any, Transferred | None]:
+    def _in_time(self, seconds: float, url: str, most: int, start: int | None) -> tuple[int, Any, Transferred | None]:
+        """What `_once` returns, within one limit for headers and body.
+
+        The session's own limit begins again with each byte, so a server that drips its headers would hold a reader for
+        days. Here only the thread is held that waits for it, and that ends with the process.
+        """
+        until = time.monotonic() + seconds
+        done = at_once([url], lambda url: self._once(url, most, start, until), seconds)
+        with closing(done):
+            answer = next(done)[1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _once(self, url: str, most: int, start: int | None, until: float) -> tuple[int, Any, Transferred | None]:
         """Status, headers and, if the server agrees, the bytes of one answer."""
         headers = dict(self._headers)
         if start is not None:
             headers["Range"] = f"bytes={start}-{start + most - 1}"
-        until = time.monotonic() + _LONGEST
         with self._session().stream(
             "GET", url, headers=headers, timeout=self._timeout, follow_redirects=True
         ) as response:
@@ -203,10 +229,10 @@ class Transfers:
                     )
                 if time.monotonic() > until:
                     raise TimeoutError("the answer takes too long")
-            total = _total(response.headers) if start is not None else None
+            total = None if start is None else _total(response.headers, start, len(data))
             if start is not None and total is not None and len(data) < min(most, total - start):
                 raise ConnectionError("the answer ends too early")
-            return response.status_code, response.headers, Transferred(bytes(data), total)
+            return response.status_code, response.headers, Transferred(bytes(data), total, _blob(response.headers))
 
     def _count(self, count: int) -> None:
         with self._lock:
@@ -220,11 +246,14 @@ class Transfers:
 
     # What is said when it fails
 
-    def _unreachable(self, error: Exception) -> Unreadable:
-        slow = "Timeout" in type(error).__name__
-        what = "did not answer in time" if slow else "could not be reached, or broke off"
+    def _unreachable(self, error: Exception, of: str = f"{len(_PAUSES) + 1} tries") -> Unreadable:
+        what = "could not be reached, or broke off"
+        if "Timeout" in type(error).__name__:
+            what = "did not answer in time"
+        elif isinstance(error, _OtherBytes):
+            what = "sent another part of a file than the requested one"
         return Unreadable(
-            f"{self.asked} was not fetched: {self.endpoint} {what} ({len(_PAUSES) + 1} tries).",
+            f"{self.asked} was not fetched: {self.endpoint} {what} ({of}).",
             f"Check the connection and try again; the model is not in the local cache ({hub_folder()}).",
         )
 
@@ -264,10 +293,20 @@ class Transfers:
         )
 
 
-def at_once(names: list[str], work: Callable[[str], Done]) -> Generator[tuple[str, Done | Exception], None, None]:
+def at_once(
+    names: list[str], work: Callable[[str], Done], seconds: float | None = None
+) -> Generator[tuple[str, Done | Exception], None, None]:
     """Each name with the result of ``work`` for it, in the order of completion.
 
     The threads are daemons, so that an interrupt does not wait for answers.
+
+    Args:
+        names: What is worked on.
+        work: Called in a thread.
+        seconds: For how long a result is waited for; None for as long as it takes.
+
+    Raises:
+        TimeoutError: No result came in this time.
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     results: queue.SimpleQueue[tuple[str, Done | Exception]] = queue.SimpleQueue()
@@ -289,7 +328,10 @@ def at_once(names: list[str], work: Callable[[str], Done]) -> Generator[tuple[st
         threading.Thread(target=run, daemon=True, name=THREADS).start()
     try:
         for _ in names:
-            yield results.get()
+            try:
+                yield results.get(timeout=seconds)
+            except queue.Empty:
+                raise TimeoutError("the answer takes too long") from None
     finally:
         with suppress(queue.Empty):  # after an interrupt, no further job is started
             while True:
@@ -348,6 +390,16 @@ def _asked_wait(headers: Any) -> float | None:
     return None if found is None else float(found[1])
 
 
-def _total(headers: Any) -> int | None:
-    found = re.fullmatch(r"bytes \d+-\d+/(\d{1,18})", headers.get("Content-Range", ""))
-    return None if found is None else int(found[1])
+def _total(headers: Any, start: int, count: int) -> int | None:
+    """The size of a whole file, of which ``count`` bytes from ``start`` on were sent; None if it is not given."""
+    said = headers.get("Content-Range", "")
+    found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", said)
+    if found is None or (int(found[1]), int(found[2])) != (start, start + count - 1):
+        raise _OtherBytes(f"{count} bytes from {start} on were to be sent as {shown(said)}")
+    return None if found[3] == "*" else int(found[3])
+
+
+def _blob(headers: Any) -> str | None:
+    """The hash of a file in the headers that huggingface_hub reads it from."""
+    found = (re.fullmatch(r'(?:W/)?"?([0-9a-f]{64}|[0-9a-f]{40})"?', headers.get(name, "")) for name in _NAMES_OF_BLOBS)
+    return next((each[1] for each in found if each is not None), None)

@@ -2,12 +2,13 @@
 
 import csv
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, TextIO
+from typing import Any, ClassVar, TextIO
 
-from clockhands.databases import Database, Form
+from clockhands.databases import Database, Form, cell
 from clockhands.databases.locks import give_back, hold
 from clockhands.databases.store_errors import Busy, read_only, said
 from clockhands.errors import InvalidValue
@@ -97,6 +98,8 @@ class SurveyStore(Database):
     def length(self) -> int | None:
         """The length in tokens at which all rows are audited; None for the one that each target declares."""
         held = dict(self._read("SELECT name, value FROM settings")).get("length", AS_DECLARED)
+        if held != AS_DECLARED and not re.fullmatch(r"[0-9]{1,18}", held):
+            raise self.corrupted("the length of the survey is not a number")
         return None if held == AS_DECLARED else int(held)
 
     def known(self, target: str, revision: str, version: str) -> str | None:
@@ -146,29 +149,19 @@ class SurveyStore(Database):
         found = self._read(f"SELECT {columns} FROM audits {join} ORDER BY audits.target, audits.id")
         return [SurveyRow._make(each) for each in found]
 
-    def report_of(self, row: SurveyRow) -> str:
-        """The report of a row, as one element of `targets` in the JSON of `clockhands audit`; "" if it failed."""
+    def report_of(self, row: SurveyRow) -> dict[str, Any]:
+        """The report of a row, as one element of `targets` in the JSON of `clockhands audit`; empty if it failed."""
         found = self._read(
             "SELECT report FROM audits WHERE target = ? AND revision = ? AND version = ?", *map(_text, row[:3])
         )
-        return found[0][0] if found else ""
+        return self._object(found[0][0], f"the report of {row.target}") if found and found[0][0] else {}
 
 
 def write_csv(rows: Iterable[SurveyRow], file: TextIO) -> None:
-    """Write rows as CSV, the names of the columns first.
-
-    A text that a spreadsheet would take for a formula gets an apostrophe before it: names and messages come from files
-    that may do that on purpose. See https://owasp.org/www-community/attacks/CSV_Injection.
-    """
+    """Write rows as CSV, the names of the columns first."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(SurveyRow._fields)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-
-
-def _cell(value: object) -> object:
-    if (isinstance(value, str) and value.lstrip().startswith(("=", "+", "-", "@"))) or str(value)[:1] in ("\t", "\r"):
-        return f"'{value}"
-    return value
+    writer.writerows([cell(value) for value in row] for row in rows)
 
 
 def _text(text: str) -> str:

@@ -22,7 +22,7 @@ from clockhands.survey.rows import SurveyRow, row_of
 Result = TypeVar("Result")
 
 MEMORY = 4 << 30
-"""Bytes that the audits of a worker may take beyond what the process has when it begins."""
+"""Bytes that an audit may take beyond what its process has when it begins, where there are several."""
 
 GRACE = 2.0
 """Seconds after the time limit until a process is ended whose audit does not react to the limit."""
@@ -114,7 +114,7 @@ def within_limits(
     except _TimeIsUp:
         return None, too_long(timeout)
     except MemoryError:
-        message = f"The audit needed more memory than there is, or than a worker may have ({MEMORY >> 30} GiB)."
+        message = f"The audit needed more memory than there is, or than one of several may have ({MEMORY >> 30} GiB)."
         return None, (message, "Audit it alone with `clockhands audit`.")
     except Exception as error:  # one target must not cost the others theirs
         if raises:
@@ -169,13 +169,19 @@ def _time_limit(seconds: float, *, ends: bool) -> Iterator[None]:
             signal.signal(signal.SIGALRM, before)
 
 
-def limit_memory(size: int) -> None:
-    """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it."""
+def limit_memory(size: int) -> Callable[[], None]:
+    """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it.
+
+    Returns:
+        Takes the limit back.
+    """
     with suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         limit = pages * resource.getpagesize() + size
-        if hard == resource.RLIM_INFINITY or limit < hard:
+        if all(limit < each or each == resource.RLIM_INFINITY for each in (soft, hard)):
             resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+            return partial(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
+    return lambda: None

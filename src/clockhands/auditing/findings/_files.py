@@ -5,14 +5,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clockhands.arguments import shown
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
 from clockhands.errors import ClockhandsError
 from clockhands.scaling import yarn_magnitude
 from clockhands.sources import files
+from clockhands.sources.files import file_and_key
 from clockhands.sources.gguf_fields import ARCHITECTURE
 from clockhands.sources.openers import open_file, open_gguf
 from clockhands.sources.params_fields import SCALED, meta_scaling
+from clockhands.sources.pickled_names import UNREAD, names_that_run
 from clockhands.sources.resolve import resolve
 from clockhands.sources.resolved import TEXT, Code, Resolved
 
@@ -51,6 +54,45 @@ class FilesDisagree(Kind, code="files-disagree"):
             told += f", for which {self.taken_by}, uses {spoken(self.taken)}"
         ratio = f" The RoPE frequencies differ by a factor of up to {spoken(self.ratio)};" if self.ratio else ""
         return f"Two files contradict each other about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
+
+
+class PickleRunsCode(Kind, code="pickle-runs-code"):
+    title = "A file of the folder runs code when it is loaded"
+    news = True
+
+    def severity(self) -> str:
+        return "note" if self._unread() else "error"
+
+    def blames(self) -> str | None:
+        return None if self._unread() else "file"
+
+    def hint(self) -> str:
+        if self._unread():
+            return "Load it only with torch.load and weights_only=True, which runs no code of a file."
+        return (
+            "Do not load it: delete it, report it to its publisher, and use the .safetensors files of the model's"
+            " release. A file of weights needs none of these names."
+        )
+
+    def _unread(self) -> bool:
+        return bool(self.stated) and all(names == UNREAD for _, names in self.stated)
+
+    def message(self) -> str:
+        ((place, names),) = self.stated
+        file = file_and_key(place)[0]
+        if self._unread():
+            return f"{file} is a pickle of {names} of it, so it is not known what it would run when it is loaded."
+        return f"{file} is a pickle that imports {names}: loading it runs code that its author chose."
+
+
+@check
+def pickles_that_run_code(subject: Audited) -> Iterator[Kind]:
+    """Pickles of the folder, whether or not the model's weights are read from them."""
+    folder = subject.opened.path
+    if folder is None or not folder.is_dir():
+        return
+    for file, names in names_that_run(folder):
+        yield PickleRunsCode({f"{file}:names": ", ".join(shown(name)[1:-1] for name in names)})
 
 
 PARAMS = "params.json"
