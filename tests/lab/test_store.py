@@ -515,6 +515,12 @@ def test_rows_are_exported_with_all_columns_and_digits(store: Store, tmp_path: P
     assert sorted(each.name for each in tmp_path.glob("rows*")) == ["rows.csv"]
 
 
+def test_a_planted_link_leads_what_is_exported_nowhere(store: Store, tmp_path: Path):
+    (tmp_path / f"rows.csv.{os.getpid()}.tmp").symlink_to(tmp_path / "victim")
+    store.export_csv(STUDY, tmp_path / "rows.csv")
+    assert not (tmp_path / "victim").exists()
+
+
 def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
