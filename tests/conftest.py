@@ -140,6 +140,7 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
 PARTS = 10
 # Slow tests that every part has: they guard files, processes, a killed run, or what a browser shows.
 GUARDS = (
+    "tests/conversion/test_placing.py",
     "tests/engines/test_ray.py",
     "tests/explorer/test_links.py",
     "tests/explorer/test_nothing_keeps_people_out.py",

@@ -5,7 +5,7 @@ hold, booleans and strings never pass as numbers.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -16,12 +16,39 @@ MOST = 2**63
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: short, whatever it is."""
+    """A value as an error message shows it: short, whatever it is, and no more of it is looked at."""
+    text = ""
     try:
-        text = f"{value:g}" if isinstance(value, float) else repr(value)
+        for piece in [f"{value:g}"] if isinstance(value, float) else _pieces(value):
+            text += piece
+            if len(text) > 60:
+                return text[:57] + "..."
     except (ValueError, RecursionError):  # a whole number of thousands of digits, or a nest without end
-        text = f"{type(value).__name__} too long to show"
-    return text if len(text) <= 60 else text[:57] + "..."
+        return f"{type(value).__name__} too long to show"
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """What ``repr`` gives, piece by piece, so that a long value is not spelt out."""
+    if type(value) in (str, bytes):
+        yield repr(value[:61])  # type: ignore[index]
+    elif type(value) in (list, tuple):
+        start, end = "[]" if type(value) is list else "()"
+        yield start
+        for at, item in enumerate(value):  # type: ignore[arg-type]
+            yield ", " if at else ""
+            yield from _pieces(item)
+        yield "," + end if start == "(" and len(value) == 1 else end  # type: ignore[arg-type]
+    elif type(value) is dict:
+        yield "{"
+        for at, (key, item) in enumerate(value.items()):
+            yield ", " if at else ""
+            yield from _pieces(key)
+            yield ": "
+            yield from _pieces(item)
+        yield "}"
+    else:
+        yield repr(value)
 
 
 def safe(text: object) -> str:

@@ -131,6 +131,19 @@ def test_in_place_the_file_itself_is_fixed_and_keeps_its_mode(run, model):
     assert {each.name for each in path.parent.iterdir()} == {"config.json"}
 
 
+@pytest.mark.parametrize("reads", ["auditing.fixes._text_of", "sources.files.fresh_beside"])
+def test_in_place_a_file_that_changes_meanwhile_is_left_as_it_is(run, model, monkeypatch, reads):
+    """After the audit, and after the fix was made."""
+    path, real = model("m"), getattr(sys.modules[f"clockhands.{reads.rpartition('.')[0]}"], reads.rpartition(".")[2])
+    theirs = path.read_text("utf-8").replace("50000.0", "600000.0")
+    monkeypatch.setattr(f"clockhands.{reads}", lambda *given: (path.write_text(theirs, "utf-8"), real(*given))[1])
+    done = run("audit", "m", "--fix", "--in-place")
+    assert done.code == 2
+    assert "has changed since it was " in done.err
+    assert path.read_text("utf-8") == theirs
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_every_model_under_a_folder_is_found_and_other_json_is_passed_over(run, model, tmp_path):
     model("all/one", LLAMA_31)
     model("all/deep/two")

@@ -1,18 +1,27 @@
 """Where a result goes: whole under its name or not there, and nothing that stands there is lost or left to mislead."""
 
+import itertools
 import os
+import random
+import shutil
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
 
+from clockhands.auditing import audit
+from clockhands.conversion import CannotConvert, convert
 from clockhands.conversion import _writing as writing
-from clockhands.conversion import convert
 from clockhands.conversion._placing import is_unfinished
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.sources import files
 from written_files import refusal
+
+from .conftest import llama_tensors
 
 
 def held(folder: Path) -> dict[str, bytes]:
@@ -147,7 +156,170 @@ def test_up_from_a_link_is_where_the_system_says(checkpoint, tmp_path):
     assert load_file(tmp_path / "far" / "x.safetensors")
 
 
+# Replaced
+
+
+@pytest.fixture
+def old_and_new(checkpoint, tmp_path):
+    """A folder with the result of an older model and other things, and what `convert` makes of it."""
+    out, new = tmp_path / "out", checkpoint("model", shards=2)
+    convert(checkpoint("older", tensors={name: -2 * held for name, held in llama_tensors().items()}, shards=2), out, TO)
+    (out / "mine" / "deep").mkdir(parents=True)
+    for name in ("mine/deep/log.txt", "notes.txt"):
+        (out / name).write_text(name)
+    (out / "link").symlink_to("notes.txt")
+    out.chmod(0o750)
+    old = held(out)
+    convert(new, tmp_path / "sample", TO)
+    return new, out, old, old | held(tmp_path / "sample")
+
+
+TO = "interleaved"
+# Whatever a conversion does to the disk, by the function that does it.
+STEPS = ("os.rename", "os.replace", "os.link", "os.fsync", "os.mkdir", "os.symlink", "shutil.copystat", "io.open")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_replaced_files_are_all_old_or_all_new_whatever_step_fails(old_and_new, monkeypatch, cases, at_once):
+    model, out, old, new = old_and_new
+    if not at_once:  # a system that cannot exchange two names
+        monkeypatch.setattr(files, "_exchanged", lambda *_: False)
+    real = {name: getattr(sys.modules[name.split(".")[0]], name.split(".")[1]) for name in STEPS}
+    ends = []
+    for fails_at in itertools.count():
+        steps = itertools.count()
+
+        def step(*arguments, called, steps=steps, fails_at=fails_at, **named):
+            if next(steps) == fails_at:
+                raise OSError(5, "Input/output error")
+            return called(*arguments, **named)
+
+        before = (out / "config.json").stat().st_ino
+        with monkeypatch.context() as patched:
+            for name, function in real.items():
+                patched.setattr(name, partial(step, called=function))
+            failed = None
+            try:
+                convert(model, out, TO, force=True)
+            except (OSError, ClockhandsError) as error:
+                failed = error
+        with cases(fails_at, failed):
+            stayed = (out / "config.json").stat().st_ino == before
+            ends.append((failed is not None, stayed))
+            assert held(out) == (old if stayed else new)
+            assert (out / "link").readlink() == Path("notes.txt")
+            assert sorted(each.name for each in out.parent.iterdir()) == ["model", "older", "out", "sample"]
+        if not stayed:
+            break
+    assert ends[-1] == (False, False)
+    assert ends.count((True, True)) >= 12
+    assert out.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_file_is_replaced_with_its_config_or_not_at_all(checkpoint, tmp_path, monkeypatch):
+    model, out = checkpoint(), tmp_path / "place" / "x.safetensors"
+    out.parent.mkdir()
+    out.write_bytes(b"old")
+    rename = files.rename
+
+    def failing(unfinished, path, **named):
+        if path.name == "config.json":
+            fails()
+        rename(unfinished, path, **named)
+
+    monkeypatch.setattr(files, "rename", failing)
+    with pytest.raises(OSError, match="No space left"):
+        convert(model / "model.safetensors", out, TO, force=True)
+    assert held(out.parent) == {"x.safetensors": b"old"}
+
+
+def test_a_folder_whose_place_cannot_be_taken_is_refused_before_the_work(old_and_new, monkeypatch):
+    model, out, old, _ = old_and_new
+    monkeypatch.chdir(out / "mine")
+    message, hint = refusal(convert, model, out, TO, force=True, error=InvalidValue)
+    assert message == f"The files of {out} cannot be replaced all at once, since the current folder is in it."
+    assert hint == "Run the command in another folder. Or remove the old files first."
+    monkeypatch.chdir(out.parent)
+    monkeypatch.setattr(os.path, "ismount", lambda _: True)
+    assert "it is a file system of its own" in refusal(convert, model, out, TO, force=True, error=InvalidValue)[0]
+    assert held(out) == old
+
+
+def test_a_folder_that_lost_its_name_while_it_was_replaced_gets_it_back(old_and_new):
+    """By a kill between the two renames of a system that cannot exchange names."""
+    model, out, old, _ = old_and_new
+    out.rename(out.with_name(".out.0f3a99c1.replaced"))
+    assert refusal(convert, model, out, TO, error=InvalidValue)[0] == f"{out} is already there."
+    assert held(out) == old
+
+
+def test_no_link_out_of_the_folder_is_copied(checkpoint, tmp_path, cases):
+    secret = tmp_path / "secret"
+    secret.write_text('{"secret": 1}')
+    for name in ("tokenizer.json", "adapter_config.json", "model.safetensors", "config.json"):
+        with cases(name):
+            model, out = checkpoint(f"model {name}"), tmp_path / f"out {name}"
+            if name in held(model):
+                (model / name).rename(tmp_path / f"moved {name}")
+            (model / name).symlink_to(
+                tmp_path / f"moved {name}" if name in ("config.json", "model.safetensors") else secret
+            )
+            if name == "tokenizer.json":
+                assert (
+                    "left where they are: tokenizer.json (a link out of"
+                    in convert(model, out, TO, others=True).notes[0]
+                )
+                assert not (out / name).exists()
+                continue
+            message, _ = refusal(convert, model, out, TO, others=True, error=CannotConvert)
+            assert message.startswith(f"{model / name} is a link out of the model folder, to {tmp_path}")
+            assert not out.exists()
+
+
+def test_shards_of_different_conversions_are_an_error_of_the_audit(checkpoint, tmp_path):
+    model, out = checkpoint(shards=3), tmp_path / "out"
+    convert(model, out, TO)
+    assert not audit(out).errors
+    name = "model-00002-of-00003.safetensors"
+    (out / name).write_bytes((model / name).read_bytes())
+    (found,) = audit(out).errors
+    assert found.message == (
+        "The metadata of the files contradict each other about the RoPE layout: 2 files say interleaved"
+        f" (model-00001-of-00003.safetensors first) and 1 file says nothing ({name})."
+    )
+
+
 # Killed in the middle
+
+REPLACED = """
+import sys
+from clockhands.conversion import convert
+
+print("ready", flush=True)
+for number in range(1000):
+    convert(sys.argv[1 + number % 2], sys.argv[3], "interleaved", force=True)
+"""
+
+
+@pytest.mark.slow
+def test_replaced_files_are_all_old_or_all_new_whenever_it_is_killed(old_and_new, tmp_path):
+    """Thirty kills at random moments of a process that replaces one result by another without a pause."""
+    model, out, old, new = old_and_new
+    seen, chance = set(), random.Random(30)
+    for _ in range(30):
+        words = [sys.executable, "-c", REPLACED, tmp_path / "older", model, out]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline() == b"ready\n"
+            time.sleep(chance.uniform(0, 0.3))
+            running.kill()
+        found = {name: data for name, data in held(out).items() if not is_unfinished(name.split(os.sep)[0])}
+        assert found in (old, new)
+        seen.add(found == new)
+        for left in (*out.parent.glob(".out.*.unfinished"), *out.glob(".out.*.unfinished")):
+            shutil.rmtree(left)
+    assert seen == {True, False}
+
 
 KILLED = """
 import os, signal, sys

@@ -595,6 +595,12 @@ def test_no_name_is_a_formula_in_an_export(store: Store):
     assert (row["arm"], row["measure"], row["value"]) == ("'=HYPERLINK(1)", "'@loss", "-2.0")
 
 
+def test_a_planted_link_leads_what_is_exported_nowhere(store: Store, tmp_path: Path):
+    (tmp_path / f"rows.csv.{os.getpid()}.tmp").symlink_to(tmp_path / "victim")
+    store.export_csv(STUDY, tmp_path / "rows.csv")
+    assert not (tmp_path / "victim").exists()
+
+
 def test_an_export_that_fails_leaves_the_old_file(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.tasks import IGNORED
+from clockhands.sources import files
 from late import Late
 
 torch, training = Late("torch"), Late("clockhands.lab._training")
@@ -442,7 +444,12 @@ def test_a_checkpoint_has_checksums_and_nothing_beside_it(tmp_path: Path, monkey
     state = torch.load(file, weights_only=True)
     assert (state["step"], len(json.loads(state["generators"]))) == (5, 2)
     assert list(tmp_path.iterdir()) == [file]
-    (tmp_path / "state.pt.12345.unfinished").touch()  # by a process that was killed while it wrote
+    link = file.with_name(f"{file.name}.{os.getpid()}.unfinished")  # planted: it leads nothing elsewhere
+    link.symlink_to(tmp_path / "victim")
+    killed(tmp_path, "drawn", 7, monkeypatch)
+    assert not (tmp_path / "victim").exists()
+    link.unlink()
+    files.fresh_beside(file)  # by a process that was killed while it wrote
     rows(tmp_path, "drawn")
     assert list(tmp_path.iterdir()) == []
 
@@ -464,7 +471,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_trial_with_a_sentence(tmp_
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(training.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(training.TrainingFailed) as caught:
         rows(tmp_path)
     assert caught.value.message == f"The checkpoint {tmp_path}/state.pt cannot be written: No space left on device."

@@ -95,7 +95,7 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
         again: Audits a file or folder with the same options.
 
     Raises:
-        InvalidValue: Two findings ask for different values under one key.
+        InvalidValue: Two findings ask for different values under one key, or the file has changed.
         Unreadable: The file cannot be read.
         UnicodeDecodeError: It is not UTF-8.
     """
@@ -107,6 +107,10 @@ def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
     def audited(text: str) -> Audit:
         return _audited_with(target, path, text, again)
 
+    # What was found is of the text that was audited, and a file may have been changed since.
+    then, now = ([(each.edit, each.message) for each in _offered(one, name)] for one in (found, audited(before)))
+    if now != then:
+        raise InvalidValue(f"{path} has changed since it was audited.", "Run the command again.")
     settled = _yielding(found, name, before, audited)
     text, left, made, refused = before, found, (), []
     while True:

@@ -435,7 +435,13 @@ def _written(found: Audit, fix: "Fix", to: Path, *, force: bool) -> Iterator[str
     if not (to.is_file() and to.read_bytes() == content):
         if to.is_symlink():
             talk(f"note: {to} was a symbolic link and becomes a file; what it led to is not changed.")
-        write_whole(to, lambda path: path.write_bytes(content), force=force)
+
+        def write(path: Path) -> None:
+            path.write_bytes(content)
+            if to == fix.path and to.read_bytes() != fix.before.encode("utf-8"):
+                raise InvalidValue(f"{to} has changed since it was read.", "Run the command again.")
+
+        write_whole(to, write, force=force)
         yield f"note: wrote {to}, with these fixes:"
     else:
         yield f"note: {to} has these fixes already:"

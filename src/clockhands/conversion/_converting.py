@@ -10,7 +10,7 @@ ignores unknown keys and pairs channels as its class does, so the result include
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +24,9 @@ from clockhands.layouts import Layout, layout_of
 from clockhands.sources import documents, files, safetensors
 from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.shards import WeightsHeader
+from clockhands.sources.shards import LAYOUT_NOTE, WeightsHeader, out_of_folder
 from clockhands.sources.targets import Opened, open_target
 
-LAYOUT_NOTE = "clockhands.layout"
 FROM_NOTE = "clockhands.layout_from"
 
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
@@ -146,6 +145,7 @@ def convert(
         )
     target = Path(out)
     makes = read.makes()
+    _refuse_links(read, makes)
     along, left = companions(read.folder, makes) if others and read.is_folder else ([], [])
     check_out(target, [header.path for header in read.shards], read.is_folder, makes, force)
     tensors = _tensors(read)
@@ -204,6 +204,17 @@ def _read(source: str | os.PathLike[str]) -> _Source:
             "Name the .safetensors file, or save the weights as one.",
         )
     return _Source(opened, path if path.is_dir() else path.parent, tuple(map(safetensors.read_header, shards)), None)
+
+
+def _refuse_links(read: _Source, names: Iterable[str]) -> None:
+    """Refuse a file that was found rather than named, and is a link out of the model folder: it would be copied."""
+    for file in sorted({read.folder / name for name in names} | {header.path for header in read.shards}):
+        target = None if file == read.opened.path else out_of_folder(file)
+        if target is not None:
+            raise CannotConvert(
+                f"{file} is a link out of the model folder, to {target}.",
+                "Copy the file into the folder if it belongs to the model, or name the folder that holds it.",
+            )
 
 
 def _tensors(read: _Source) -> dict[str, TensorInfo]:

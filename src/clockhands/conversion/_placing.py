@@ -1,8 +1,10 @@
 """Safe writing of results: files get their final names only when complete, and nothing is overwritten by accident.
 
 Files are first written to a temporary folder, inside the output folder if it exists, else next to it. Giving them their
-final names is then a rename, which copies no data and needs no space. However a conversion ends, files with final names
-are complete. A killed conversion leaves the temporary folder behind; a later one reports it and does not touch it.
+final names is then a rename, which copies no data and needs no space. Where files of a folder are replaced, the new
+folder gets links to the other files of the old one, and the two folders exchange their names: a loader finds the old
+files or the new ones, whenever the conversion is killed. A killed conversion leaves the temporary folder behind; a
+later one reports it and does not touch it.
 """
 
 import os
@@ -10,10 +12,12 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from clockhands.errors import InvalidValue
 from clockhands.sources import files
+from clockhands.sources.shards import out_of_folder
 
 WEIGHTS, INDEX = ".safetensors", ".safetensors.index.json"
 
@@ -29,6 +33,7 @@ NAMES = frozenset(["license", "licence", "notice", "readme", "copying", "authors
 _WEIGHTS = frozenset(["gguf", "npy", "npz", "pickle"])
 
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.unfinished", re.DOTALL)
+_ASIDE = re.compile(r"\..*\.[0-9a-f]{8}\.replaced", re.DOTALL)
 
 
 def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Collection[str], force: bool) -> None:
@@ -53,6 +58,7 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
             "Name a .safetensors file for the result.",
         )
     _check_way(out)
+    _recover(out)
     targets = [out / name for name in makes] if is_folder else [out]
     folders = {source.parent for source in sources}
     if any(_same(target, source) for target in targets for source in sources) or (
@@ -70,6 +76,8 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
         raise InvalidValue(
             f"{folder} is a folder, but a file must be written there.", "Remove it, or name another output."
         )
+    if is_folder and any(os.path.lexists(target) for target in targets):
+        _check_replaceable(out)
     # Replacing files is not removing others, and no rule says which of two sets of weights a loader takes.
     beside = sorted(name for name in found if name.lower().endswith((WEIGHTS, INDEX)) and name not in makes)
     if beside:
@@ -77,6 +85,39 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
             f"{out} holds {listed(beside)}, which would stay next to the new weights; a loader could use the old ones.",
             "Remove the files that you no longer need, or name another folder.",
         )
+
+
+def _check_replaceable(out: Path) -> None:
+    """Refuse a folder whose place no other folder can take: its files could only be replaced one after the other."""
+    place = Path(os.path.realpath(out))
+    here = Path.cwd()
+    if place == here or place in here.parents:
+        why, hint = "the current folder is in it", "Run the command in another folder."
+    elif os.path.ismount(place):
+        why, hint = "it is a file system of its own", "Name a folder inside it."
+    elif not os.access(place.parent, os.W_OK):
+        why, hint = f"{place.parent} may not be written", "Get permission to write there, or name another output."
+    else:
+        return
+    raise InvalidValue(
+        f"The files of {out} cannot be replaced all at once, since {why}.", f"{hint} Or remove the old files first."
+    )
+
+
+def _recover(out: Path) -> None:
+    """Give a folder its name back that a conversion was replacing when it was killed.
+
+    Only where the system cannot exchange two names, and only if nothing has taken the name since.
+    """
+    place = Path(os.path.realpath(out))
+    if not os.path.lexists(place):
+        with suppress(OSError):
+            for aside in sorted(each for each in place.parent.iterdir() if _is_aside(each.name, place))[:1]:
+                aside.rename(place)
+
+
+def _is_aside(name: str, out: Path) -> bool:
+    return name.startswith(_prefix(out)) and _ASIDE.fullmatch(name) is not None
 
 
 def _check_way(out: Path) -> None:
@@ -157,7 +198,15 @@ def whole(out: Path, only: str | None, fill: Callable[[Path], None], *, force: b
     try:
         fill(unfinished)
         made = sorted(unfinished.iterdir(), key=lambda file: file.name.endswith(".json"))
-        places = _renamed(unfinished, out, made) if new else _named(made, out, only, force=force)
+        for each in (*made, unfinished):  # a rename may reach the disk before the content does
+            files.sync(each)
+        if new:
+            places = _renamed(unfinished, out, made)
+        elif only is None and force and any(os.path.lexists(out / file.name) for file in made):
+            unfinished = unfinished.rename(out.with_name(unfinished.name))
+            places = _swapped(unfinished, out, [file.name for file in made])
+        else:
+            places = _named(made, out, only, force=force)
         done = True
         return tuple(places)
     finally:
@@ -167,9 +216,6 @@ def whole(out: Path, only: str | None, fill: Callable[[Path], None], *, force: b
 
 
 def _renamed(unfinished: Path, out: Path, made: list[Path]) -> list[Path]:
-    for file in made:
-        with file.open("rb") as written:
-            os.fsync(written.fileno())  # a rename may reach the disk before the content does
     try:
         unfinished.rename(out)  # all files at once
     except OSError:
@@ -186,23 +232,70 @@ def _appeared(place: Path) -> InvalidValue:
     )
 
 
+def _swapped(unfinished: Path, out: Path, made: list[str]) -> list[Path]:
+    """Put the new folder in the place of the old one, with everything of the old one that is not replaced."""
+    shutil.copytree(
+        out,
+        unfinished,
+        symlinks=True,
+        ignore=lambda folder, _: made if Path(folder) == out else (),
+        copy_function=_linked,
+        dirs_exist_ok=True,
+    )
+    with suppress(OSError, AttributeError):  # who may not give files away, and Windows, have no other owner
+        was = out.stat()
+        os.chown(unfinished, was.st_uid, was.st_gid)
+    files.sync(unfinished)
+    files.swap(unfinished, out, unfinished.with_suffix(".replaced"))
+    _bring(unfinished, out)
+    return [out / name for name in made]
+
+
+def _bring(old: Path, new: Path) -> None:
+    """Move what came into the old folder after it was linked."""
+    for each in sorted(old.iterdir()):
+        place = new / each.name
+        if not os.path.lexists(place):
+            each.rename(place)
+        elif each.is_dir() and not each.is_symlink():
+            _bring(each, place)
+
+
+def _linked(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without links
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
 def _named(made: list[Path], out: Path, only: str | None, *, force: bool) -> list[Path]:
+    """Name files one by one; of those that are named, all or none stay."""
     if only is None:
         places = {file: out / file.name for file in made}
     else:
         places = {file: out if file.name == only else out.with_name(file.name) for file in made}
         # A config that is there may describe another model, or the one that was read.
         places = {file: place for file, place in places.items() if place == out or not place.exists()}
-    done: list[Path] = []
-    for file, place in places.items():
-        try:
-            files.rename(file, place, replace=force)
-        except FileExistsError:
-            for each in done:  # nothing was there before
-                each.unlink()
-            raise _appeared(place) from None
-        done.append(place)
-    return done
+    done: list[tuple[Path, Path | None]] = []
+    try:
+        for file, place in places.items():
+            kept = file.with_name(f"{file.name}.replaced") if os.path.lexists(place) else None
+            if kept is not None:
+                with suppress(OSError):  # a file system without links
+                    os.link(place, kept, follow_symlinks=False)
+            try:
+                files.rename(file, place, replace=force)
+            except FileExistsError:
+                raise _appeared(place) from None
+            done.append((place, kept))
+    except BaseException:
+        for place, kept in reversed(done):
+            if kept is None:
+                place.unlink()
+            elif os.path.lexists(kept):
+                kept.replace(place)
+        raise
+    return [place for place, _ in done]
 
 
 def _remove_empty(folders: list[Path]) -> None:
@@ -253,7 +346,9 @@ def companions(folder: Path, written: set[str]) -> tuple[list[Path], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name in written or is_unfinished(path.name):
             continue
-        if path.is_file() and _goes_along(path):
+        if out_of_folder(path) is not None:
+            left.append(f"{path.name} (a link out of the folder)")
+        elif path.is_file() and _goes_along(path):
             along.append(path)
         else:
             left.append(path.name + ("/" if path.is_dir() else ""))

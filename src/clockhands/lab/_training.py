@@ -9,11 +9,9 @@ averages the gradients. Only the first process evaluates, returns rows and write
 """
 
 import dataclasses
-import glob
 import io
 import json
 import math
-import os
 import time
 import zipfile
 import zlib
@@ -39,6 +37,7 @@ from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tasks import IGNORED, Batch
+from clockhands.sources import files
 
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -404,22 +403,21 @@ class TrialRun:
         }
         written = io.BytesIO()  # for a full disk, PyTorch's own writer gives no useful message
         torch.save(state, written)
-        unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.unfinished")
+        unfinished = None
         try:
-            with unfinished.open("wb") as file:
-                file.write(written.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self.path)
+            unfinished = files.fresh_beside(self.path)
+            unfinished.write_bytes(written.getbuffer())
+            files.rename(unfinished, self.path, replace=True)
         except OSError as error:
-            unfinished.unlink(missing_ok=True)
+            if unfinished is not None:
+                unfinished.unlink(missing_ok=True)
             raise TrainingFailed(
                 f"The checkpoint {self.path} cannot be written: {error.strerror or error}.",
                 "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
             ) from None
 
     def _resume(self) -> None:
-        for left in self.path.parent.glob(f"{glob.escape(self.path.name)}.*.unfinished"):  # by one that was killed
+        for left in files.left_beside(self.path):  # by one that was killed
             left.unlink(missing_ok=True)
         try:
             state = self._read()

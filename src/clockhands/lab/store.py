@@ -24,6 +24,7 @@ from clockhands.databases.store_errors import StoreError, read_only, said
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.lab._claiming import TrialClaim
 from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
+from clockhands.sources import files
 
 APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1
@@ -263,12 +264,12 @@ class Store(Database):
             _write_csv(rows, target)
             return len(rows)
         file = Path(target)
-        unfinished = file.with_name(f"{file.name}.{os.getpid()}.tmp")  # so that no half of a file is left
         with said(file, "the CSV file", self._patience, self.form):
+            unfinished = files.fresh_beside(file)  # so that no half of a file is left
             try:
                 with unfinished.open("w", encoding="utf-8", newline="") as opened:
                     _write_csv(rows, opened)
-                unfinished.replace(file)
+                files.rename(unfinished, file, replace=True)
             finally:
                 unfinished.unlink(missing_ok=True)
         return len(rows)

@@ -9,6 +9,7 @@ from typing import Any
 from clockhands.errors import ClockhandsError
 from clockhands.lab.store import StoredRow
 from clockhands.lab.study import Study
+from clockhands.sources import files
 
 
 def check_folder(folder: Path) -> None:
@@ -44,9 +45,9 @@ def write_trial(folder: Path, study: Study, rows: Iterable[StoredRow]) -> None:
         return
     first = written[0]
     run = folder / first.task / first.arm / f"seed {first.seed}"
-    unfinished = run.with_name(f"{run.name}.unfinished")
+    unfinished = files.unknown_beside(run)
     try:
-        for each in (unfinished, run):
+        for each in (*files.left_beside(run), run):
             shutil.rmtree(each, ignore_errors=True)
         with writer(unfinished) as events:
             events.add_text("study", f"{study.name} ({study.hash[:12]}): {study.question}")

@@ -21,7 +21,7 @@ from clockhands.errors import Unreadable
 from clockhands.sources import _pickles as pickles
 from clockhands.sources import archives, shards
 from clockhands.sources._pickles import DTYPES, STORAGES, PickledDict, Tensor
-from clockhands.sources.arrays import TensorInfo, possible
+from clockhands.sources.arrays import Names, TensorInfo, possible
 from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
 from clockhands.sources.shards import WeightsHeader
 
@@ -93,10 +93,10 @@ def _from_archive(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
         with archives.open_member(archive, path, pickled[0]) as stream:
             found = pickles.read_pickle(stream, str(path))
         folder = pickled[0].removesuffix("data.pkl")
-        places = {}
+        places, beginning = {}, f"{folder}data/"
         for name in names:
-            key = name.removeprefix(folder + "data/")
-            if name.startswith(folder + "data/") and "/" not in key:
+            key = name.removeprefix(beginning)
+            if name.startswith(beginning) and "/" not in key:
                 places[key] = (archives.place_of(archive, path, name), archive.getinfo(name).file_size)
         big = False
         if f"{folder}byteorder" in names:
@@ -175,14 +175,17 @@ def _named(found: Any, path: Path) -> Iterator[tuple[str, Tensor]]:
     if isinstance(found, Tensor):
         yield path.name, found
         return
-    left = _MOST_VALUES
+    left, names = _MOST_VALUES, Names(path)
     waiting: list[tuple[str, int, Iterator[tuple[Any, Any]]]] = [("", 0, _items(found))]
     while waiting:
         prefix, depth, items = waiting[-1]
         for key, value in items:
             left -= 1
-            name = f"{prefix}{key}" if isinstance(key, str | int) else None
-            if left < 0 or depth > _DEEPEST or (name is not None and len(name) > 2**16):
+            # Python writes whole numbers of at most 4,300 digits.
+            named = isinstance(key, str) or (isinstance(key, int) and abs(key) < 2**63)
+            name = f"{prefix}{key}" if named else None
+            names.spend(name or "")
+            if left < 0 or depth > _DEEPEST:
                 raise Unreadable(
                     f"{path} has more or deeper nested dictionaries than any checkpoint.",
                     "Check that this is the file you mean.",

@@ -19,7 +19,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources._protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
-from clockhands.sources.arrays import TensorInfo, possible
+from clockhands.sources.arrays import Names, TensorInfo, possible
 from clockhands.sources.files import (
     TRUNCATED,
     WRITE_AGAIN,
@@ -63,8 +63,9 @@ TYPES = {
 }
 
 # Bounds for hostile files, each far above any real one.
-MOST_TENSORS = 2**18
-MOST_NODES = 2**18
+MOST_TENSORS = 2**17
+MOST_NODES = 2**17
+_MOST_FILES = 2**13  # beside the model
 MOST_AXES = 64
 DEEPEST_GRAPH = 32
 
@@ -132,8 +133,16 @@ class _Walk:
     used: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)  # of the files beside the model
     absent: list[str] = field(default_factory=list)
+    numbered: dict[str, int] = field(default_factory=dict)  # of names that are used again: the next number
     kept: int = 0
     nodes: int = 0
+
+    def __post_init__(self) -> None:
+        """All names of the model have one budget."""
+        self.names = Names(self.file.path)
+
+    def _text(self, span: Span) -> str:
+        return self.names.spend(self.file.text(span))
 
     def model(self) -> None:
         """The whole file."""
@@ -171,7 +180,7 @@ class _Walk:
                 if self.nodes > MOST_NODES:
                     raise self._too_many(MOST_NODES, "nodes")
             elif number == _GRAPH["name"] and isinstance(value, Span):
-                name = self.file.text(value)
+                name = self._text(value)
         inner = f"{owner}{name or 'graph'}/" if depth else ""
         for tensor in tensors:
             self._tensor(tensor, None, inner)
@@ -184,7 +193,7 @@ class _Walk:
             if number == _FUNCTION["node"]:
                 nodes.append(self._message(kind, value))
             elif number == _FUNCTION["name"] and isinstance(value, Span):
-                name = self.file.text(value)
+                name = self._text(value)
         for node in nodes:
             self._node(node, f"{name}/", 1)
 
@@ -196,13 +205,13 @@ class _Walk:
             if each[0] in names:
                 parts[names[each[0]]].append(each)
         texts = {
-            name: [self.file.text(self._message(kind, value)) for _, kind, value in parts[name]]
+            name: [self._text(self._message(kind, value)) for _, kind, value in parts[name]]
             for name in ("operator", "domain", "output")
         }
         operator, domain = ((texts[name] or [""])[-1] for name in ("operator", "domain"))
         standard = domain in ("", "ai.onnx")
         if standard and operator in _TO_A_SUM:
-            self.used.update(self.file.text(self._message(kind, value)) for _, kind, value in parts["input"])
+            self.used.update(self._text(self._message(kind, value)) for _, kind, value in parts["input"])
         constant = (texts["output"] or [""])[0] if standard and operator == "Constant" else None
         for _, kind, value in parts["attribute"]:
             self._attribute(self._message(kind, value), constant, owner, depth)
@@ -211,7 +220,7 @@ class _Walk:
         name, tensor, floats = "", None, []
         for number, kind, value in self.file.fields(span):
             if number == _ATTRIBUTE["name"] and isinstance(value, Span):
-                name = self.file.text(value)
+                name = self._text(value)
             elif number == _ATTRIBUTE["tensor"]:
                 tensor = self._message(kind, value)
             elif number == _ATTRIBUTE["floats"] and isinstance(value, Span):
@@ -244,7 +253,7 @@ class _Walk:
             elif number == _TENSOR["type"] and isinstance(value, int):
                 kind_number = value
             elif number == _TENSOR["name"] and isinstance(value, Span):
-                own = self.file.text(value)
+                own = self._text(value)
             elif number == _TENSOR["raw"]:
                 raw = self._message(kind, value)
             elif number == _TENSOR["external"]:
@@ -303,6 +312,8 @@ class _Walk:
         self._check(said, length)
         name = str(file.relative_to(self.file.path.parent))
         if name not in self.sizes:
+            if len(self.sizes) >= _MOST_FILES:
+                raise self._too_many(_MOST_FILES, "files of data beside it")
             there = place(file) == "file" and file.is_file() and not is_pointer(file)
             self.sizes[name] = file.stat().st_size if there else -1
             if not there:
@@ -317,7 +328,7 @@ class _Walk:
     def _entry(self, span: Span) -> tuple[str, str]:
         """A key and its value, both text."""
         found = {number: value for number, _, value in self.file.fields(span) if isinstance(value, Span)}
-        key, value = (self.file.text(found[number]) if number in found else "" for number in (1, 2))
+        key, value = (self._text(found[number]) if number in found else "" for number in (1, 2))
         return key, value
 
     def _add(self, said: _Said, offset: int, length: int, data: bytes | None) -> None:
@@ -340,11 +351,15 @@ class _Walk:
             raise self._too_many(MOST_TENSORS, "tensors")
         # Nested graphs may use a name twice, and some tensors have none.
         label = said.label or "unnamed"
-        name, count = label, len(self.tensors)
+        name = label
         if name in self.tensors and said.owner:
-            name = said.owner + label
-        while name in self.tensors:
-            name, count = f"{said.owner}{label}#{count}", count + 1
+            name = self.names.spend(said.owner + label)
+        if name in self.tensors:
+            count = max(len(self.tensors), self.numbered.get(said.owner + label, 0))
+            while (numbered := self.names.spend(f"{name}#{count}")) in self.tensors:
+                count += 1
+            self.numbered[said.owner + label] = count + 1
+            name = numbered
         self.tensors[name] = replace(info, name=name)
 
     def _too_many(self, most: int, what: str) -> Unreadable:

@@ -20,7 +20,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10  # bytes of 7 bits each, for 64 bits
 # A field needs two bytes and a microsecond: a small file could keep a parser busy for minutes. Models have ten to
 # twenty fields for each node, and thousands of nodes.
-MOST_FIELDS = 2**22
+MOST_FIELDS = 2**21
 _MESSAGE = 4
 
 _AT_ONCE = 2**20  # bytes of varints that `varints` holds at once
@@ -69,6 +69,7 @@ class MessageFile:
             Unreadable: A field reaches beyond the message, has an unknown kind, or there are too many.
         """
         data, at, stop = self.data, span.start, span.stop
+        held, start, end = b"", 0, 0
         self.left -= _MESSAGE
         while at < stop:
             self.left -= 1
@@ -77,21 +78,25 @@ class MessageFile:
                     f"{self.path} has more than {MOST_FIELDS:,} fields, but a model has only thousands.",
                     "Check that this is the file you mean.",
                 )
-            held, offset = data.around(at, 1)
-            key = held[offset]
+            if not start <= at < end:
+                held, offset = data.around(at, 1)
+                start = at - offset
+                end = start + len(held)
+            key = held[at - start]
             at += 1
             if key >= 128:
                 key, at = self._varint(at - 1, stop)
             number, kind = key >> 3, key & 7
+            short = held[at - start] if at < min(end, stop) else 128
+            length = 0
+            if kind in (VARINT, LENGTH):
+                length, at = (short, at + 1) if short < 128 else self._varint(at, stop)
             if kind == VARINT:
-                value, at = self._varint(at, stop)
-                yield number, kind, value
+                yield number, kind, length
                 continue
-            if kind == LENGTH:
-                length, at = self._varint(at, stop)
-            elif kind in (FIXED32, FIXED64):
+            if kind in (FIXED32, FIXED64):
                 length = 4 if kind == FIXED32 else 8
-            else:
+            elif kind != LENGTH:
                 raise self.wrong(f"byte {at - 1:,} begins a field of kind {kind}, which no such file has")
             if not number:
                 raise self.wrong(f"byte {at - 1:,} begins a field without a number")

@@ -31,7 +31,6 @@ from clockhands.sources.overriding import overridden
 _LARGEST = 2**20
 
 _QUOTED = re.compile(r'"""(.*?)"""', re.DOTALL)
-_INSTRUCTION = re.compile(r"\s*(FROM|PARAMETER)\s+(\S.*?)\s*", re.IGNORECASE)
 
 
 def on_base(opened: Opened) -> Opened:
@@ -77,11 +76,12 @@ def open_modelfile(path: Path, target: str) -> Opened:
         Unreadable: It is not a Modelfile, names no model, or the model is not on this machine or cannot be read.
     """
     text = documents.decoded(documents.bytes_of(path, _LARGEST), str(path), "Modelfile")
-    said = [_INSTRUCTION.fullmatch(line) for line in _QUOTED.sub('""', text).splitlines()]
-    froms = [found[2].strip("\"'") for found in said if found is not None and found[1].upper() == "FROM"]
+    said = [line.split(maxsplit=1) for line in _QUOTED.sub('""', text).splitlines()]
+    told = [(words[0].upper(), words[1].strip()) for words in said if len(words) == 2]
+    froms = [name.strip("\"'") for word, name in told if word == "FROM"]
     if not froms:
         raise Unreadable(f"{path} has no FROM, so it names no model.", "A Modelfile begins with FROM and a model.")
-    held = [found[2].split(maxsplit=1) for found in said if found is not None and found[1].upper() == "PARAMETER"]
+    held = [what.split(maxsplit=1) for word, what in told if word == "PARAMETER"]
     parameters = {words[0].lower(): words[1].strip("\"'") for words in held if len(words) == 2}
     stored = f"ollama:{froms[0]}"
     base = _model(froms[0], path, ollama_folders()) or (None if local_path(stored) is None else open_local(stored))

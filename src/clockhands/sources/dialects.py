@@ -8,7 +8,7 @@ Only the scaling block is assembled, if a dialect has no block; each value keeps
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -122,7 +122,11 @@ def dialects() -> tuple[Dialect, ...]:
 
 def dialect_of(config: Mapping[str, Any]) -> Dialect | None:
     """The dialect of a config, by its keys; None for a config of Transformers and for other documents."""
-    return next((dialect for dialect in dialects() if _fits(config, dialect)), None)
+    return _dialect_of(_Keys(config))
+
+
+def _dialect_of(keys: "_Keys") -> Dialect | None:
+    return next((dialect for dialect in dialects() if _fits(keys, dialect)), None)
 
 
 def could_be_dialect(text: str) -> bool:
@@ -137,23 +141,27 @@ def could_be_dialect(text: str) -> bool:
 
 def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     """A config as a part that is read by its dialect; None if it is in none."""
-    dialect = dialect_of(config)
+    keys = _Keys(config)
+    dialect = _dialect_of(keys)
     if dialect is None:
         return None
-    at = next((at for at in dialect.at if isinstance(_found(config, at), Mapping)), "")
+    at = next((at for at in dialect.at if isinstance(keys.found(at)[1], Mapping)), "")
     path = f"{at}." if at else ""
-    values, places, more = _completed(_flat(_found(config, at) or {}, (*dialect.inner, *dialect.merged)), dialect, file)
+    model = _Keys(keys.found(at)[1] or {})
+    values, places, more = _completed(_flat(model, (*dialect.inner, *dialect.merged)), dialect, file)
+    spelling = _Spelling(values, dialect)
     notes = [*dialect.notes, *more]
     notes += [f"{file}:{key} {said}." for key, said in dialect.outdated.items() if config.get(key) is not None]
-    reads = {quantity: _spelt(values, keys, dialect) for quantity, keys in dialect.reads.items()}
-    mentioned = {key for keys in reads.values() for key in keys} | set(_keys_of_scalings(dialect, values))
-    for key in mentioned & values.keys():
-        values[key], unread = _referred(config, path, key, values[key])
+    reads = {quantity: spelling.of(*names) for quantity, names in dialect.reads.items()}
+    mentioned = {key for names in reads.values() for key in names}
+    mentioned |= {key for rule in dialect.scaling for key in spelling.of(*_keys_of(rule))}
+    for key in sorted(mentioned & values.keys()):
+        values[key], unread = _referred(keys, path, key, values[key])
         if unread is not None:
             notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
     for key, nothing in dialect.unset.items():
-        values |= {spelt: None for spelt in _spelt(values, (key,), dialect) if values.get(spelt) in nothing}
-    for key in _spelt(values, dialect.left_sides, dialect):
+        values |= {spelt: None for spelt in spelling.of(key) if values.get(spelt) in nothing}
+    for key in spelling.of(*dialect.left_sides):
         match values.get(key):
             case [int(before), 0] if before > 0:
                 values[key], places[key] = before + 1, f"{file}:{path}{key}[0] and the token itself"
@@ -162,15 +170,16 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     defaults = {quantity: dialect.defaults[other] for quantity, other in dialect.instead.items()}
     defaults |= dict(dialect.defaults)
     for quantity, when in dialect.only.items():
-        if not _holds(values, when, dialect):
+        if not _holds(values, when, spelling):
             reads.pop(quantity)
             defaults.pop(quantity, None)
     for quantity, other in dialect.instead.items():
         if all(values.get(key) is None for key in reads[quantity]):
             reads[quantity] = reads[other]
-    block = _block(values, dialect, lambda key: places.get(key) or f"{file}:{path}{key}")
-    read = {key for keys in reads.values() for key in keys}
-    values = {key: value for key, value in values.items() if key in read or not _spent(key, values, dialect)}
+    chosen = _chosen(values, dialect, spelling)
+    block = _block(values, chosen, dialect, spelling, lambda key: places.get(key) or f"{file}:{path}{key}")
+    spent = _spent(values, chosen, dialect, spelling) - {key for names in reads.values() for key in names}
+    values = {key: value for key, value in values.items() if key not in spent}
     if block is not None:
         values[BLOCK] = {key: value for key, (value, _) in block.items()}
         places |= {f"{BLOCK}.{key}": place for key, (_, place) in block.items()}
@@ -184,26 +193,33 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
 
 def as_program_reads(config: Mapping[str, Any], exponents: Mapping[str, str]) -> dict[str, Any]:
     """A YAML file in which numbers with exponents are text where its program reads them as text."""
-    dialect = dialect_of(config)
-    held = () if dialect is None else dialect.texts
-    texts = {path: text for path, text in exponents.items() if path.rpartition(".")[0] in held}
-    return _with_texts(config, texts) if texts else dict(config)
+    dialect = dialect_of(config) if exponents else None
+    made = dict(config)
+    for holder in () if dialect is None else dialect.texts:
+        start = f"{holder}." if holder else ""
+        texts = {
+            path.removeprefix(start): text for path, text in exponents.items() if path.rpartition(".")[0] == holder
+        }
+        made = _with_texts(made, holder.split(".") if holder else [], texts)
+    return made
 
 
-def _with_texts(values: Mapping[str, Any], texts: Mapping[str, str], path: str = "") -> dict[str, Any]:
-    return {
-        key: _with_texts(value, texts, f"{path}{key}.") if isinstance(value, dict) else texts.get(f"{path}{key}", value)
-        for key, value in values.items()
-    }
+def _with_texts(values: Mapping[str, Any], way: Sequence[str], texts: Mapping[str, str]) -> dict[str, Any]:
+    """An object in which some keys of the object at the end of a way have texts."""
+    if not way:
+        return {**values, **{key: text for key, text in texts.items() if key in values}}
+    inner = values.get(way[0])
+    return {**values, way[0]: _with_texts(inner, way[1:], texts)} if isinstance(inner, dict) else dict(values)
 
 
 def set_lengths(config: Mapping[str, Any], file: str) -> Iterator[tuple[dict[str, int], Mapping[str, Any]]]:
     """The lengths that a file sets besides the context: the keys of each, with their sources, and its entry."""
-    dialect = dialect_of(config)
+    keys = _Keys(config)
+    dialect = _dialect_of(keys)
     holders = () if dialect is None else ("", *filter(None, (*dialect.at, *dialect.merged)))
     for row in () if dialect is None else dialect.lengths:
         for holder in holders:
-            found = [_spelt_at(config, f"{holder}.{key}") for key in row["keys"]]
+            found = [keys.found(f"{holder}.{key}") for key in row["keys"]]
             if all(type(value) is int and value > 0 for _, value in found):
                 yield {f"{file}:{place}": value for place, value in found}, row
                 break
@@ -243,57 +259,79 @@ def _frozen(value: Any) -> Any:
     return {key: _frozen(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _fits(config: Mapping[str, Any], dialect: Dialect) -> bool:
-    if any(_found(config, key) is not None for key in dialect.unless):
+class _Keys:
+    """A config whose keys are found in any spelling: each object in it is gone through once."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self._plain: dict[int, dict[str, str]] = {}
+
+    def found(self, path: str) -> tuple[str, Any]:
+        """A path with dots into objects, in the spelling of the file, and its value; None if it does not exist."""
+        spelt: list[str] = []
+        value = self.config
+        for name in filter(None, path.split(".")):
+            held = value if isinstance(value, Mapping) else {}
+            key = name if name in held else self._spellings(held).get(name, name)
+            spelt.append(key)
+            value = held.get(key)
+        return ".".join(spelt), value
+
+    def _spellings(self, held: Mapping[str, Any]) -> dict[str, str]:
+        """The first key of an object for each plain spelling."""
+        made = self._plain.get(id(held)) if held else {}
+        if made is None:
+            self._plain[id(held)] = made = {}
+            for key in held:
+                if isinstance(key, str):
+                    made.setdefault(plain(key), key)
+        return made
+
+
+class _Spelling:
+    """How the keys of a model are spelt in a file, for the keys of the table; missing ones as in the table."""
+
+    def __init__(self, values: Mapping[str, Any], dialect: Dialect) -> None:
+        self.spellings: dict[str, list[str]] = {}
+        for key in values:
+            holder, _, own = key.partition(".")
+            named = own if own and holder in dialect.merged else key
+            self.spellings.setdefault(".".join(map(plain, named.split("."))), []).append(key)
+
+    def of(self, *keys: str) -> tuple[str, ...]:
+        """The spellings of some keys."""
+        return tuple(dict.fromkeys(spelt for key in keys for spelt in self.spellings.get(key, [key])))
+
+    def value(self, values: Mapping[str, Any], key: str) -> tuple[str, Any]:
+        """The key in the spelling of the file, and its value; None if there is none."""
+        return next(((spelt, values[spelt]) for spelt in self.of(key) if spelt in values), (key, None))
+
+
+def _fits(keys: _Keys, dialect: Dialect) -> bool:
+    if any(keys.found(key)[1] is not None for key in dialect.unless):
         return False
-    return any(all(_marked(config, mark) for mark in marks) for marks in dialect.marks)
+    return any(all(_marked(keys, mark) for mark in marks) for marks in dialect.marks)
 
 
-def _marked(config: Mapping[str, Any], mark: str) -> bool:
+def _marked(keys: _Keys, mark: str) -> bool:
     """Whether a key exists, or one of several separated by a bar; after = is the required start of its value."""
     for alternative in mark.split("|"):
         key, _, start = alternative.partition("=")
-        found = _found(config, key)
+        found = keys.found(key)[1]
         if found is not None and (not start or (isinstance(found, str) and found.startswith(start))):
             return True
     return False
 
 
-def _found(config: Any, path: str) -> Any:
-    """The value under a key, with dots into objects."""
-    return _spelt_at(config, path)[1]
-
-
-def _spelt_at(config: Any, path: str) -> tuple[str, Any]:
-    """A path in the spelling of the file, and its value; None if it does not exist."""
-    spelt: list[str] = []
-    for name in filter(None, path.split(".")):
-        held = config if isinstance(config, Mapping) else {}
-        key = name if name in held else next((key for key in held if isinstance(key, str) and plain(key) == name), name)
-        spelt.append(key)
-        config = held.get(key)
-    return ".".join(spelt), config
-
-
-def _flat(values: Mapping[str, Any], inner: tuple[str, ...]) -> dict[str, Any]:
+def _flat(keys: _Keys, inner: tuple[str, ...]) -> dict[str, Any]:
     """An object in which the keys of some inner objects replace these objects, under dotted names."""
-    made = {key: value for key, value in values.items() if isinstance(key, str)}
+    made = {key: value for key, value in keys.config.items() if isinstance(key, str)}
     for name in inner:
-        spelt, held = _spelt_at(values, name)
+        spelt, held = keys.found(name)
         if isinstance(held, Mapping):
             made.pop(spelt)
             made |= {f"{name}.{key}": value for key, value in held.items() if isinstance(key, str)}
     return made
-
-
-def _spelt(values: Mapping[str, Any], keys: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
-    """The keys of a quantity in the spelling of the file; missing ones in that of the table."""
-    spellings: dict[str, list[str]] = {}
-    for key in values:
-        holder, _, own = key.partition(".")
-        named = own if own and holder in dialect.merged else key
-        spellings.setdefault(".".join(map(plain, named.split("."))), []).append(key)
-    return tuple(dict.fromkeys(spelt for key in keys for spelt in spellings.get(key, [key])))
 
 
 def _completed(
@@ -324,57 +362,50 @@ def _keys_of(rule: Mapping[str, Any]) -> Iterator[str]:
         yield from held.values() if name == "keys" else held
 
 
-def _keys_of_scalings(dialect: Dialect, values: Mapping[str, Any]) -> Iterator[str]:
-    for rule in dialect.scaling:
-        for key in _keys_of(rule):
-            yield from _spelt(values, (key,), dialect)
-
-
-def _chosen(values: Mapping[str, Any], dialect: Dialect) -> Mapping[str, Any] | None:
+def _chosen(values: Mapping[str, Any], dialect: Dialect, spelling: _Spelling) -> Mapping[str, Any] | None:
     """The first scaling whose keys have the values that declare it."""
     for rule in dialect.scaling:
-        refused = (_value(values, key, dialect)[1] in nothing for key, nothing in rule.get("not", {}).items())
-        if _holds(values, rule.get("when", {}), dialect) and not any(refused):
+        refused = (spelling.value(values, key)[1] in nothing for key, nothing in rule.get("not", {}).items())
+        if _holds(values, rule.get("when", {}), spelling) and not any(refused):
             return rule
     return None
 
 
-def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]], dialect: Dialect) -> bool:
-    return all(_value(values, key, dialect)[1] in allowed for key, allowed in when.items())
+def _holds(values: Mapping[str, Any], when: Mapping[str, tuple[Any, ...]], spelling: _Spelling) -> bool:
+    return all(spelling.value(values, key)[1] in allowed for key, allowed in when.items())
 
 
-def _spent(key: str, values: Mapping[str, Any], dialect: Dialect) -> bool:
-    """Whether a key is part of the scaling, or says that there is none."""
-    chosen = _chosen(values, dialect)
-    if chosen is not None and any(key in _spelt(values, (name,), dialect) for name in _keys_of(chosen)):
-        return True
+def _spent(
+    values: Mapping[str, Any], chosen: Mapping[str, Any] | None, dialect: Dialect, spelling: _Spelling
+) -> set[str]:
+    """The keys that are part of the scaling, or say that there is none."""
     nothing = {name: refused for rule in dialect.scaling for name, refused in rule.get("not", {}).items()}
-    return any(key in _spelt(values, (name,), dialect) and values[key] in refused for name, refused in nothing.items())
+    none = {key for name, refused in nothing.items() for key in spelling.of(name) if values.get(key) in refused}
+    return none | set(() if chosen is None else spelling.of(*_keys_of(chosen)))
 
 
 def _block(
-    values: Mapping[str, Any], dialect: Dialect, place: Callable[[str], str]
+    values: Mapping[str, Any],
+    rule: Mapping[str, Any] | None,
+    dialect: Dialect,
+    spelling: _Spelling,
+    place: Callable[[str], str],
 ) -> dict[str, tuple[Any, str]] | None:
     """The block assembled from the keys of a scaling: its keys, each with value and place."""
-    rule = _chosen(values, dialect)
     if rule is None:
         return None
-    because = [spelt for spelt, value in (_value(values, key, dialect) for key in _keys_of(rule)) if value is not None]
+    found = (spelling.value(values, key) for key in _keys_of(rule))
+    because = [spelt for spelt, value in found if value is not None]
     block = {"rope_type": (rule["type"], place(because[0]) if because else dialect.library)}
     block |= {name: (value, dialect.library) for name, value in rule.get("fixed", {}).items()}
     for name, key in rule.get("keys", {}).items():
-        spelt, value = _value(values, key, dialect)
+        spelt, value = spelling.value(values, key)
         if value is not None:
             block[name] = (value, place(spelt))
     return block
 
 
-def _value(values: Mapping[str, Any], key: str, dialect: Dialect) -> tuple[str, Any]:
-    """The key in the spelling of the file, and its value; None if there is none."""
-    return next(((spelt, values[spelt]) for spelt in _spelt(values, (key,), dialect) if spelt in values), (key, None))
-
-
-def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tuple[Any, str | None]:
+def _referred(keys: _Keys, path: str, key: str, value: Any) -> tuple[Any, str | None]:
     """A value, with references ``${a.b}`` and ``${.b}`` resolved; None and the text if they lead out of the file.
 
     Source: https://omegaconf.readthedocs.io/en/2.3_branch/usage.html#variable-interpolation
@@ -388,7 +419,7 @@ def _referred(config: Mapping[str, Any], path: str, key: str, value: Any) -> tup
             break
         above = place.split(".")[: -len(found[1])] if found[1] else []
         place = ".".join([*above, found[2]])
-        value = _found(config, place)
+        value = keys.found(place)[1]
         if value is None:
             break
     return None, written

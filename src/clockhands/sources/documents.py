@@ -24,9 +24,16 @@ LARGEST = 8 * 2**20
 DEEPEST = 100
 
 # A config with the labels of ImageNet-21k, by number and by name, has 44,000 keys; the longest key seen has 60 letters.
-MOST_KEYS = 2**17
 LONGEST_KEY = 4096
-MOST_DUPLICATES = 100
+KEYS, VALUES, TWICE, PATHS, TEXTS, TAGS = (
+    "keys",
+    "values, those that aliases repeat among them",
+    "keys that are given more than once",
+    "characters in the paths of its keys",
+    "YAML documents",
+    "directives %TAG",
+)
+MOST = {KEYS: 2**17, VALUES: 2**17, TWICE: 100, PATHS: 2**24, TEXTS: 100, TAGS: 100}
 MOST_DIGITS = 300  # above this no float exists, and later computations use floats
 
 _PIECE = 2**20  # bytes read at a time
@@ -34,29 +41,50 @@ _EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
 
 
 @dataclass
-class _Bounds:
-    """Limits on the keys of a config; headers and indexes, which name each tensor in a key, have other limits."""
+class Budget:
+    """What one config may cost its reader; headers and indexes, which name each tensor in a key, have other limits.
+
+    It is spent where the work is done, so that a small file cannot cause much of it.
+
+    Attributes:
+        where: The file, as messages call it.
+        spent: What was spent so far.
+    """
 
     where: str
-    keys: int = 0
+    spent: dict[str, int] = field(default_factory=dict)
 
-    def spend(self, pairs: list[tuple[str, Any]], duplicates: int) -> None:
-        """Count the keys of one more object, and refuse more than any config has."""
-        self.keys += len(pairs)
-        if self.keys > MOST_KEYS:
-            raise self._refusal(f"more than {MOST_KEYS:,} keys")
-        if any(len(key) > LONGEST_KEY for key, _ in pairs):
-            raise self._refusal(f"a key of more than {LONGEST_KEY:,} characters")
-        if duplicates > MOST_DUPLICATES:
-            raise self._refusal(f"more than {MOST_DUPLICATES} keys that are given more than once")
+    def spend(self, what: str, amount: int = 1) -> None:
+        """Count something of which `MOST` says the limit.
+
+        Raises:
+            Unreadable: There is more of it than in any config.
+        """
+        self.spent[what] = spent = self.spent.get(what, 0) + amount
+        if spent > MOST[what]:
+            raise self.refusal(f"more than {MOST[what]:,} {what}")
+
+    def key(self, key: str) -> None:
+        """Look at one key.
+
+        Raises:
+            Unreadable: It is longer than any key of a config.
+        """
+        if len(key) > LONGEST_KEY:
+            raise self.refusal(f"a key of more than {LONGEST_KEY:,} characters")
 
     def whole(self, digits: str) -> int:
-        """A whole number that fits a float."""
+        """A whole number that fits a float.
+
+        Raises:
+            Unreadable: It does not.
+        """
         if len(digits) > MOST_DIGITS:
-            raise self._refusal(f"a whole number of {len(digits.lstrip('-')):,} digits")
+            raise self.refusal(f"a whole number of {len(digits.lstrip('-')):,} digits")
         return int(digits)
 
-    def _refusal(self, what: str) -> Unreadable:
+    def refusal(self, what: str) -> Unreadable:
+        """The error for what no config has."""
         return Unreadable(f"{self.where} holds {what}, which no config has.", "Check that this is the file you mean.")
 
 
@@ -147,18 +175,22 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
     """
     text = decoded(data, where, "JSON", "utf-8" if strict else "utf-8-sig")
     duplicates: dict[str, None] = {}
-    bounds = None if many else _Bounds(where)
+    budget = None if many else Budget(where)
 
     def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(members)
         if len(made) < len(members):
             seen: set[str] = set()
             for key, _ in members:
-                if key in seen and len(duplicates) <= MOST_DUPLICATES:
+                if key in seen and key not in duplicates and len(duplicates) < MOST[TWICE] + 1:
                     duplicates[key] = None
+                    if budget is not None:
+                        budget.spend(TWICE)
                 seen.add(key)
-        if bounds is not None:
-            bounds.spend(members, len(duplicates))
+        if budget is not None:
+            budget.spend(KEYS, len(members))
+            for key in made:
+                budget.key(key)
         return made
 
     def refuse_constant(name: str) -> None:
@@ -166,7 +198,7 @@ def parse(data: bytes, where: str, strict: bool = False, many: bool = False) -> 
 
     constants = refuse_constant if strict else None
     try:
-        whole = None if bounds is None else bounds.whole
+        whole = None if budget is None else budget.whole
         value = json.loads(text, object_pairs_hook=pairs, parse_constant=constants, parse_int=whole)
     except json.JSONDecodeError as error:
         raise Unreadable(

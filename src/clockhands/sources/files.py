@@ -6,13 +6,16 @@ the modules above need not handle operating-system errors. Finished files are al
 
 import difflib
 import errno
+import glob
 import io
 import os
 import re
 import secrets
 import select
 import stat
+import sys
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -67,6 +70,13 @@ _HEAD = 32
 
 # The file part of a source, which may contain a colon.
 _PLACE = re.compile(rf"(.+?(?:{'|'.join(map(re.escape, KINDS))})):(.*)", re.DOTALL | re.IGNORECASE)
+
+# How files are named until they are complete.
+_UNFINISHED = ".unfinished"
+_LONGEST_NAME = 200  # bytes of a name that are kept in the temporary one
+
+# The function that exchanges two names, what it takes before each path (the current folder), and its flag.
+_EXCHANGES = {"linux": ("renameat2", (-100,), 2), "darwin": ("renamex_np", (), 2)}
 
 _TRIES = 10  # attempts to find the writer of a pipe, in one second
 
@@ -173,9 +183,39 @@ def fresh_beside(path: Path) -> Path:
     Raises:
         OSError: It cannot be made.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}.unfinished")
+    fresh = unknown_beside(path)
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return fresh
+
+
+def unknown_beside(path: Path) -> Path:
+    """A path in the folder of another, under a name that nobody can have known; nothing is made there."""
+    return path.with_name(f"{_before_token(path)}{secrets.token_hex(8)}{_UNFINISHED}")
+
+
+def left_beside(path: Path) -> Iterator[Path]:
+    """What ``unknown_beside`` named for this path and a killed process left, or one that still runs."""
+    yield from path.parent.glob(f"{glob.escape(_before_token(path))}{'[0-9a-f]' * 16}{_UNFINISHED}")
+
+
+def _before_token(path: Path) -> str:
+    # A name has at most 255 bytes, and a character up to four.
+    return f".{path.name if len(os.fsencode(path.name)) <= _LONGEST_NAME else path.name[: _LONGEST_NAME // 4]}."
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk.
+
+    Raises:
+        OSError: They cannot be synced.
+    """
+    if os.name != "posix":  # Windows opens no folder, and syncs only what is open for writing
+        return
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
@@ -190,8 +230,7 @@ def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
         FileExistsError: The name exists, and is not to be replaced.
         OSError: The file cannot be synced or renamed.
     """
-    with unfinished.open("rb") as written:
-        os.fsync(written.fileno())  # a rename may reach the disk before the content does
+    sync(unfinished)  # a rename may reach the disk before the content does
     if not replace:
         try:
             os.link(unfinished, path)  # the one way to name a file that replaces nothing
@@ -204,6 +243,44 @@ def rename(unfinished: Path, path: Path, *, replace: bool) -> None:
             unfinished.unlink()
             return
     unfinished.replace(path)
+
+
+def swap(new: Path, old: Path, aside: Path) -> None:
+    """Let two folders of one file system change names, in one step where the system can.
+
+    Where it cannot, ``old`` is named ``aside`` for a moment, and gets its name back if the second step fails. A process
+    that is killed in that moment leaves ``aside``, and nothing under the name of ``old``.
+
+    Raises:
+        OSError: They cannot be renamed; both have their names.
+    """
+    if _exchanged(new, old):
+        return
+    old.rename(aside)
+    try:
+        new.rename(old)
+    except BaseException:
+        aside.rename(old)
+        raise
+    aside.rename(new)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Whether the system has exchanged the names of two paths in one step.
+
+    Source: renameat2(2) of Linux, renamex_np(2) of macOS.
+    """
+    name, before, flag = _EXCHANGES.get(sys.platform, ("", (), 0))
+    # Imported when folders are exchanged: no other command needs it.
+    import ctypes
+
+    try:
+        call = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):  # another system, or a C library without it
+        return False
+    here = [ctypes.c_int(number) for number in before]
+    paths = [[*here, ctypes.c_char_p(os.fsencode(path))] for path in (one, other)]
+    return call(*paths[0], *paths[1], ctypes.c_uint(flag)) == 0
 
 
 def place(path: Path) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.sources.arrays import TensorInfo, possible
+from clockhands.sources.arrays import Names, TensorInfo, possible
 from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
@@ -161,8 +161,9 @@ def _walk(path: Path, data: ReadAround) -> Header:
     _check_count(cursor, key_count, "keys", MOST_KEYS, 13)
     _check_count(cursor, tensor_count, "tensors", MOST_TENSORS, 24)
     fields: dict[str, object] = {}
+    names = Names(path)
     for number in range(key_count):
-        key = cursor.text(f"key {number:,}", LONGEST_NAME)
+        key = names.spend(cursor.text(f"key {number:,}", LONGEST_NAME))
         if key in fields:
             raise Unreadable(
                 f"{path} contains the key {shown(key)} twice.", "Write the file again with one value for each key."
@@ -353,9 +354,10 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
             f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.",
             DOWNLOAD_AGAIN,
         )
-    entries = {}
+    entries, names = {}, Names(cursor.path)
     for number in range(count):
         name, *entry = _tensor(cursor, number)
+        names.spend(name)
         if name in entries:
             raise Unreadable(
                 f"{cursor.path} contains the tensor {shown(name)} twice.",

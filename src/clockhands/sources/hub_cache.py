@@ -215,6 +215,6 @@ def write(path: Path, data: bytes) -> None:
     unfinished = files.fresh_beside(path)
     try:
         unfinished.write_bytes(data)
-        unfinished.replace(path)
+        files.rename(unfinished, path, replace=True)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -1,8 +1,10 @@
 """Finds the line of a key in a JSON or YAML text, for editors and code reviews."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from clockhands.errors import ClockhandsError
 from clockhands.sources import files
@@ -14,32 +16,59 @@ MOST = 1 << 22
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
+class _Place(NamedTuple):
+    """Where a key is, and the keys of its object."""
+
+    line: int
+    inside: "dict[str, _Place]"
+
+
 def line_of(text: str, place: str) -> int | None:
     r"""The line, from 1, of the key that ``place`` names, with dots between the keys; None if there is none.
 
     >>> line_of('{\n "rope_scaling": {\n  "factor": 4}}', "rope_scaling.factor")
     3
     """
-    path: list[str] = []  # the key that led into each object; "" for a list
-    key, last, start = "", "", 0
+    return _line(_json_keys(text), place)
+
+
+@lru_cache(maxsize=2)
+def _json_keys(text: str) -> dict[str, _Place]:
+    """The keys of a JSON text, each with its line, as a tree: paths would repeat the keys above."""
+    top: dict[str, _Place] = {}
+    above: list[dict[str, _Place]] = []
+    here, next_object = top, top  # an object in a list counts as the one around it
+    last, start, line, counted = "", 0, 1, 0
     for token in _TOKEN.finditer(text):
         word = token.group()
         if word == ":":
-            key = last
-            if ".".join([*filter(None, path), key]) == place:
-                return text.count("\n", 0, start) + 1
+            line += text.count("\n", counted, start)
+            counted = start
+            # Of two equal keys the first has the line, and both may hold objects.
+            next_object = here.setdefault(last, _Place(line, {})).inside
         elif word in "{[":
-            path.append(key)
-            key = ""
+            above.append(here)
+            here = next_object
         elif word in "}]":
-            if path:
-                path.pop()
-            key = ""
+            here = next_object = above.pop() if above else top
         elif word == ",":
-            key = ""
+            next_object = here
         elif word.startswith('"'):
             last, start = word[1:-1], token.start()
-    return None
+    return top
+
+
+def _line(keys: Mapping[str, _Place], place: str) -> int | None:
+    """The first line of a place; a key may hold dots itself."""
+    lines = [keys[place].line] if place in keys else []
+    at = place.find(".")
+    while at >= 0:
+        found = keys.get(place[:at])
+        line = None if found is None else _line(found.inside, place[at + 1 :])
+        if line is not None:
+            lines.append(line)
+        at = place.find(".", at + 1)
+    return min(lines, default=None)
 
 
 def line_in(path: Path, place: str) -> int | None:

@@ -40,6 +40,8 @@ class Opened:
             folder itself is the target; those that cannot be read are in ``notes`` instead.
         length: The length in tokens at which the target says the model is used (training, or ``num_ctx``); else None.
         length_place: The source of that length, as ``file:key``.
+        layouts: What each shard of the weights says of its layout, empty if it says nothing; only where they contradict
+            each other.
         hub: The command that downloads the model, if it was fetched from a hub: then only headers of its weights are
             here.
     """
@@ -59,6 +61,7 @@ class Opened:
     beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     length: int | None = None
     length_place: str | None = None
+    layouts: Mapping[str, str] = field(default_factory=dict)
     hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:

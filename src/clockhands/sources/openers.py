@@ -14,7 +14,6 @@ from clockhands.scores import ScoreScale
 from clockhands.sources import _checkpoints as checkpoints
 from clockhands.sources import _onnx as onnx
 from clockhands.sources import arrays, documents, files, gguf, safetensors, yaml_documents
-from clockhands.sources.arrays import TensorInfo
 from clockhands.sources.dialects import as_program_reads, in_dialect
 from clockhands.sources.documents import Document
 from clockhands.sources.opened import READ, Opened
@@ -159,7 +158,7 @@ def _open_weights(
     notes: tuple[str, ...] = ()
     if form == "onnx":
         notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])
-    opened = Opened(target, form, path, tensors=header.tensors, notes=notes, added=header.added)
+    opened = Opened(target, form, path, tensors=header.tensors, notes=notes, added=header.added, layouts=header.layouts)
     return _with_config(opened, (where or path.parent) / "config.json")
 
 
@@ -213,15 +212,20 @@ def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
             f"{folder} cannot be listed: {error.strerror}.", "Get permission to read the folder."
         ) from None
     config = next((name for name in CONFIGS if name in names), None)
-    tensors, notes = _folder_tensors(folder, names, config is not None) if weights or config is None else ({}, ())
+    header, notes = WeightsHeader(folder, {}), ()
+    if weights or config is None:
+        header, notes = _folder_tensors(folder, names, config is not None)
     if config is not None:
         read = yaml_documents.read if files.kind(folder / config) == "yaml" else documents.read
         opened = open_document(read(folder / config, found=True), target, folder, config)
         beside, unread = _documents_beside(folder, [name for name in names if name != config])
-        return replace(opened, tensors=tensors, notes=opened.notes + notes + unread, beside=beside)
-    if tensors:
+        notes += unread
+        return replace(
+            opened, tensors=header.tensors, notes=opened.notes + notes, beside=beside, layouts=header.layouts
+        )
+    if header.tensors:
         form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
-        return Opened(target, form, folder, tensors=tensors, notes=notes)
+        return Opened(target, form, folder, tensors=header.tensors, notes=notes, layouts=header.layouts)
     models, first = gguf_models(names)
     if len(first) == 1:
         return open_gguf(folder / first[0], target)
@@ -272,8 +276,8 @@ def _folder_hint(folder: Path, names: list[str]) -> str:
     return f"Name one of its files. {arrays.listed('There are', configs)}" if configs else f"Name {READ}."
 
 
-def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors of a model folder, and notes on what was left out.
+def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[WeightsHeader, tuple[str, ...]]:
+    """The headers of the weights in a model folder, and notes on what was left out.
 
     With a config, missing weights are only a note: the config alone can be audited.
     """
@@ -282,9 +286,9 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
         return _present(safetensors.read_index(folder / index, allow_absent=has_config))
     file = preferred(names, ".safetensors", "model.safetensors")
     if file and has_config and files.is_pointer(folder / file):
-        return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+        return WeightsHeader(folder, {}), (f"{file} is a Git LFS pointer; its tensors are not here.",)
     if file:
-        return safetensors.read_header(folder / file).tensors, ()
+        return safetensors.read_header(folder / file), ()
     several = [name for name in names if name.endswith(".safetensors")]
     if not several:
         return _checkpoint_tensors(folder, names, has_config)
@@ -293,39 +297,39 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[d
             f"{folder} has {len(several)} .safetensors files and neither an index nor a config.json.",
             "Name one of them. " + arrays.listed("There are", tuple(several)),
         )
-    return {}, (f"{len(several)} .safetensors files without an index are not examined; name one of them.",)
+    return WeightsHeader(folder, {}), (
+        f"{len(several)} .safetensors files without an index are not examined; name one of them.",
+    )
 
 
-def _checkpoint_tensors(
-    folder: Path, names: list[str], has_config: bool
-) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors of a folder with weights in PyTorch's format; unreadable files are also notes."""
+def _checkpoint_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[WeightsHeader, tuple[str, ...]]:
+    """The headers of a folder with weights in PyTorch's format; unreadable files are also notes."""
     index = preferred(names, ".bin.index.json", "pytorch_model.bin.index.json")
     file = index or next((name for name in CHECKPOINTS if name in names), None)
     if file is None:
-        return {}, ()
+        return WeightsHeader(folder, {}), ()
     if has_config and files.is_pointer(folder / file):
-        return {}, (f"{file} is a Git LFS pointer; its tensors are not here.",)
+        return WeightsHeader(folder, {}), (f"{file} is a Git LFS pointer; its tensors are not here.",)
     parts = [name for name in names if re.fullmatch(r"consolidated\.\d\d\.pth", name)]
     slices = (f"{file} is one of {len(parts)} files that each hold a slice of every matrix; no other is read.",)
     try:
         if not index:
-            return checkpoints.read_header(folder / file).tensors, slices if file in parts and len(parts) > 1 else ()
+            return checkpoints.read_header(folder / file), slices if file in parts and len(parts) > 1 else ()
         header = checkpoints.read_index(folder / index, allow_absent=has_config)
     except Unreadable as error:
         if has_config:
-            return {}, (f"The tensors of {file} are not examined: {error.message}",)
+            return WeightsHeader(folder, {}), (f"The tensors of {file} are not examined: {error.message}",)
         raise
     return _present(header)
 
 
-def _present(header: WeightsHeader) -> tuple[dict[str, TensorInfo], tuple[str, ...]]:
-    """The tensors of the shards that are present, and a note on the others."""
+def _present(header: WeightsHeader) -> tuple[WeightsHeader, tuple[str, ...]]:
+    """The header of the shards that are present, and a note on the others."""
     count = len(header.absent)
     notes = [
         f"{count} of the shards that {header.path.name} names are not here, {name} first." for name in header.absent
     ]
-    return header.tensors, tuple(notes[:1])
+    return header, tuple(notes[:1])
 
 
 def preferred(names: Sequence[str], ending: str, usual: str) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.sources import documents, files, shards
-from clockhands.sources.arrays import TensorInfo, possible
+from clockhands.sources.arrays import Names, TensorInfo, possible
 from clockhands.sources.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
 from clockhands.sources.shards import WeightsHeader
 
@@ -143,7 +143,8 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
 
 def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> dict[str, TensorInfo]:
     """Check every entry separately, then that together they cover the data exactly once."""
-    entries = [(*_entry(name, entry, path), name) for name, entry in fields.items()]
+    names = Names(path)
+    entries = [(*_entry(names.spend(name), entry, path), name) for name, entry in fields.items()]
     # One tensor of size zero may begin where another begins; the format orders them by begin, then end.
     entries.sort(key=lambda entry: entry[:2])
     expected, before, tensors = 0, "", {}

@@ -3,7 +3,7 @@
 An index comes from an untrusted source, so it may only name files in its own folder.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -15,6 +15,9 @@ from clockhands.sources.files import is_pointer, place
 
 # An index of a checkpoint with 90,000 tensors has about 9 MB.
 LARGEST_INDEX = 128 * 2**20
+
+# The key of the metadata under which `clockhands convert` keeps the layout of a file.
+LAYOUT_NOTE = "clockhands.layout"
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class WeightsHeader:
         absent: Missing files with tensors: shards, if that was allowed, or data files beside a model.
         added: Tensors that the graph of an ONNX model adds to something, or gathers rows of, as it does with position
             tables.
+        layouts: What each shard says of its layout, empty if it says nothing; only where they contradict each other.
         state: Of a safetensors file, what `files.state` said of it when the header was read.
     """
 
@@ -36,6 +40,7 @@ class WeightsHeader:
     metadata: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     added: frozenset[str] = frozenset()
+    layouts: Mapping[str, str] = field(default_factory=dict)
     state: tuple[int, int, int, int] | None = None
 
 
@@ -100,7 +105,10 @@ def read_index(
             )
         tensors[name] = shards[shard].tensors[name]
     metadata = {key: value for header in shards.values() for key, value in header.metadata.items()}
-    return WeightsHeader(path, tensors, metadata, tuple(absent))
+    layouts = {shard: header.metadata.get(LAYOUT_NOTE, "") for shard, header in shards.items()}
+    return WeightsHeader(
+        path, tensors, metadata, tuple(absent), layouts=layouts if len(set(layouts.values())) > 1 else {}
+    )
 
 
 def _shard(index: Path, name: str) -> Path:
@@ -113,8 +121,8 @@ def _shard(index: Path, name: str) -> Path:
             "Do not trust this checkpoint: shards must be in the folder of their index.",
         )
     file = index.parent / name
-    target = _followed(file)
-    if target is not None and not _belongs(target, index):
+    target = out_of_folder(file)
+    if target is not None:
         raise Unreadable(
             f"{index} names the shard {shown(name)}, which is a link out of its folder, to {target}.",
             "Name the checkpoint in the folder that holds the files themselves.",
@@ -122,20 +130,18 @@ def _shard(index: Path, name: str) -> Path:
     return file
 
 
-def _followed(file: Path) -> Path | None:
-    """The final target of a link; None if it is not a link, or a link in a circle."""
-    try:
-        return file.resolve() if file.is_symlink() else None
-    except (OSError, RuntimeError, ValueError):
-        return None
-
-
-def _belongs(target: Path, index: Path) -> bool:
-    """Whether a link stays in the folder of the index, or leads to a file of a download cache.
+def out_of_folder(file: Path) -> Path | None:
+    """Where a link leads that leaves its folder; None for a file, a link within the folder, or one in a circle.
 
     The cache of Hugging Face keeps the files of a model in ``models--ORG--NAME/blobs``, and snapshots contain links to
-    them.
+    them, as do the folders that older releases of its library downloaded to.
     """
-    if target.is_relative_to(index.parent.resolve()):
-        return True
-    return target.parent.name == "blobs" and target.parent.parent.name.startswith(("models--", "datasets--"))
+    try:
+        target = file.resolve() if file.is_symlink() else None
+        folder = file.parent.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return None
+    if target is None or target.is_relative_to(folder):
+        return None
+    kept = target.parent.name == "blobs" and target.parent.parent.name.startswith(("models--", "datasets--"))
+    return None if kept else target

@@ -3,7 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from clockhands.errors import ClockhandsError
+from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.sources.fields import MOST_FACTS
 from clockhands.sources.resolved import Code, Fact
 
 if TYPE_CHECKING:
@@ -17,12 +18,14 @@ TABLE = re.compile(
 )
 RATES = re.compile(r"(^|\.)(inv_freq|inverse_frequency)$")
 BUCKETS = re.compile(r"(^|\.)(relative_attention_bias)\.weight$")
+_MOST_READ = 4096  # tensors of frequencies: models store the same ones once for each layer
 PARTS = (("encoder", "encoder"), ("decoder", "decoder"), ("vision", "vision"), ("visual", "vision"), ("audio", "audio"))
 
 
 def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
     """The codes that a file of weights shows without a config; None for what a file cannot show."""
     codes: list[Code] = []
+    read = 0
     for name, tensor in opened.tensors.items():
         where = f"{tensor.declared_in.name}:{name}"
         found = rows_and_width(tensor.shape)
@@ -33,12 +36,22 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
         elif BUCKETS.search(name):
             codes.append(Code(part_in(name), None, "buckets", source={"kind": where}))
         elif RATES.search(name) and len(tensor.shape) == 1:
-            codes.append(_rates(opened, name, where, facts))
+            read += 1
+            if read <= _MOST_READ:
+                codes.append(_rates(opened, name, where, facts))
     kept: list[Code] = []
+    seen = set()
     for code in codes:
         # Models store the same frequencies once for each layer.
-        if not any(_same(code, other) for other in kept):
+        same = (code.part, code.kind, code.rates, code.rows, code.width)
+        if code.kind is None or same not in seen:
             kept.append(code)
+        seen.add(same)
+        if len(kept) > MOST_FACTS:
+            raise Unreadable(
+                f"{opened.target} holds more than {MOST_FACTS} different tensors of positions.",
+                "No model does; check that this is the file you mean.",
+            )
     if not kept:
         file = next((tensor.declared_in.name for tensor in opened.tensors.values()), opened.target)
         facts.append(
@@ -73,16 +86,6 @@ def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
         facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of frequencies"}))
     pairs = opened.tensors[name].shape[0]
     return Code(part_in(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
-
-
-def _same(code: Code, other: Code) -> bool:
-    return (code.part, code.kind, code.rates, code.rows, code.width) == (
-        other.part,
-        other.kind,
-        other.rates,
-        other.rows,
-        other.width,
-    ) and code.kind is not None
 
 
 def part_in(name: str) -> str:

@@ -1,7 +1,8 @@
 """Reads YAML documents, as training programs write their configs, as the same plain values as JSON.
 
-PyYAML parses the text into nodes, and the values are built here: nothing in a file can name a Python object, an alias
-counts as its target, and every key has its line. The rules are those of YAML 1.1 as in PyYAML's safe loader, except for
+PyYAML parses the text into events (libyaml does, where it is there), and nodes and values are built here: nothing in a
+file can name a Python object, an alias counts as its target, every key has its line, and what a file costs is bounded
+while it is parsed. The rules are those of YAML 1.1 as in PyYAML's safe loader, except for
 numbers such as ``1e6``: YAML 1.1 requires a dot and a sign of the exponent, so PyYAML reads text; the programs that
 these configs are for expect a number, and it is read as one here.
 
@@ -10,24 +11,28 @@ Source: https://yaml.org/spec/1.1/ and https://pyyaml.org/wiki/PyYAMLDocumentati
 
 import codecs
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import yaml
 
 from clockhands.errors import Unreadable
 from clockhands.sources import documents
-from clockhands.sources.documents import DEEPEST, LONGEST_KEY, MOST_DIGITS, MOST_DUPLICATES, MOST_KEYS, Document
+from clockhands.sources.documents import DEEPEST, KEYS, MOST_DIGITS, PATHS, TAGS, TEXTS, TWICE, VALUES, Budget, Document
 
-# The largest config seen has 30 kB; PyYAML needs about 5 seconds for a mebibyte.
+# The largest config seen has 30 kB; PyYAML needs about 5 seconds for a mebibyte where libyaml is missing.
 LARGEST = 2**20
+
+# Its composer is never used: that of libyaml ends the process where a file nests deep.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _TAG = "tag:yaml.org,2002:"
 _EXPONENT = re.compile(r"[-+]?\d[\d_]*(\.[\d_]*)?[eE][-+]?\d{1,4}")
 _MERGE = f"{_TAG}merge"
+_CONSTRUCTOR = yaml.SafeLoader("")
 
 
 def read(path: Path, *, found: bool = False) -> Document:
@@ -60,13 +65,14 @@ def parse(data: bytes, where: str) -> Document:
         Unreadable: They are empty, not UTF-8, not YAML, several documents, no mapping, nested deeper than 100 levels,
             or hold a tag, or more than any config.
     """
-    node = _root(documents.decoded(data, where, "YAML"), where)
+    budget = Budget(where)
+    node = _root(documents.decoded(data, where, "YAML"), budget)
     if not isinstance(node, yaml.MappingNode):
         raise Unreadable(
             f"{where} is YAML without keys at the top level, but a config must have some.",
             "A config begins with a line such as `model:` or `hidden_size: 4096`.",
         )
-    maker = _Maker(where)
+    maker = _Maker(budget)
     fields = maker.mapping(node, 0)
     return Document(where, fields, tuple(maker.duplicates), maker.exponents)
 
@@ -79,20 +85,21 @@ def key_lines(text: str) -> Mapping[str, int]:
     2
     """
     try:
-        node = _root(text, "the text")
-        maker = _Maker("the text")
+        budget = Budget("the text")
+        node = _root(text, budget)
+        maker = _Maker(budget, lines={})
         if isinstance(node, yaml.MappingNode):
             maker.mapping(node, 0)
     except Unreadable:
         return {}
-    return maker.lines
+    return maker.lines or {}
 
 
-def _root(text: str, where: str) -> yaml.Node:
+def _root(text: str, budget: Budget) -> yaml.Node:
     """The only document of a text that is not empty."""
+    where = budget.where
     try:
-        # The C loader is faster, but deep nesting crashes the process there.
-        found = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if not _is_empty(node)]
+        found = [node for node in _Composer(text, budget).documents() if not _is_empty(node)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
@@ -100,8 +107,6 @@ def _root(text: str, where: str) -> yaml.Node:
         raise Unreadable(f"{where} is not YAML: {said}{place}.", "Correct the file there.") from None
     except yaml.YAMLError:  # a character that YAML does not allow
         raise Unreadable(f"{where} is not YAML: it holds control characters.", "Check that this is a text.") from None
-    except RecursionError:
-        raise documents.too_deep(where) from None
     if len(found) > 1:
         raise Unreadable(
             f"{where} holds {len(found)} YAML documents, parted by ---, but a config is one.",
@@ -112,103 +117,166 @@ def _root(text: str, where: str) -> yaml.Node:
     return found[0]
 
 
+class _Composer:
+    """Makes nodes of the events of a text, within a budget; PyYAML's composers have none."""
+
+    def __init__(self, text: str, budget: Budget) -> None:
+        budget.spend(TAGS, text.count("%TAG"))  # libyaml compares each with all before it
+        self.loader = _LOADER(text)
+        self.budget = budget
+        self.anchors: dict[str, yaml.Node] = {}
+
+    def documents(self) -> Iterator[yaml.Node]:
+        """The root of each document."""
+        while self.loader.check_event():
+            event = self.loader.get_event()
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.budget.spend(TEXTS)
+                self.anchors = {}
+                yield self.node(self.loader.get_event(), 0)
+
+    def node(self, event: Any, depth: int) -> yaml.Node:
+        """The node that begins with an event."""
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self.anchors:
+                raise yaml.MarkedYAMLError(problem="an alias without its target", problem_mark=event.start_mark)
+            return self.anchors[event.anchor]
+        if depth > DEEPEST:
+            raise documents.too_deep(self.budget.where)
+        if isinstance(event, yaml.ScalarEvent):
+            tag = event.tag
+            if tag is None or tag == "!":
+                tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+            made: Any = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style)
+            if event.anchor is not None:
+                self.anchors[event.anchor] = made
+            return made
+        mapping = isinstance(event, yaml.MappingStartEvent)
+        kind = yaml.MappingNode if mapping else yaml.SequenceNode
+        tag = f"{_TAG}{'map' if mapping else 'seq'}" if event.tag in (None, "!") else event.tag
+        made = kind(tag, [], event.start_mark)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = made
+        end = yaml.MappingEndEvent if mapping else yaml.SequenceEndEvent
+        while not isinstance(event := self.loader.get_event(), end):
+            self.budget.spend(KEYS if mapping else VALUES)
+            item = self.node(event, depth + 1)
+            made.value.append((item, self.node(self.loader.get_event(), depth + 1)) if mapping else item)
+        return made
+
+
 def _is_empty(node: yaml.Node | None) -> bool:
     return node is None or (isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}null")
 
 
+class _Path(NamedTuple):
+    """The keys that lead to a value; they are joined only where the whole path is needed."""
+
+    before: "_Path | None"
+    key: str
+
+    def joined(self, budget: Budget) -> str:
+        """The keys with dots between them."""
+        keys, here = [], self
+        while here is not None:
+            keys.append(here.key)
+            here = here.before
+        path = ".".join(reversed(keys))
+        budget.spend(PATHS, len(path))
+        return path
+
+
 @dataclass
 class _Maker:
-    """Builds plain values from nodes, within the limits of a config.
+    """Builds plain values from nodes.
 
     Attributes:
-        where: The file, as messages call it.
-        values: How many values were made; an alias counts as often as it is used.
+        budget: What may be built; an alias counts as often as it is used.
+        lines: Path of a key to its line; None if nobody asks.
         duplicates: Keys that a mapping gives more than once.
-        lines: Path of a key to its line.
         exponents: The text of each number that YAML 1.1 reads as a string, by path of its key.
     """
 
-    where: str
-    values: int = 0
+    budget: Budget
+    lines: dict[str, int] | None = None
     duplicates: dict[str, None] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
     exponents: dict[str, str] = field(default_factory=dict)
 
-    def mapping(self, node: yaml.MappingNode, depth: int, path: str = "") -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, depth: int, path: _Path | None = None) -> dict[str, Any]:
         """The keys and values of a mapping; values merged by `<<` yield to keys of the mapping itself."""
         merged: dict[str, Any] = {}
         made: dict[str, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag == _MERGE:
-                merged = {**self._merged(value_node, depth + 1, path), **merged}
+                self._merge(value_node, depth + 1, path, merged)
                 continue
             key = self._key(key_node)
-            if key in made:
+            if key in made and key not in self.duplicates:
                 self.duplicates[key] = None
-                if len(self.duplicates) > MOST_DUPLICATES:
-                    raise self._refusal(f"more than {MOST_DUPLICATES} keys that are given more than once")
-            self.lines[f"{path}{key}"] = key_node.start_mark.line + 1
-            made[key] = self.value(value_node, depth + 1, f"{path}{key}.")
-        return {**merged, **made}
+                self.budget.spend(TWICE)
+            here = _Path(path, key)
+            if self.lines is not None:
+                self.lines[here.joined(self.budget)] = key_node.start_mark.line + 1
+            made[key] = self.value(value_node, depth + 1, here)
+        return {**merged, **made} if merged else made
 
-    def value(self, node: yaml.Node, depth: int, path: str) -> Any:
+    def value(self, node: yaml.Node, depth: int, path: _Path | None) -> Any:
         """The value of a node."""
-        self.values += 1
-        if self.values > MOST_KEYS:
-            raise self._refusal(f"more than {MOST_KEYS:,} values, those that aliases repeat among them")
+        self.budget.spend(VALUES)
         if depth > DEEPEST:  # also if an alias is inside its own target
-            raise documents.too_deep(self.where)
+            raise documents.too_deep(self.budget.where)
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.MappingNode) and kind == "map":
             return self.mapping(node, depth, path)
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.value(item, depth + 1, f"{path}{place}.") for place, item in enumerate(node.value)]
+            return [self.value(item, depth + 1, _Path(path, str(place))) for place, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, kind, path.removesuffix("."))
+            return self._scalar(node, kind, path)
         raise self._tagged(node)
 
-    def _scalar(self, node: yaml.ScalarNode, kind: str, path: str) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, kind: str, path: _Path | None) -> Any:
         if kind in ("int", "float") and len(node.value) > MOST_DIGITS:
-            raise self._refusal(f"a number of {len(node.value):,} characters")
+            raise self.budget.refusal(f"a number of {len(node.value):,} characters")
         if kind == "null":
             return None
-        try:
-            if kind in ("int", "float", "bool"):
-                return getattr(yaml.SafeLoader(""), f"construct_yaml_{kind}")(node)
-        except ValueError:  # such as an octal number with a nine
-            return node.value
-        if kind in ("str", "timestamp", "value"):
-            if node.style is not None or not _EXPONENT.fullmatch(node.value):
+        if kind in ("int", "float", "bool"):
+            try:
+                return getattr(_CONSTRUCTOR, f"construct_yaml_{kind}")(node)
+            except (ArithmeticError, LookupError, ValueError):  # an octal number with a nine, no digits at all
                 return node.value
-            self.exponents[path] = node.value
+        if kind in ("str", "timestamp", "value"):
+            if node.style or not _EXPONENT.fullmatch(node.value):
+                return node.value
+            if path is not None:
+                self.exponents[path.joined(self.budget)] = node.value
             return float(node.value.replace("_", ""))
         raise self._tagged(node)
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise self._refusal(f"a list or a mapping as a key in line {node.start_mark.line + 1}")
-        if len(node.value) > LONGEST_KEY:
-            raise self._refusal(f"a key of more than {LONGEST_KEY:,} characters")
+            raise self.budget.refusal(f"a list or a mapping as a key in line {node.start_mark.line + 1}")
+        self.budget.key(node.value)
         return node.value
 
-    def _merged(self, node: yaml.Node, depth: int, path: str) -> dict[str, Any]:
-        """The mappings that `<<` names: one, or a list of which the first has priority."""
+    def _merge(self, node: yaml.Node, depth: int, path: _Path | None, into: dict[str, Any]) -> None:
+        """Add the mappings that `<<` names, one or a list, to those before them, which have priority."""
         if isinstance(node, yaml.SequenceNode):
-            held: dict[str, Any] = {}
+            if depth > DEEPEST:
+                raise documents.too_deep(self.budget.where)
             for each in node.value:
-                held = {**self._merged(each, depth + 1, path), **held}
-            return held
+                self.budget.spend(VALUES)
+                self._merge(each, depth + 1, path, into)
+            return
         found = self.value(node, depth, path)
         if not isinstance(found, dict):
-            raise self._refusal(f"<< without a mapping in line {node.start_mark.line + 1}")
-        return found
+            raise self.budget.refusal(f"<< without a mapping in line {node.start_mark.line + 1}")
+        for key, value in found.items():
+            into.setdefault(key, value)
 
     def _tagged(self, node: yaml.Node) -> Unreadable:
-        tag = node.tag.replace(_TAG, "!!")[:80]
+        tag = node.tag[: 80 + len(_TAG)].replace(_TAG, "!!")[:80]
         return Unreadable(
-            f"{self.where} holds the tag {tag} in line {node.start_mark.line + 1}, and only plain values are read.",
+            f"{self.budget.where} holds the tag {tag} in line {node.start_mark.line + 1}, and only plain values are"
+            " read.",
             "Take the tag away: numbers, texts, lists and mappings need none.",
         )
-
-    def _refusal(self, what: str) -> Unreadable:
-        return Unreadable(f"{self.where} holds {what}, which no config has.", "Check that this is the file you mean.")

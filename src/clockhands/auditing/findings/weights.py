@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.findings._kind import Kind, spoken
-from clockhands.auditing.findings._parts import declared
+from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.layouts import Layout
+from clockhands.readers.telling import listed
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 from clockhands.sources import files
 from clockhands.sources.projections import Projections, WeightProjection, projections
@@ -76,6 +77,34 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
         because = str(self.because)
         by = f"the {because}" if because.startswith("architecture") else because
         return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, according to {by}."
+
+
+class MixedLayouts(Kind, code="mixed-layouts"):
+    title = "The files of one checkpoint say different layouts"
+    severity: str | Callable[..., str] = "error"
+    hint: str | Callable[..., str] = "Convert the original model again: the files are of different conversions."
+    blames: str | Callable[..., str | None] | None = "file"
+    files: Mapping[str, int]
+    first_of_each: Mapping[str, str]
+
+    def message(self) -> str:
+        told = [
+            f"{spoken(count)} file{'s say' if count > 1 else ' says'} {layout} ({self.first_of_each[layout]}"
+            f"{' first' if count > 1 else ''})"
+            for layout, count in self.files.items()
+        ]
+        return f"The metadata of the files contradict each other about the RoPE layout: {listed(told)}."
+
+
+@check
+def layouts_of_shards(subject: Audited) -> Iterator[Kind]:
+    """Shards of which some were converted and others were not, or to another layout."""
+    held: dict[str, list[str]] = {}
+    for shard, layout in subject.opened.layouts.items():
+        held.setdefault(layout if layout in LAYOUTS else "another layout" if layout else "nothing", []).append(shard)
+    if held:
+        counts, first = ({layout: of(shards) for layout, shards in held.items()} for of in (len, min))
+        yield MixedLayouts({"files": counts, "first of each": first})
 
 
 class PermutedHeads(Kind, code="permuted-heads"):
