@@ -11,7 +11,7 @@ from clockhands.dtypes import NAMES, before_rounding, name_of, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
-from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_narrow, refuse_single
 from clockhands.sharding import RankPart, is_sharded
 from clockhands.traces import (
     as_traced,
@@ -219,6 +219,7 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
     from clockhands.additive._tracing import traced_rows
 
     _check_shape(tuple(positions.shape), spec, tuple(x.shape), prefix=prefix)
+    refuse_narrow(positions)
     xp = library(x)
     if library(positions) is not xp:
         raise InvalidType(

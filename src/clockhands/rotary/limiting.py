@@ -7,7 +7,7 @@ from clockhands import traces
 from clockhands.arguments import count
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
-from clockhands.positions import Positions
+from clockhands.positions import Positions, refuse_narrow
 
 
 def within(positions: Any, limit: int, name: str = "positions") -> Any:
@@ -66,6 +66,7 @@ def _first_beyond(at: Positions, limit: int) -> int | float | None:
 
 def _check_inside(positions: Any, limit: int, name: str) -> None:
     """Add a check to the graph, trace or device queue in which the values will be known."""
+    refuse_narrow(positions, name)
     says = f"`{name}` must be below the limit of {limit:,}."
     if traces.library_of(positions) == "jax":
         from jax.experimental import checkify
