@@ -4,15 +4,86 @@ They take the value apart from how it was spelled: NumPy scalars pass as the Pyt
 hold, booleans and strings never pass as numbers.
 """
 
+import difflib
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import lru_cache
+from typing import Any, Self
 
 from clockhands.errors import InvalidType, InvalidValue
 
 # Above this nothing that is counted (channels, rows, tokens) can be; it is also where positions end.
 MOST = 2**63
+
+
+# The words of other libraries for a field, by the word here; a class has at most one of those for the same word.
+_ELSEWHERE = {
+    "head_width": "dim head_dim d_head head_size dim_head size_per_head width",
+    "width": "dim d_model embed_dim embedding_dim hidden_size n_embd channels num_pos_feats",
+    "rotated": "rotary_dim rope_dim rotary_ndims n_rot rotary_pct partial_rotary_factor rotary_percentage",
+    "base": "theta rope_theta rotary_emb_base rope_base rope_freq_base temperature max_wavelength",
+    "spacing": "inv_freq freqs frequencies rates",
+    "layout": "interleaved is_neox_style is_neox neox traditional pairing",
+    "scaling": "rope_scaling rope_parameters",
+    "axes": "sections mrope_section axes_dim axes_dims",
+    "length": "seq_len max_seq_len max_position_embeddings max_positions n_ctx context_length",
+    "rows": "num_embeddings max_len max_seq_len max_position_embeddings n_positions num_positions",
+    "heads": "num_heads n_heads n_head num_attention_heads nhead",
+    "buckets": "num_buckets n_buckets relative_attention_num_buckets",
+    "max_distance": "relative_attention_max_distance furthest",
+    "original": "original_max_position_embeddings original_context_length n_ctx_orig",
+}
+# What the word means, where another library's has other values.
+_MEANT = {
+    "rotated": ", a number of channels",
+    "spacing": ": ladders.Explicit(rates) takes one for each pair",
+    "layout": ': "halves" as in GPT-NeoX, or "interleaved" as in GPT-J',
+    "scaling": ", one of clockhands.scaling",
+    "axes": ", the axis of each pair, such as rotary.chunked(sections)",
+}
+
+
+def no_field(kind: type, name: str, known: Iterable[str]) -> tuple[str, str]:
+    """A message and a hint for a field that a class does not have: with the word that is meant, if it is another's."""
+    known = sorted(known)
+    here = next((word for word, theirs in _ELSEWHERE.items() if word in known and name in theirs.split()), None)
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}."
+    if here is not None:
+        hint = f"It is called {here!r} here{_MEANT.get(here, '')}."
+    return f"{kind.__name__} has no field {shown(name)}.", hint
+
+
+def refuse_unknown(kind: type, named: Mapping[str, Any]) -> None:
+    """Refuse arguments of a class by names that it does not know.
+
+    Raises:
+        InvalidType: There is such a name; the hint says which is meant.
+    """
+    known = _parameters(kind)
+    for name in named:
+        if known is not None and name not in known:
+            raise InvalidType(*no_field(kind, name, known))
+
+
+@lru_cache(maxsize=256)
+def _parameters(kind: type) -> tuple[str, ...] | None:
+    """The names that a class can be called with; None where it takes any."""
+    found = [one for one in inspect.signature(kind.__init__).parameters.values() if one.name != "self"]
+    if any(one.kind is one.VAR_KEYWORD for one in found):
+        return None
+    return tuple(one.name for one in found)
+
+
+class KnowsItsNames:
+    """A class that says which word is meant when it is called with a name that it does not have."""
+
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
+        """Make a new object, whose names are known."""
+        refuse_unknown(cls, named)
+        return super().__new__(cls)
 
 
 def shown(value: object) -> str:

@@ -10,6 +10,7 @@ and bfloat16 always, and whole numbers in float32 from 2**24 on, where ``p`` and
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -170,6 +171,7 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
         return _from_range(given, name)
     if isinstance(given, list | tuple):
         return _from_list(given, name)
+    refuse_not_dense(given, name)
     # Not `isinstance(given, HasPositions)`, which takes as long as rotating a token.
     if hasattr(given, "as_positions"):
         return given.as_positions(name)
@@ -242,8 +244,9 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     """Refuse a single number where one position per token is expected: it could also mean a count.
 
     Raises:
-        InvalidType: ``given`` is a single number or an array without axes.
+        InvalidType: ``given`` is a single number or an array without axes, or not dense.
     """
+    refuse_not_dense(given, name)  # a nested tensor has no shape
     if isinstance(given, bool) or not (isinstance(given, _NUMBERS) or getattr(given, "shape", None) == ()):
         return
     number = f"the number {shown(given)}" if isinstance(given, _NUMBERS) else "an array of no axes"
@@ -253,12 +256,29 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     )
 
 
-def refuse_masked(array: Any, name: str) -> None:
-    """Refuse a NumPy masked array: its mask would be ignored.
+def refuse_not_dense(array: Any, name: str) -> None:
+    """Refuse an array that does not hold one number for each place: masked, sparse or nested.
 
     Raises:
-        InvalidType: ``array`` is a masked array.
+        InvalidType: ``array`` is one of these.
     """
+    nested = getattr(array, "is_nested", None)
+    if nested is not None:  # PyTorch's
+        if nested is True:
+            raise InvalidType(
+                f"`{name}` must not be a nested tensor.", "Pad it, or call the function for each of its sequences."
+            )
+        # PyTorch's compiler does not follow the name of a layout.
+        if not sys.modules["torch"].compiler.is_compiling() and "sparse" in str(array.layout):
+            raise InvalidType(
+                f"`{name}` must be a dense tensor, got one of {array.layout}.", f"Write {name}.to_dense()."
+            )
+        return
+    if hasattr(array, "todense"):  # of SciPy and JAX
+        raise InvalidType(
+            f"`{name}` must be a dense array, got {type(array).__module__}.{type(array).__name__}.",
+            f"Write {name}.todense().",
+        )
     if isinstance(array, np.ma.MaskedArray):
         raise InvalidType(
             f"`{name}` must be an array without a mask, got a masked one.", f"Write {name}.filled(…), or {name}.data."
@@ -267,7 +287,7 @@ def refuse_masked(array: Any, name: str) -> None:
 
 def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
-    refuse_masked(array, name)
+    refuse_not_dense(array, name)
     try:
         return _from_torch(array) if hasattr(array, "detach") else np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:

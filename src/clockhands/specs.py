@@ -10,7 +10,7 @@ import json
 from typing import Any, cast
 
 from clockhands import additive, biases, ladders, mixtures, rotary, scaling, scores
-from clockhands.arguments import shown
+from clockhands.arguments import no_field, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
@@ -129,11 +129,7 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
     inner = _reached(spacing)
     for name in fields:
         if name not in own | inner:
-            near = difflib.get_close_matches(name, sorted(own | inner), 1)
-            raise InvalidValue(
-                f"{type(spec).__name__} has no field {name!r}.",
-                f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(sorted(own | inner))}.",
-            )
+            raise InvalidValue(*no_field(type(spec), name, own | inner))
     spaced = {name: fields.pop(name) for name in tuple(fields) if name not in own}
     if spaced:
         changed = fields.get("spacing", spacing)
@@ -339,9 +335,7 @@ def _made(data: object, where: str) -> Any:
     fields = {name: value for name, value in data.items() if name != "type"}
     for name in fields:
         if name not in known:
-            raise InvalidValue(
-                f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}."
-            )
+            raise InvalidValue(*no_field(kind, name, known))
     fields = {name: _value(value, name) for name, value in fields.items()}
     try:
         return kind(**fields)

@@ -11,7 +11,7 @@ from clockhands.dtypes import NAMES, before_rounding, name_of, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
-from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_narrow, refuse_single
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_narrow, refuse_not_dense, refuse_single
 from clockhands.sharding import RankPart, is_sharded
 from clockhands.traces import (
     as_traced,
@@ -142,6 +142,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     shape, kind = _tokens(x, spec)
     xp = library(x)
     values = unwrapped(values)
+    refuse_not_dense(values, "values")
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
         if spec.number_of_axes > 1:
@@ -298,11 +299,9 @@ def _is_of(xp: Any, values: Any) -> bool:
 
 
 def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
+    refuse_not_dense(x, "x")
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    refuse_masked(x, "x")
-    if getattr(x, "is_nested", False):
-        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or call the function for each of its sequences.")
     shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from clockhands.arguments import refuse_unknown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
@@ -21,9 +22,10 @@ class AdditiveCode(ABC):
     # Position of a sequence's first token by default.
     first: int = 0
 
-    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
         """Make a new code outside of a graph that PyTorch compiles."""
         made_outside(cls.__name__)
+        refuse_unknown(cls, named)
         return super().__new__(cls)
 
     @property

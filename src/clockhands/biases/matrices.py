@@ -15,6 +15,7 @@ from clockhands.biases.values import Values, refuse_distributed, values_of
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
+from clockhands.positions import refuse_not_dense
 from clockhands.traces import in_full, library_of, refuse_recording
 
 _BLOCK = 1 << 18  # pairs at once where each pair is computed separately
@@ -78,6 +79,8 @@ def bias(
     refuse_distributed(queries, keys, values)
     if is_inside(queries, keys):
         return traced_bias(spec, queries, keys, values, dtype, causal)
+    refuse_not_dense(queries, "queries")
+    refuse_not_dense(keys, "keys")
     at, kind = batches_of(queries, keys), output_dtype(dtype)
     refuse_larger((*at.batch, spec.heads, *at.shape), kind.itemsize, "A bias", _PARTS)
     learned = values_of(type(spec).__name__, values, spec.shapes)

@@ -9,7 +9,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import numpy_of
+from clockhands.positions import numpy_of, refuse_not_dense
 from clockhands.sharding import refuse_sharded
 from clockhands.traces import device_of, known_numbers, library, unwrapped
 
@@ -102,6 +102,8 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
             "Pass a dict with these names.",
         )
     given = {each: unwrapped(array) for each, array in given.items()}
+    for each, array in given.items():
+        refuse_not_dense(array, each)
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
     for each, array in arrays.items():

@@ -4,12 +4,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, settle, shown
+from clockhands.arguments import KnowsItsNames, count, one_of, positive, real, refuse_unknown, settle, shown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
@@ -22,7 +22,7 @@ Direction = Literal["forward", "backward"]
 
 
 @dataclass(frozen=True)
-class XPos:
+class XPos(KnowsItsNames):
     """xPos: queries grow and keys shrink with their position, so that scores decay with distance.
 
     Pair ``j`` of ``n`` is multiplied by ``zeta_j ** ((p - centre) / scale)`` in a query and divided by it in a
@@ -94,7 +94,8 @@ class Rotary:
         reordered: Whether interleaved input pairs are returned half-split (DeepSeek-V3 in Transformers).
         xpos: A decay of the scores with distance, or None.
         scaling: A RoPE scaling, or None.
-        length: Current context length, for scalings that depend on it; None means their original length.
+        length: Current context length, for scalings that depend on it (dynamic NTK, LongRoPE). None means their
+            original length: `rotate` then refuses positions beyond it, and those that are not known, as inside a trace.
 
     Raises:
         InvalidValue: A width is not a positive even number, ``rotated`` is above ``head_width``, a field does not
@@ -119,6 +120,12 @@ class Rotary:
     scaling: Scaling | None
     length: int | None
 
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
+        """Make a new code outside of a graph that PyTorch compiles."""
+        made_outside("Rotary")
+        refuse_unknown(cls, named)
+        return super().__new__(cls)
+
     def __init__(
         self,
         head_width: int,
@@ -137,7 +144,6 @@ class Rotary:
         length: int | None = None,
     ) -> None:
         """Check the values and make the ladder once, so that an invalid one is refused here."""
-        made_outside("Rotary")
         head_width = count("head_width", head_width)
         turning = _rotated(head_width, rotated)
         if scaling is not None and (isinstance(scaling, type) or not isinstance(scaling, Scaling)):
@@ -193,6 +199,12 @@ class Rotary:
     def rates(self) -> tuple[float, ...]:
         """The rate of each pair in radians per token, nearest float64."""
         return self.ladder.rates
+
+    @property
+    def untold(self) -> int | None:
+        """The original length of a scaling that depends on the length, where none is given; else None."""
+        by_length = self.length is None and getattr(self.scaling, "BY_LENGTH", False)
+        return self.scaling.original if by_length else None  # type: ignore[union-attr]
 
     @property
     def attention_factor(self) -> float:
