@@ -4,6 +4,7 @@ They take the value apart from how it was spelled: NumPy scalars pass as the Pyt
 hold, booleans and strings never pass as numbers.
 """
 
+import dataclasses
 import difflib
 import inspect
 import math
@@ -77,7 +78,61 @@ def _parameters(kind: type) -> tuple[str, ...] | None:
     return tuple(one.name for one in found)
 
 
-class KnowsItsNames:
+_ROOM = 120  # columns of a line
+
+
+class OneLine:
+    """A dataclass that is shown in one line: the fields that differ from what a new one has, long values cut.
+
+    `clockhands.to_json` writes all of it.
+    """
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Keep this representation: a dataclass makes one of all fields where its class has none of its own."""
+        super().__init_subclass__(**named)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = OneLine.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """The call that makes it, as far as a line has room."""
+        usual = _usual(self)
+        told = {
+            field.name: _short(getattr(self, field.name))
+            for field in dataclasses.fields(self)  # type: ignore[arg-type] # a dataclass
+            if field.init and (field.name not in usual or getattr(self, field.name) != usual[field.name])
+        }
+        room = _ROOM - len(type(self).__name__) - 2 - sum(len(name) + 3 for name in told)
+        for name in sorted(told, key=lambda name: -len(told[name])):
+            over = sum(map(len, told.values())) - room
+            if over > 0 and len(told[name]) > 20:
+                told[name] = told[name][: max(17, len(told[name]) - over - 3)] + "..."
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
+
+
+def _short(value: object) -> str:
+    """A value in a line: the first few of many numbers."""
+    if isinstance(value, tuple) and len(value) > 8 and not any(isinstance(one, tuple) for one in value):
+        return f"({', '.join(map(repr, value[:4]))}, ... {len(value)} in all)"
+    return repr(value)
+
+
+def _usual(spec: object) -> dict[str, Any]:
+    """The optional fields of an object of this class that was made with the required ones only."""
+    parameters = list(inspect.signature(type(spec).__init__).parameters.values())[1:]
+    needed = {one.name: getattr(spec, one.name, None) for one in parameters if one.default is one.empty}
+    usual = {one.name: one.default for one in parameters if one.name not in needed}
+    with suppress(Exception):  # a class may refuse these values together
+        made = vars(_new(type(spec), tuple(needed.items())))
+        usual |= {name: value for name, value in made.items() if name not in needed}
+    return usual
+
+
+@lru_cache(maxsize=256)
+def _new(kind: type, fields: tuple[tuple[str, Any], ...]) -> Any:
+    return kind(**dict(fields))
+
+
+class KnowsItsNames(OneLine):
     """A class that says which word is meant when it is called with a name that it does not have."""
 
     def __new__(cls, *_given: Any, **named: Any) -> Self:

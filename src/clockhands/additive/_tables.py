@@ -123,7 +123,8 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     itself does not depend on that dtype. ``x`` is not changed.
 
     Args:
-        x: Tokens [..., seq, width]: a NumPy, PyTorch or JAX array, or one of another array-API library.
+        x: Tokens [..., seq, width]: a NumPy, PyTorch or JAX array, or one of another array-API library. At a
+            `clockhands.grids.Grid` of several axes also [..., rows, columns, width], the axes in the grid's order.
         spec: An additive code of that width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
             coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None means consecutive
@@ -152,6 +153,9 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
+    if isinstance(positions, Grid) and _lies_on(positions, shape):
+        flat = xp.reshape(x, (*shape[: -1 - positions.axes], positions.cells, shape[-1]))
+        return xp.reshape(add(flat, spec, positions, values=values), shape)
     if is_sharded(x, positions, values):
         return _add_on_this_rank(x, spec, positions, values)
     if is_compiling() and isinstance(positions, Grid):
@@ -170,6 +174,12 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         _check_axes(spec, at)
     _check_shape(at.shape, spec, shape, prefix=prefix)
     return _add_known(x, spec, at, values, prefix=prefix)
+
+
+def _lies_on(grid: Grid, shape: tuple[int, ...]) -> bool:
+    """Whether tokens of this shape have an axis for each axis of the grid, and not one for all cells."""
+    sizes = tuple(grid.sizes[axis] for axis in grid.order)
+    return grid.axes > 1 and not grid.prefix and shape[-2] != grid.cells and shape[-1 - grid.axes : -1] == sizes
 
 
 def _add_known(x: Any, spec: AdditiveCode, at: Positions, values: Any, *, prefix: int) -> Any:

@@ -5,14 +5,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from clockhands.arguments import refuse_unknown
+from clockhands.arguments import OneLine, refuse_unknown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
 from clockhands.traces import made_outside
 
 
-class AdditiveCode(ABC):
+class AdditiveCode(OneLine, ABC):
     """Base class of additive codes: numbers for positions, added to the tokens.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.

@@ -127,6 +127,32 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     return made
 
 
+def values_of_heads(
+    given: Any, shapes: dict[str, tuple[int, ...]], own: dict[str, tuple[int, ...]], heads: range
+) -> Any:
+    """Learned numbers of some heads, from those of all; as given where they do not have the shapes of all.
+
+    Args:
+        given: An array, or a dict of arrays by name.
+        shapes: Their shapes for all heads.
+        own: Their shapes for these heads.
+        heads: These heads.
+    """
+    if given is None or shapes == own:
+        return given
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(shapes, given) if len(shapes) == 1 else {}
+    taken = {}
+    for name, array in given.items():
+        whole, part = shapes.get(name), own.get(name)
+        if whole is None or part is None or whole == part or tuple(np.shape(array)) != whole:
+            taken[name] = array
+            continue
+        axis = next(axis for axis, sizes in enumerate(zip(part, whole, strict=True)) if sizes[0] != sizes[1])
+        taken[name] = array[(slice(None),) * axis + (slice(heads.start, heads.stop, heads.step),)]
+    return taken
+
+
 def _is_of(array: Any) -> bool:
     """Whether this is an array of a library other than NumPy, which has no gradients to keep."""
     from array_api_compat import is_array_api_obj

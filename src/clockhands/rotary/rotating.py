@@ -64,7 +64,8 @@ def rotate(
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
             coordinates, for codes of several axes. There an axis of size 1 holds one coordinate for all axes: the
-            tokens of a text in a model with M-RoPE are at ``positions[..., None]``. None is 0 to seq - 1. Integers on a
+            tokens of a text in a model with M-RoPE are at ``positions[..., None]``; and a code of three axes takes four
+            coordinates as in llama.cpp, of which the fourth is 0. None is 0 to seq - 1. Integers on a
             GPU stay there without a synchronisation, also in a CUDA graph that is captured after a first call. Real
             positions on a GPU, and all positions of float64 queries, are copied to the CPU, which synchronises.
         seq_axis: The sequence axis of ``x``.
@@ -231,7 +232,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         positions = _beside_array(positions, like, "positions", "like")
     at = positions if _stay(positions, kind) else at_origin(positions)
     body = tuple(at.shape)
-    if spec.axes is not None and body[-1:] in ((spec.number_of_axes,), (1,)):
+    if spec.axes is not None and body and _are_coordinates(body[-1], spec):
         body = body[:-1]
     elif spec.axes is not None:
         body = ()
@@ -536,6 +537,7 @@ def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
     if spec.axes is None:
         turn = units(spec.ladder, at)
     else:
+        _check_unread(spec, at)
         turn = np.empty((*at.shape[:-1], spec.rotated // 2), np.complex128)
         owners = np.array(spec.axes)
         for axis, ladder in enumerate(spec.ladders):
@@ -731,10 +733,31 @@ def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, nam
     return at
 
 
+def _are_coordinates(number: int, spec: Rotary) -> bool:
+    """Whether positions may have so many coordinates: one for each axis, one for all, or llama.cpp's four for three.
+
+    llama.cpp gives every code with sections of pairs four coordinates, of which the fourth is 0.
+    """
+    return number in (1, spec.number_of_axes) or (number, spec.number_of_axes) == (4, 3)
+
+
+def _check_unread(spec: Rotary, at: Positions) -> None:
+    """Refuse a fourth coordinate other than 0 for a code of three axes: no pair reads it."""
+    if at.shape[-1] <= spec.number_of_axes:
+        return
+    unread = at.coordinate(spec.number_of_axes).as_float64()
+    if unread.any():
+        raise InvalidValue(
+            f"`positions` have a fourth coordinate, {unread[unread != 0][0]:g}, but the encoding has three axes, so "
+            "no pair reads it.",
+            "Leave it out, or give 0, as llama.cpp does.",
+        )
+
+
 def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
     seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
     body = given[:-1] if several else given
-    coordinates = not several or (len(given) > 1 and given[-1] in (1, axes))
+    coordinates = not several or (len(given) > 1 and _are_coordinates(given[-1], spec))
     batched = len(body) == 2 and len(shape) >= 3 and axis != 0 and body[0] in (1, shape[0])
     if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
         return
