@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, real, settle, shown
+from clockhands.arguments import KnowsItsNames, count, not_negative, positive, real, settle, shown
 from clockhands.errors import InvalidType, InvalidValue
 
 DIGITS = 60
@@ -163,7 +163,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Geometric:
+class Geometric(KnowsItsNames):
     """Rates in geometric progression: ``rate_i = multiplier * base ** (-i / den)``.
 
     In papers this is ``base ** (-2 i / d)``; in checkpoints the rates are called ``inv_freq`` and the
@@ -235,7 +235,7 @@ class Geometric:
 
 
 @dataclass(frozen=True)
-class EvenSteps:
+class EvenSteps(KnowsItsNames):
     """Evenly spaced rates: ``rate_i = multiplier * (first + i * (last - first) / (pairs - 1))``.
 
     Attributes:
@@ -272,7 +272,7 @@ class EvenSteps:
 
 
 @dataclass(frozen=True)
-class Explicit:
+class Explicit(KnowsItsNames):
     """Rates given one by one; each is exactly the real number that its float64 represents.
 
     Attributes:
@@ -313,7 +313,7 @@ class Explicit:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(KnowsItsNames):
     """The ladders of several axes joined into one; each axis has a number of pairs and a spacing.
 
     The pairs of the first axis come first, then those of the next. With ``in_turns`` the axes alternate: the first
@@ -366,7 +366,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(KnowsItsNames):
     """Each rate of another spacing repeated: ``r0 r0 r1 r1 …``; the spacing is for ``1 / times`` of the channels.
 
     Attributes:

@@ -18,6 +18,11 @@ from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
 
 Layout = Literal["interleaved", "halves"]
+# What other libraries call them, in small letters.
+_ELSEWHERE = {
+    "halves": "half halved halfsplit split rotatehalf neox gptneox isneoxstyle concat concatenated blockwise block",
+    "interleaved": "interleave gptj pairs paired pairwise adjacent consecutive alternating evenodd traditional",
+}
 # The names used in messages.
 LAYOUTS = {"interleaved": "interleaved", "halves": "half-split"}
 
@@ -29,9 +34,13 @@ def layout_of(name: object) -> Layout:
         InvalidValue: The name is unknown.
     """
     if not isinstance(name, str) or name not in get_args(Layout):
+        said = "".join(filter(str.isalnum, name)).lower() if isinstance(name, str) else ""
+        here = next((layout for layout, theirs in _ELSEWHERE.items() if said in theirs.split()), None)
         raise InvalidValue(
             f'`layout` must be "interleaved" or "halves", got {shown(name)}.',
-            'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).',
+            'Use "interleaved" for pairs (2i, 2i + 1), "halves" for (i, i + d/2).'
+            if here is None
+            else f'Write "{here}", which is the same.',
         )
     return name  # type: ignore[return-value]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from clockhands.additive import AdditiveCode
-from clockhands.arguments import count, settle, shown
+from clockhands.arguments import KnowsItsNames, count, settle, shown
 from clockhands.biases import BiasCode
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.rotary import Rotary
@@ -15,7 +15,7 @@ LayerCode = AdditiveCode | Rotary | BiasCode | None
 
 
 @dataclass(frozen=True)
-class LayerMixture:
+class LayerMixture(KnowsItsNames):
     """Which layer has which position encoding.
 
     Layer ``i`` has ``codes[pattern[i mod len(pattern)]]``; a pattern as long as the model sets each layer.

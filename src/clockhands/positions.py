@@ -3,10 +3,14 @@
 A position is an integer or a real number of at most 2**63 in size. It is stored as ``sign x (whole + part)`` with
 ``whole`` a 64-bit integer and ``part`` a float64 in [0, 1), so that no input is rounded. Lists are read element by
 element, because ``np.asarray([-1, 2**63])`` would already be float64.
+
+Positions that were rounded before they arrived are refused, because the true ones cannot be known: those in float16
+and bfloat16 always, and whole numbers in float32 from 2**24 on, where ``p`` and ``p + 1`` are the same number.
 """
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -14,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from clockhands.arguments import count, shown
+from clockhands.dtypes import UNIT_ROUNDOFF, name_of
 from clockhands.errors import InvalidType, InvalidValue
 
 LARGEST = 2**63
@@ -21,6 +26,8 @@ LARGEST = 2**63
 HINT_RANGE = "Use positions from -2**63 to 2**63; nothing is wrapped or clamped."
 # A tuple: PyTorch's compiler does not follow a union of types.
 _NUMBERS = (int, float, np.number)
+
+_HINT_ROUNDED = "Give integers, or float64 for real positions, and make them so before any cast."
 
 _HINT_KIND = "Give a range, a list of ints and floats, or an array of integers or floats."
 
@@ -155,14 +162,16 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
     [cells], or [cells, axes] with several axes. A float means the exact real number that it represents.
 
     Raises:
-        InvalidValue: A count is negative; a position is NaN, infinite or above 2**63 in size; a
-            nested list is ragged.
-        InvalidType: Something that is not a number, a range, a list or an array of numbers.
+        InvalidValue: A count is negative; a position is NaN, infinite or above 2**63 in size; whole numbers in float32
+            reach 2**24; a nested list is ragged.
+        InvalidType: Something that is not a number, a range, a list or an array of numbers, or numbers in float16,
+            bfloat16 or narrower.
     """
     if isinstance(given, range):
         return _from_range(given, name)
     if isinstance(given, list | tuple):
         return _from_list(given, name)
+    refuse_not_dense(given, name)
     # Not `isinstance(given, HasPositions)`, which takes as long as rotating a token.
     if hasattr(given, "as_positions"):
         return given.as_positions(name)
@@ -179,15 +188,65 @@ def positions_of(given: Any, name: str = "positions") -> Positions:
         if isinstance(given, Sequence) and not isinstance(given, str | bytes):
             return _from_list(list(given), name)
         raise InvalidType(f"`{name}` must be numbers, got {type(given).__name__} {shown(given)}.", _HINT_KIND)
-    return _from_array(numpy_of(given, name), name)
+    array = numpy_of(given, name)
+    if array.dtype.kind not in "iu" and (array is not given or array.itemsize < 4):
+        refuse_narrow(given, name, array)
+    return _from_array(array, name)
+
+
+def refuse_narrow(given: Any, name: str = "positions", numbers: np.ndarray | None = None) -> None:
+    """Refuse an array of positions in a dtype in which a sequence loses some: float16, bfloat16 and narrower floats.
+
+    Args:
+        given: An array of any library.
+        name: The argument's name in error messages.
+        numbers: The same numbers in NumPy, where they are known: the first one that is lost is named.
+
+    Raises:
+        InvalidType: The dtype is one of these.
+    """
+    dtype = name_of(given)
+    if dtype in ("float16", "bfloat16") or dtype.startswith("float8"):
+        says = (
+            "" if dtype not in UNIT_ROUNDOFF else f", {_first_lost(numbers, dtype) or _lost(2 ** _bits(dtype), dtype)}"
+        )
+        raise InvalidType(f"`{name}` must not be {dtype}{says}.", _HINT_ROUNDED)
+
+
+def _first_lost(numbers: np.ndarray | None, dtype: str) -> str:
+    """In words, the first of these numbers that is too large for the dtype to tell it from the next whole number."""
+    if numbers is None:
+        return ""
+    sizes = np.abs(numbers.astype(np.float64)).reshape(-1)
+    large = np.flatnonzero((sizes >= 2.0 ** _bits(dtype)) & np.isfinite(sizes))
+    if not large.size:
+        return ""
+    place = [int(axis) for axis in np.unravel_index(large[0], numbers.shape)]
+    where = f" at index {place[0] if len(place) == 1 else place}" if place else ""
+    first = int(numbers.reshape(-1)[large[0]])
+    return f"{_lost(abs(first), dtype)}; the first position so large is {first}{where}"
+
+
+def _lost(size: int, dtype: str) -> str:
+    """In words, what the whole number after this one is in the dtype, which has too few bits for it."""
+    # A tie is rounded to an even last bit, so with a step of 2 the next one may be rounded up.
+    step = 2 ** (size.bit_length() - _bits(dtype))
+    after = size + 2 if step == 2 and size // step % 2 else size
+    return f"in which {size + 1} is {after}"
+
+
+def _bits(dtype: str) -> int:
+    """Significant bits: whole numbers are told apart up to ``2 ** bits``."""
+    return round(-math.log2(UNIT_ROUNDOFF[dtype]))
 
 
 def refuse_single(given: Any, name: str = "positions") -> None:
     """Refuse a single number where one position per token is expected: it could also mean a count.
 
     Raises:
-        InvalidType: ``given`` is a single number or an array without axes.
+        InvalidType: ``given`` is a single number or an array without axes, or not dense.
     """
+    refuse_not_dense(given, name)  # a nested tensor has no shape
     if isinstance(given, bool) or not (isinstance(given, _NUMBERS) or getattr(given, "shape", None) == ()):
         return
     number = f"the number {shown(given)}" if isinstance(given, _NUMBERS) else "an array of no axes"
@@ -197,12 +256,29 @@ def refuse_single(given: Any, name: str = "positions") -> None:
     )
 
 
-def refuse_masked(array: Any, name: str) -> None:
-    """Refuse a NumPy masked array: its mask would be ignored.
+def refuse_not_dense(array: Any, name: str) -> None:
+    """Refuse an array that does not hold one number for each place: masked, sparse or nested.
 
     Raises:
-        InvalidType: ``array`` is a masked array.
+        InvalidType: ``array`` is one of these.
     """
+    nested = getattr(array, "is_nested", None)
+    if nested is not None:  # PyTorch's
+        if nested is True:
+            raise InvalidType(
+                f"`{name}` must not be a nested tensor.", "Pad it, or call the function for each of its sequences."
+            )
+        # PyTorch's compiler does not follow the name of a layout.
+        if not sys.modules["torch"].compiler.is_compiling() and "sparse" in str(array.layout):
+            raise InvalidType(
+                f"`{name}` must be a dense tensor, got one of {array.layout}.", f"Write {name}.to_dense()."
+            )
+        return
+    if hasattr(array, "todense"):  # of SciPy and JAX
+        raise InvalidType(
+            f"`{name}` must be a dense array, got {type(array).__module__}.{type(array).__name__}.",
+            f"Write {name}.todense().",
+        )
     if isinstance(array, np.ma.MaskedArray):
         raise InvalidType(
             f"`{name}` must be an array without a mask, got a masked one.", f"Write {name}.filled(…), or {name}.data."
@@ -211,7 +287,7 @@ def refuse_masked(array: Any, name: str) -> None:
 
 def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
-    refuse_masked(array, name)
+    refuse_not_dense(array, name)
     try:
         return _from_torch(array) if hasattr(array, "detach") else np.asarray(array)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -223,8 +299,8 @@ def numpy_of(array: Any, name: str) -> np.ndarray:
 
 
 def _from_torch(tensor: Any) -> np.ndarray:
-    """The numbers of a tensor; bfloat16, which NumPy lacks, becomes float64, which represents it exactly."""
-    narrow = str(tensor.dtype) in ("torch.bfloat16", "torch.float16")
+    """The numbers of a tensor; those that NumPy lacks, such as bfloat16, become float64, which holds them exactly."""
+    narrow = tensor.is_floating_point() and tensor.itemsize < 4
     try:
         here = tensor.detach().cpu()
         return np.asarray(here.double() if narrow else here)
@@ -250,7 +326,13 @@ def _check_integer(value: int, name: str) -> None:
 
 def _from_list(given: Sequence[Any], name: str) -> Positions:
     shape, leaves = _flatten(given, name)
-    return from_exact([_exact(leaf, name) for leaf in leaves], shape)
+    at = from_exact([_exact(leaf, name) for leaf in leaves], shape)
+    if at.part is None and at.size and int(at.sizes(0, at.size).whole.max()) >= 2**24:
+        # Only then it matters whether some of them were float32.
+        for leaf in leaves:
+            if str(getattr(leaf, "dtype", "")).endswith("float32"):
+                _refuse_rounded(numpy_of(leaf, name), name)
+    return at
 
 
 def from_exact(numbers: list[tuple[int, float, bool]], shape: tuple[int, ...]) -> Positions:
@@ -291,6 +373,7 @@ def _exact(leaf: Any, name: str) -> tuple[int, float, bool]:
     if not known or isinstance(leaf, bool):
         raise InvalidType(f"`{name}` must be ints and floats, got {type(leaf).__name__} {shown(leaf)}.", _HINT_KIND)
     if "float" in dtype:
+        refuse_narrow(leaf, name)
         if leaf.dtype.itemsize > 8:
             raise InvalidType(f"`{name}` must be at most float64, got {dtype}.", _HINT_KIND)
         return _exact_float(float(leaf), name)
@@ -314,8 +397,7 @@ def _from_array(array: np.ndarray, name: str) -> Positions:
         return _from_list(array.tolist(), name) if array.ndim else _from_list([array.item()], name)
     if kind in "iu":
         return _from_integers(array, name)
-    # ml_dtypes' bfloat16 has kind "V"; only its name shows that it is a float.
-    if kind == "f" or array.dtype.name.startswith(("bfloat16", "float8")):
+    if kind == "f":
         return _from_reals(array, name)
     raise InvalidType(f"`{name}` must be integers or floats, got an array of {array.dtype}.", _HINT_KIND)
 
@@ -353,6 +435,15 @@ def _progression(array: np.ndarray) -> Positions | None:
     return Positions(array.shape, start=start, step=step)
 
 
+def _refuse_rounded(whole: np.ndarray, name: str) -> None:
+    """Refuse whole numbers in float32 from 2**24 on, where neighbours are the same number."""
+    if whole.dtype != np.float32:
+        return
+    found = _first_lost(whole, "float32")
+    if found:
+        raise InvalidValue(f"`{name}` are whole numbers in float32, {found}.", _HINT_ROUNDED)
+
+
 def _from_reals(array: np.ndarray, name: str) -> Positions:
     if array.dtype.itemsize > 8:
         raise InvalidType(f"`{name}` must be at most float64, got {array.dtype}.", _HINT_KIND)
@@ -364,6 +455,8 @@ def _from_reals(array: np.ndarray, name: str) -> Positions:
     if size.size and size.max() > LARGEST:
         raise InvalidValue(f"`{name}` must be from -2**63 to 2**63, got {shown(float(size.max()))}.", HINT_RANGE)
     part, whole = np.modf(size)
+    if not part.any():
+        _refuse_rounded(array, name)
     negative = reals < 0
     return Positions(
         array.shape,

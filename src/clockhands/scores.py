@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from clockhands import traces
-from clockhands.arguments import count, not_negative, positive, settle, shown
+from clockhands.arguments import KnowsItsNames, count, not_negative, positive, settle, shown
 from clockhands.dtypes import name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
@@ -44,7 +44,7 @@ _NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union
 _NARROW = 2**31  # positions inside a trace may be of 32 bits
 
 
-class ScoreScale(ABC):
+class ScoreScale(KnowsItsNames, ABC):
     """The factor on a query's attention scores, as a function of its position."""
 
     @property

@@ -6,11 +6,13 @@ types, conversion to and from JSON, changing single fields, and a one-line descr
 
 import dataclasses
 import difflib
+import itertools
 import json
+from fractions import Fraction
 from typing import Any, cast
 
 from clockhands import additive, biases, ladders, mixtures, rotary, scaling, scores
-from clockhands.arguments import shown
+from clockhands.arguments import no_field, shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
@@ -129,11 +131,11 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
     inner = _reached(spacing)
     for name in fields:
         if name not in own | inner:
-            near = difflib.get_close_matches(name, sorted(own | inner), 1)
-            raise InvalidValue(
-                f"{type(spec).__name__} has no field {name!r}.",
-                f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(sorted(own | inner))}.",
-            )
+            raise InvalidValue(*no_field(type(spec), name, own | inner))
+    if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
+        fields["rotated"] = fields["head_width"]  # all channels were rotated, so all of the new width are
+    if isinstance(spec, rotary.Rotary) and spec.axes is not None and "axes" not in fields:
+        fields = {**_of_axes(spec, fields.get("rotated", spec.rotated)), **fields}
     spaced = {name: fields.pop(name) for name in tuple(fields) if name not in own}
     if spaced:
         changed = fields.get("spacing", spacing)
@@ -143,9 +145,53 @@ def with_fields(spec: Spec, **fields: Any) -> Spec:
                 "Pass these values to the new spacing when you make it.",
             )
         fields["spacing"] = _spaced(changed, spaced)
-    if "head_width" in fields and "rotated" not in fields and getattr(spec, "rotated", None) == spec.head_width:  # type: ignore[union-attr]
-        fields["rotated"] = fields["head_width"]  # all channels were rotated, so all of the new width are
     return dataclasses.replace(spec, **fields)  # type: ignore[type-var]
+
+
+def _of_axes(spec: rotary.Rotary, rotated: Any) -> dict[str, Any]:
+    """The axes of the pairs, and what follows them, of a code with another number of RoPE dimensions.
+
+    Each axis keeps its share of the pairs, and the arrangement stays: one axis after another, alternating, or
+    interleaved.
+    """
+    assert spec.axes is not None
+    if rotated == spec.rotated or not isinstance(rotated, int) or isinstance(rotated, bool) or rotated < 2:
+        return {}
+    own, share = spec.axes, Fraction(rotated, spec.rotated)
+    sections = [own.count(axis) for axis in range(spec.number_of_axes)]
+    runs = [(axis, len(list(run))) for axis, run in itertools.groupby(own)]
+
+    def sized(pairs: int) -> int:
+        if (pairs * share).denominator != 1:
+            raise InvalidValue(
+                f"The axes of this code have {sections} pairs, which cannot be {rotated // 2} in the same shares.",
+                "Give axes=… too, for example rotary.chunked(sections).",
+            )
+        return int(pairs * share)
+
+    if len(runs) == spec.number_of_axes:
+        axes = tuple(axis for axis, pairs in runs for _ in range(sized(pairs)))
+    elif own == rotary.alternating(len(own), spec.number_of_axes):
+        axes = rotary.alternating(rotated // 2, spec.number_of_axes)
+    elif own == rotary.interleaved(sections, len(own)):
+        axes = rotary.interleaved(list(map(sized, sections)), rotated // 2)
+    else:
+        raise InvalidValue(
+            f"The axes of this code are in no usual order, so they are not known for {rotated // 2} pairs.",
+            "Give axes=… too, with the axis of each pair.",
+        )
+    fields: dict[str, Any] = {"axes": axes, "blocks": tuple(map(sized, spec.blocks))}
+    if isinstance(spec.spacing, ladders.Joined):
+        spans = [part.span for _, part in spec.spacing.parts if isinstance(part, ladders.Geometric)]
+        if any(not isinstance(span, str) for span in spans):
+            raise InvalidValue(
+                f"The frequencies of this code have the spans {', '.join(map(str, spans))}, which hold for "
+                f"{spec.rotated} dimensions only.",
+                "Give spacing=… and axes=… too.",
+            )
+        parts = tuple((sized(pairs), spacing) for pairs, spacing in spec.spacing.parts)
+        fields["spacing"] = dataclasses.replace(spec.spacing, parts=parts)
+    return fields
 
 
 def _reached(spacing: Any) -> set[str]:
@@ -339,9 +385,7 @@ def _made(data: object, where: str) -> Any:
     fields = {name: value for name, value in data.items() if name != "type"}
     for name in fields:
         if name not in known:
-            raise InvalidValue(
-                f"{kind.__name__} has no field {shown(name)}.", f"Its fields are {', '.join(sorted(known))}."
-            )
+            raise InvalidValue(*no_field(kind, name, known))
     fields = {name: _value(value, name) for name, value in fields.items()}
     try:
         return kind(**fields)

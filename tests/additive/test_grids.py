@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import clockhands as ch
 from clockhands.additive import AxialSinusoidal
-from clockhands.errors import TooLarge
+from clockhands.errors import InvalidValue, TooLarge
 from clockhands.grids import Grid
 from clockhands.positions import positions_of
 from clockhands.rotary import chunked, rotate
@@ -90,6 +90,18 @@ def test_rotations_leave_them_as_they_are(backend):
     assert np.array_equal(got[:, 2:], alone)
     places = np.array([[row + 0.5, column + 0.5] for row in range(2) for column in range(3)])
     assert np.array_equal(alone, backend.to_numpy(rotate(backend.asarray(x[:, 2:]), spec, places)))
+
+
+def test_tokens_may_keep_the_axes_of_a_grid(backend, cases):
+    """[batch, rows, columns, channels], as images are kept, in the order in which the grid lists its cells."""
+    code, x = AxialSinusoidal(8), np.random.default_rng(1).standard_normal((2, 3, 4, 8)).astype(np.float32)
+    for grid in (Grid((3, 4), start=0.5), Grid((4, 3), order=(1, 0))):
+        with cases(backend.name, grid):
+            flat = x.reshape(2, 12, 8) + ch.table(code, grid)
+            assert np.array_equal(backend.to_numpy(ch.add(backend.asarray(x), code, grid)).reshape(2, 12, 8), flat)
+    narrow = backend.asarray(x[..., :4])
+    with cases("other axes"), pytest.raises(InvalidValue, match=r"for x of shape \[2, 3, 4, 4\], got \[12, 2\]"):
+        ch.add(narrow, AxialSinusoidal(4), Grid((4, 3)))
 
 
 def test_learned_rows_are_led_by_zeros_too(backend):

@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands import memory
-from clockhands.biases import Alibi, Buckets, Fire, Kerple, row_numbers
+from clockhands.biases import Alibi, Buckets, Fire, Kerple, Slopes, row_numbers
 from clockhands.errors import TooLarge
 from late import Late
 from laws.bias_members import MEMBERS, values_for
@@ -52,6 +52,34 @@ def test_a_batch_is_its_sequences():
         one = ch.bias(row.spec, at[:1], at, values=values)
         assert np.array_equal(one, ch.bias(row.spec, np.repeat(at[:1], 2, axis=0), at, values=values))
         assert np.array_equal(ch.bias(row.spec, 1, at, values=values), made[:, :, -1:])
+
+
+@every("spec", SPECS)
+def test_each_head_may_have_positions_of_its_own(spec, backend):
+    values = values_for(spec)
+    places = np.random.default_rng(2).integers(0, 9, (2, spec.heads, 5)).cumsum(-1)
+    given = values if values is None else {name: backend.asarray(array) for name, array in values.items()}
+    made = np.asarray(ch.bias(spec, places[..., 3:], places, values=given, causal=True))
+    assert made.shape == (2, spec.heads, 2, 5)
+    for head in range(spec.heads):
+        shared = np.asarray(ch.bias(spec, places[:, head, 3:], places[:, head], values=given, causal=True))
+        # FIRE's networks are products of matrices, which add in another order for another number of heads.
+        assert np.allclose(made[:, head], shared[:, head], rtol=0, atol=2.0**-21 * isinstance(spec, Fire))
+    some = range(spec.heads)[1:]
+    if spec.learned or not some:
+        return
+    assert np.array_equal(ch.bias(spec, 2, places[:, 1:].tolist(), causal=True, heads=some), made[:, 1:])
+    inside = jax.jit(lambda at: ch.bias(spec, at[..., 3:], at, causal=True))(places.astype(np.int32))
+    assert np.allclose(inside, made, rtol=3e-7, atol=0)
+
+
+def test_slopes_of_alibi_as_ones_own_are_alibi():
+    for form in ("distance", "past", "symmetric", "key", "last-key"):
+        own = Slopes(Alibi(6).slopes, form)
+        assert own.heads == 6
+        assert np.array_equal(ch.bias(own, 3, 7), ch.bias(Alibi(6, form), 3, 7))
+        assert np.array_equal(ch.bias(own, 3, 7, heads=range(2, 4)), ch.bias(own, 3, 7)[2:4])
+    assert ch.from_json(ch.to_json(own)) == own
 
 
 def test_a_batch_of_nothing_and_keys_of_nothing():

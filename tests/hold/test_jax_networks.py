@@ -64,12 +64,12 @@ def test_variables_of_nnx_are_values():
     assert same(gradients["table"][...], gradients["rows"][...])
 
 
-CODES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "learned": (lambda: held.Additive.drawn(LEARNED, jax.random.key(0)), (5, 8)),
-    "scale": (lambda: held.Additive.drawn(ch.Sinusoidal(8, scaled=True), jax.random.key(0)), (5, 8)),
-    "Fourier": (lambda: held.Additive.drawn(FourierFeatures(8, axes=1), jax.random.key(0)), (5, 8)),
+CODES: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "learned": (lambda key: held.Additive.drawn(LEARNED, key), (5, 8)),
+    "scale": (lambda key: held.Additive.drawn(ch.Sinusoidal(8, scaled=True), key), (5, 8)),
+    "Fourier": (lambda key: held.Additive.drawn(FourierFeatures(8, axes=1), key), (5, 8)),
     **{
-        type(spec).__name__: (lambda spec=spec: held.Bias.drawn(spec, jax.random.key(0)), (2, 5, 5))
+        type(spec).__name__: (lambda key, spec=spec: held.Bias.drawn(spec, key), (2, 5, 5))
         for spec in (BUCKETS, Clipped(2, span=3), Kerple(2), Fire(2, hidden=3))
     },
 }
@@ -77,19 +77,20 @@ CODES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", CODES)
 def test_what_is_learned_trains_as_parameters_of_nnx(name: str):
-    """``nnx.data(jax.tree.map(nnx.Param, code))`` is all that it takes."""
+    """``drawn(spec, rngs)`` is all that it takes."""
     nnx, optax = pytest.importorskip("flax.nnx"), pytest.importorskip("optax")
     make, shape = CODES[name]
     x = jnp.asarray(np.random.default_rng(1).standard_normal(shape), jnp.float32)
 
     class Model(nnx.Module):
         def __init__(self) -> None:
-            self.code = nnx.data(jax.tree.map(nnx.Param, make()))
+            self.code = make(nnx.Rngs(0))
 
         def __call__(self, x: Any, *positions: Any) -> Any:
             return self.code(x, *positions)
 
-    model, plain = Model(), make()
+    model = Model()
+    plain = make(nnx.Rngs(0).params())
     kinds = jax.tree.leaves(nnx.state(model, nnx.Param))
     assert [leaf.shape for leaf in kinds] == [leaf.shape for leaf in jax.tree.leaves(plain)]
     at = (jnp.arange(5),) * (2 if len(shape) == 3 else 1)
@@ -106,6 +107,20 @@ def test_what_is_learned_trains_as_parameters_of_nnx(name: str):
     for _ in range(5):
         optimizer.update(model, nnx.grad(far)(model))
     assert float(far(model)) < before
+
+
+def test_given_numbers_are_parameters_of_nnx_too_and_plain_arrays_are_kept():
+    nnx = pytest.importorskip("flax.nnx")
+
+    class Model(nnx.Module):
+        def __init__(self, code: Any) -> None:
+            self.code = code
+
+    code = held.Bias(BUCKETS, learned()[1])
+    trained = nnx.state(Model(jax.tree.map(nnx.Param, code)), nnx.Param)
+    assert np.array_equal(jax.tree.leaves(trained)[0], ROWS)
+    assert np.array_equal(Model(code).code.matrix(5, 5), ch.bias(BUCKETS, 5, 5, values=ROWS))
+    assert not jax.tree.leaves(nnx.state(Model(code), nnx.Param))
 
 
 def test_parameters_of_linen():

@@ -27,7 +27,6 @@ CODES: dict[str, tuple[Callable[[], Callable[..., Any]], tuple[int, ...], Callab
     "xpos": (lambda: lambda x, at: ch.rotate(x, ch.Rotary(8, xpos=XPos()), at, role="key"), (5, 8), at),
     "sinusoid": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), at),
     "fractions": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), lambda: at() / 2),
-    "bfloat16": (lambda: held.Additive(ch.Sinusoidal(8)), (5, 8), lambda: at().bfloat16()),
     "learned": (lambda: held.Additive(ch.Learned(8, rows=40)), (5, 8), at),
     "ALiBi": (lambda: held.Bias(ch.Alibi(heads=2)), (2, 5, 5), at),
     "buckets": (lambda: held.Bias(ch.Buckets(heads=2)), (2, 5, 5), at),

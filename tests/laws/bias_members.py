@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window
 from clockhands.testing.laws import BiasSubject
 
 DIAGONALS = {"constant along diagonals"}
@@ -48,6 +48,8 @@ MEMBERS = (
     member(Alibi(8, "key"), Alibi(8, "last-key"), breaks=DIAGONALS | ZERO),
     member(Alibi(20, "last-key"), Alibi(20, "key"), breaks=DIAGONALS | ZERO | ALONE),
     member(Decay(4), Decay(4, first=6)),
+    member(Slopes((0.5, 0.125, 3.0)), Slopes((0.5, 0.125, 2.0)), Slopes((0.5, 0.125, 3.0), "past")),
+    member(Slopes((0.25, 0.75), "symmetric"), Slopes((0.25, 0.75))),
     member(Buckets(4), Buckets(4, bidirectional=False), Buckets(4, max_distance=64), breaks=TABLE),
     member(
         Buckets(4, 32, 128, bidirectional=False, epsilon=2.0**-23, scale=8.0),

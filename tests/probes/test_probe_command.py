@@ -53,6 +53,30 @@ def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tm
     assert re.search(r"<td>[\d.]+</td>", body), "numbers stand right"
 
 
+def test_a_probe_as_text_is_its_report():
+    from clockhands.probes import Probe
+    from clockhands.probes.results import Columns, ProbeResult
+
+    table = Columns("Nats per token.", ("fault", "cost"), (("none", 0.123456), ("moved by 8,192", None)))
+    found = Probe(
+        "model", 1, 512, (ProbeResult("price", ("It costs much.",), {}, (table,)),), (("live", "No rotary."),)
+    )
+    assert str(found).split("\n") == [
+        "model",
+        "  1 window of 512 tokens",
+        "",
+        "price",
+        "  It costs much.",
+        "",
+        "  Nats per token.",
+        "    fault           cost",
+        "    none            0.1235",
+        "    moved by 8,192  –",
+        "",
+        "Left out: live. No rotary.",
+    ]
+
+
 def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, capsys):
     code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64")
     out, err = capsys.readouterr()

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 import clockhands as ch
 from clockhands.errors import InvalidValue
 from clockhands.ladders import EvenSteps, Geometric, Joined, Repeated
-from clockhands.rotary import chunked, interleaved
+from clockhands.rotary import chunked, cos_sin, interleaved, rerotate, rotate
 from clockhands.specs import with_fields
+from late import Late
 from oracles import sentences
+
+jax = Late("jax")
 
 SECTIONS = st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any)
 
@@ -88,3 +91,49 @@ def test_fields_of_joined_ladders_can_be_changed_where_they_agree():
     with pytest.raises(InvalidValue, match="Rotary has no field 'base'"):
         with_fields(different, base=10.0)
     assert with_fields(different, multiplier=2.0).rates[:1] == (2.0,)
+
+
+def test_four_coordinates_as_in_llama_cpp_are_taken_where_the_fourth_is_0(backend):
+    spec, x = ch.Rotary(8, axes=chunked([1, 2, 1, 0])), backend.asarray(np.ones((5, 8), np.float32))
+    three = np.random.default_rng(1).integers(0, 99, (5, 3))
+    four = np.concatenate((three, np.zeros((5, 1), int)), axis=-1)
+    assert (rotate(x, spec, four) == rotate(x, spec, three)).all()
+    assert (cos_sin(spec, four[None], x).cosine == cos_sin(spec, three[None], x).cosine).all()
+    assert (
+        rerotate(x, spec, four, four + np.array([1, 2, 3, 0])) == rerotate(x, spec, three, three + np.array([1, 2, 3]))
+    ).all()
+    if backend.name == "jax":
+        assert np.allclose(jax.jit(lambda at: rotate(x, spec, at))(four), rotate(x, spec, three), atol=1e-6)
+    for call in (lambda at: rotate(x, spec, at), lambda at: rerotate(x, spec, four, at)):
+        with pytest.raises(InvalidValue, match="have a fourth coordinate, 7, but the encoding has three axes"):
+            call(four + np.array([0, 0, 0, 7]))
+    with pytest.raises(InvalidValue, match=r"must be of shape \[5, 2\]"):
+        rotate(x, ch.Rotary(8, axes=chunked([1, 3])), four)
+
+
+def test_one_ladder_through_all_axes_and_one_for_each_have_short_names(cases):
+    flux = ch.preset("flux")
+    for name, axes, parts in (
+        ("chunked", chunked([2, 1, 1]), Joined([(2, Geometric(9.0)), (1, Geometric(9.0)), (1, Geometric(9.0))])),
+        ("another order", (1, 1, 1, 0), Joined([(3, Geometric(9.0)), (1, Geometric(9.0))])),
+        ("in turns", (0, 1, 0, 1), Joined([(2, Geometric(9.0))] * 2, in_turns=True)),
+        ("one axis", (0, 0, 0, 0), Geometric(9.0)),
+    ):
+        with cases(name):
+            assert ch.Rotary(8, base=9.0, axes=axes, spacing="per-axis").spacing == parts
+            assert ch.Rotary(8, base=9.0, axes=axes, spacing="through-axes") == ch.Rotary(8, base=9.0, axes=axes)
+    assert ch.Rotary(128, "interleaved", axes=flux.axes, spacing="per-axis").ladder == flux.ladder
+
+
+def test_codes_of_axes_are_resized_with_their_axes(cases):
+    for name in ch.presets.names():
+        whole = ch.preset(name)
+        if not isinstance(whole, ch.Rotary) or whole.axes is None or name in ("ernie-4.5-vl", "pixtral"):
+            continue
+        with cases(name):
+            twice = ch.preset(name, head_width=2 * whole.head_width, rotated=2 * whole.rotated)
+            counts = [code.axes.count(axis) for code in (whole, twice) for axis in range(whole.number_of_axes)]
+            assert counts[whole.number_of_axes :] == [2 * pairs for pairs in counts[: whole.number_of_axes]]
+            assert with_fields(twice, head_width=whole.head_width, rotated=whole.rotated) == whole
+    assert ch.preset("qwen3-vl", head_width=64).axes == interleaved([12, 10, 10])
+    assert ch.preset("dinov3", head_width=32, base=9.0, multiplier=1.0).rates[:8] == ch.Rotary(16, base=9.0).rates

@@ -1,13 +1,15 @@
 """Cosine and sine made once a step: the same numbers bit for bit, and what is refused."""
 
+import dataclasses
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.rotary import XPos, chunked, cos_sin, rotate, rotate_both, rotating
+from clockhands.rotary import XPos, as_cos_sin, chunked, cos_sin, rotate, rotate_both, rotating
 from late import Late
 from oracles import sentences
 from oracles.rows import every
@@ -147,6 +149,49 @@ def test_what_the_spec_remembers_cannot_be_changed():
     pair = cos_sin(spec, 600, like=torch.zeros(1))
     pair.cosine.fill_(7)
     assert float(np.abs(rotate(x, spec) - rotate(x, ch.Rotary(8))).max()) == 0
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_a_pair_that_is_changed_in_place_serves_no_size_any_more(inference: bool):
+    """Layers that rotated before keep what was made from the old numbers; so the new ones must not reach others."""
+    spec, few, many = ch.Rotary(8), torch.zeros(1, 2, SEQ, 8), torch.zeros(9, 64, SEQ, 8)
+    for change in ("cosine", "sine"):
+        with torch.inference_mode(inference):
+            pair = cos_sin(spec, SEQ, like=few)
+            rotate(few, spec, cos_sin=pair)
+            getattr(pair, change).add_(1)
+            for x in (few, many):
+                with pytest.raises(ch.errors.InvalidValue, match="`cos_sin` was changed in place after it was made"):
+                    rotate(x, spec, cos_sin=pair)
+    kept = pickle.loads(pickle.dumps(cos_sin(spec, SEQ, like=few)))
+    assert same(rotate(few, spec, cos_sin=kept), rotate(few, spec))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        kept.cosine = few
+
+
+@every("library", ["numpy", "torch", "jax"])
+@every("case", ["plain", "interleaved", "in part, backward", "scaled", "batched"])
+def test_a_table_of_ones_own_rotates_full_width_or_not(case: str, library: str):
+    spec, _, given = positions_of(case)
+    x = heads(library, "float32")
+    pair = cos_sin(spec, given, like=x)
+    for parts in (tuple(pair), pair.repeated(), [np.asarray(part, np.float64) for part in pair]):
+        assert same(rotate(x, spec, cos_sin=as_cos_sin(spec, *parts, like=x)), rotate(x, spec, cos_sin=pair))
+
+
+def test_the_table_of_transformers_is_one_of_ones_own_in_bfloat16_too():
+    modelling = pytest.importorskip("transformers.models.llama.modeling_llama")
+    config = modelling.LlamaConfig(hidden_size=32, num_attention_heads=4)
+    x, spec = heads("torch", "bfloat16"), ch.Rotary(8)
+    cosine, sine = modelling.LlamaRotaryEmbedding(config)(x, torch.arange(SEQ)[None])
+    assert (cosine.dtype, cosine.shape) == (torch.bfloat16, (1, SEQ, 8))
+    mine = as_cos_sin(spec, cosine, sine)
+    cosine.zero_()  # a copy was taken
+    theirs, _ = modelling.apply_rotary_pos_emb(x, x, mine.repeated()[0], mine.repeated()[1])
+    assert float((rotate(x, spec, cos_sin=mine).float() - theirs.float()).abs().max()) < 2.0**-6
+    assert float((rotate(x, spec, cos_sin=mine).float() - rotate(x, spec).float()).abs().max()) > 0  # what it lost
+    turned = torch.compile(lambda c, s, x: rotate(x, spec, cos_sin=as_cos_sin(spec, c, s, x)), backend="eager")
+    assert same(turned(*mine.repeated(), x), rotate(x, spec, cos_sin=mine))
 
 
 def test_gradients_pass():

@@ -1,9 +1,11 @@
 """What cannot be rotated is refused in words: the argument, the value, what is allowed, what to do."""
 
+import importlib
 import re
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array as sparse_array
 
 import clockhands as ch
 from clockhands import rotary
@@ -12,7 +14,7 @@ from clockhands.rotary import XPos, grid, rerotate, rotate
 from late import Late
 from oracles import sentences
 
-jax, jnp, torch = Late("jax"), Late("jax.numpy"), Late("torch")
+jax, jnp, torch, held = Late("jax"), Late("jax.numpy"), Late("torch"), Late("clockhands.torch")
 
 SPEC = ch.Rotary(8)
 X = np.zeros((2, 5, 8), np.float32)
@@ -113,10 +115,55 @@ def test_bytes_in_another_order_are_the_same_numbers():
         )
 
 
-def test_tensors_without_numbers_and_tensors_of_tensors_are_refused_in_words():
+def test_tensors_without_numbers_are_refused_in_words():
     with pytest.raises(InvalidValue, match="`positions` are on the meta device and have no numbers"):
         rotate(torch.zeros(5, 8), SPEC, torch.arange(5, device="meta"))
-    nested = torch.nested.nested_tensor([torch.zeros(2, 8), torch.zeros(3, 8)], layout=torch.jagged)
-    for call in (lambda: rotate(nested, SPEC), lambda: ch.add(nested, ch.Sinusoidal(8))):
-        with pytest.raises(InvalidType, match="must not be a nested tensor"):
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:The PyTorch API of nested tensors")
+def test_what_is_not_dense_is_refused_in_words(cases):
+    heads, scores, table = torch.ones(2, 8), torch.ones(2, 2, 2), torch.ones(32, 2)
+    nested = [torch.nested.nested_tensor([heads, heads[:1]], layout=layout) for layout in (torch.jagged, torch.strided)]
+    places = [torch.nested.nested_tensor([torch.arange(2), torch.arange(1)], layout=torch.strided)]
+    sparse, many = (heads.to_sparse(), heads.to_sparse_csr()), torch.arange(2).to_sparse()
+    bcoo = importlib.import_module("jax.experimental.sparse").BCOO.fromdense(jnp.ones((2, 8)))
+    for x in (*nested, *sparse, bcoo, sparse_array(np.ones((2, 8)))):
+        says = "`x` must (not be a nested tensor|be a dense)"
+        for name, call in (("rotate", lambda x: rotate(x, SPEC)), ("add", lambda x: ch.add(x, ch.Sinusoidal(8)))):
+            with cases(name, type(x), getattr(x, "layout", "")), pytest.raises(InvalidType, match=says):
+                call(x)
+    for at in (*places, many):
+        says = "`(positions|queries)` must (not be a nested|be a dense) tensor"
+        for name, call in (
+            ("rotate", lambda at: rotate(heads, SPEC, at)),
+            ("cos_sin", lambda at: rotary.cos_sin(SPEC, at, heads)),
+            ("table", lambda at: ch.table(ch.Sinusoidal(8), at)),
+            ("bias", lambda at: ch.bias(ch.Alibi(2), at, at)),
+        ):
+            with cases(name, at.layout), pytest.raises(InvalidType, match=says):
+                call(at)
+    for name, call in (
+        ("scores", lambda: held.Bias(ch.Alibi(2))(scores.to_sparse())),
+        ("table", lambda: ch.bias(ch.Buckets(2), 2, 2, values=table.to_sparse())),
+        ("values", lambda: ch.add(torch.ones(2, 2), ch.Learned(2, 32), values=table.to_sparse())),
+        ("cos_sin", lambda: rotate(heads, SPEC, cos_sin=rotary.CosSin(table.to_sparse(), table, SPEC))),
+        ("like", lambda: rotary.cos_sin(SPEC, 3, nested[1])),
+    ):
+        with cases(name), pytest.raises(InvalidType, match=f"`{name}` must (not be a nested|be a dense) tensor"):
             call()
+
+
+def test_heads_before_tokens_are_not_taken_for_tokens(backend, cases):
+    """[batch, seq, heads, head_width], where the shapes show it: the hint names the axis."""
+    x, at = backend.asarray(np.ones((2, 5, 3, 8), np.float32)), np.arange(10).reshape(2, 5)
+    keys, pair = x[:, :, :1], rotary.cos_sin(SPEC, at, x)
+    for name, call in (
+        ("positions", lambda axis: rotate(x, SPEC, at, axis)),
+        ("positions of all", lambda axis: rotate(x, SPEC, at[0], axis)),
+        ("cos_sin", lambda axis: rotate(x, SPEC, None, axis, cos_sin=pair)),
+        ("fewer keys", lambda axis: rotary.rotate_both(x, keys, SPEC, None, axis)),
+    ):
+        with cases(name), pytest.raises(InvalidValue) as caught:
+            call(-2)
+        assert caught.value.hint.startswith("If x is [batch, seq, heads, head_width], pass seq_axis=1.")
+        call(1)

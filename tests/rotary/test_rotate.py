@@ -1,6 +1,7 @@
 """Rotation against real numbers, in every array library, in every form that heads come in."""
 
 import copy
+import itertools
 import pickle
 from dataclasses import replace
 
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 import clockhands as ch
+from clockhands.errors import InvalidValue
 from clockhands.ladders import Explicit, Geometric
 from clockhands.positions import positions_of
 from clockhands.rotary import XPos, chunked, cos_sin, grid, rerotate, rotate, rotate_both
 from clockhands.rotary._ways import WAYS, turned
 from clockhands.rotary.formula import plain
 from clockhands.rotary.rotating import cosine_sine
-from clockhands.scaling import LongRope, Yarn
+from clockhands.scaling import Dynamic, LongRope, Yarn
 from conftest import Cases, load_backend
 from late import Late
 from laws.rotary_members import ROTARY_MEMBERS
@@ -348,6 +350,28 @@ def test_cached_keys_of_another_regime_hold_other_phases():
     long = replace(short, length=65)
     x = heads(3, 4)
     assert np.abs(rotate(x, short, [50] * 3) - rotate(x, long, [50] * 3)).max() > 0.01
+
+
+def test_a_ladder_that_depends_on_a_length_needs_one_beyond_its_first(cases):
+    """Without one it would be the unscaled ladder, or the short one, at every position."""
+    long = LongRope((1.0, 1.0), (1.0, 4.0), 64, 4.0)
+    for scaling, x in itertools.product((Dynamic(4.0, 64), long), (np.ones((2, 4)), torch.ones(2, 4))):
+        spec, far = ch.Rotary(4, scaling=scaling), np.array([0, 64])
+        for name, call in (
+            ("rotate", lambda spec, at, x=x: rotate(x, spec, at)),
+            ("rotate_both", lambda spec, at, x=x: rotate_both(x, x, spec, at)),
+            ("rerotate", lambda spec, at, x=x: rerotate(x, spec, [0, 1], at)),
+            ("cos_sin", lambda spec, at, x=x: cos_sin(spec, at, x)),
+        ):
+            call(spec, far - 1)
+            call(replace(spec, length=64), far)
+            with cases(name, scaling), pytest.raises(InvalidValue, match="`spec` has none, and position 64 is beyond"):
+                call(spec, far)
+            if isinstance(x, torch.Tensor):
+                with cases(name, scaling, "inside"), pytest.raises(InvalidValue, match="positions are not known here"):
+                    torch.func.vmap(lambda at, call=call, spec=spec: call(spec, at))(torch.tensor([[0, 1]]))
+    with pytest.raises(InvalidValue, match="positions are not known here"):
+        jax.jit(lambda at: rotate(jax.numpy.ones((2, 4)), spec, at))(far)
 
 
 # --- the value itself ------------------------------------------------------------------------------------------

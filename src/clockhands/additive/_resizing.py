@@ -25,7 +25,7 @@ from clockhands.arguments import count, one_of, positive, real, shown
 from clockhands.dtypes import before_rounding, name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
-from clockhands.positions import refuse_masked
+from clockhands.positions import refuse_not_dense
 from clockhands.traces import device_of, in_full, is_traced, library
 
 Kind = Literal["linear", "cubic"]
@@ -241,7 +241,7 @@ def _table(values: Any) -> tuple[tuple[int, ...], str]:
         raise InvalidType(
             f"`values` must be an array, got {type(values).__name__}.", "Give a NumPy, PyTorch or JAX array."
         )
-    refuse_masked(values, "values")
+    refuse_not_dense(values, "values")
     shape, dtype = tuple(values.shape), name_of(values)
     if len(shape) < 2:
         raise InvalidValue(

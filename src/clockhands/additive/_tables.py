@@ -11,7 +11,7 @@ from clockhands.dtypes import NAMES, before_rounding, name_of, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import Grid, without_prefix
 from clockhands.memory import refuse_larger
-from clockhands.positions import Positions, numpy_of, positions_of, refuse_masked, refuse_single
+from clockhands.positions import Positions, numpy_of, positions_of, refuse_narrow, refuse_not_dense, refuse_single
 from clockhands.sharding import RankPart, is_sharded
 from clockhands.traces import (
     as_traced,
@@ -123,7 +123,8 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     itself does not depend on that dtype. ``x`` is not changed.
 
     Args:
-        x: Tokens [..., seq, width]: a NumPy, PyTorch or JAX array, or one of another array-API library.
+        x: Tokens [..., seq, width]: a NumPy, PyTorch or JAX array, or one of another array-API library. At a
+            `clockhands.grids.Grid` of several axes also [..., rows, columns, width], the axes in the grid's order.
         spec: An additive code of that width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
             coordinates, for codes of several axes; or a `clockhands.grids.Grid`. None means consecutive
@@ -142,6 +143,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
     shape, kind = _tokens(x, spec)
     xp = library(x)
     values = unwrapped(values)
+    refuse_not_dense(values, "values")
     work = xp.float64 if kind == "float64" else xp.float32
     if positions is None:
         if spec.number_of_axes > 1:
@@ -151,6 +153,9 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
             )
         positions = counted(spec.first, shape[-2], x)
     refuse_single(positions)
+    if isinstance(positions, Grid) and _lies_on(positions, shape):
+        flat = xp.reshape(x, (*shape[: -1 - positions.axes], positions.cells, shape[-1]))
+        return xp.reshape(add(flat, spec, positions, values=values), shape)
     if is_sharded(x, positions, values):
         return _add_on_this_rank(x, spec, positions, values)
     if is_compiling() and isinstance(positions, Grid):
@@ -169,6 +174,12 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         _check_axes(spec, at)
     _check_shape(at.shape, spec, shape, prefix=prefix)
     return _add_known(x, spec, at, values, prefix=prefix)
+
+
+def _lies_on(grid: Grid, shape: tuple[int, ...]) -> bool:
+    """Whether tokens of this shape have an axis for each axis of the grid, and not one for all cells."""
+    sizes = tuple(grid.sizes[axis] for axis in grid.order)
+    return grid.axes > 1 and not grid.prefix and shape[-2] != grid.cells and shape[-1 - grid.axes : -1] == sizes
 
 
 def _add_known(x: Any, spec: AdditiveCode, at: Positions, values: Any, *, prefix: int) -> Any:
@@ -219,6 +230,7 @@ def _add_traced(x: Any, spec: AdditiveCode, positions: Any, values: Any, work: A
     from clockhands.additive._tracing import traced_rows
 
     _check_shape(tuple(positions.shape), spec, tuple(x.shape), prefix=prefix)
+    refuse_narrow(positions)
     xp = library(x)
     if library(positions) is not xp:
         raise InvalidType(
@@ -297,11 +309,9 @@ def _is_of(xp: Any, values: Any) -> bool:
 
 
 def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
+    refuse_not_dense(x, "x")
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    refuse_masked(x, "x")
-    if getattr(x, "is_nested", False):
-        raise InvalidType("`x` must not be a nested tensor.", "Pad it, or call the function for each of its sequences.")
     shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(

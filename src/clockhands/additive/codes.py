@@ -5,13 +5,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from clockhands.arguments import OneLine, refuse_unknown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
 from clockhands.traces import made_outside
 
 
-class AdditiveCode(ABC):
+class AdditiveCode(OneLine, ABC):
     """Base class of additive codes: numbers for positions, added to the tokens.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
@@ -21,9 +22,10 @@ class AdditiveCode(ABC):
     # Position of a sequence's first token by default.
     first: int = 0
 
-    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
         """Make a new code outside of a graph that PyTorch compiles."""
         made_outside(cls.__name__)
+        refuse_unknown(cls, named)
         return super().__new__(cls)
 
     @property

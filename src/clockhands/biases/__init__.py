@@ -3,11 +3,11 @@
 from clockhands.biases._buckets import Buckets, CeilingBuckets, Clipped
 from clockhands.biases._kernels import Fire, Kerple
 from clockhands.biases.codes import BiasCode, TableCode
-from clockhands.biases.linear import Alibi, Decay, some_heads
+from clockhands.biases.linear import Alibi, Decay, Slopes, some_heads
 from clockhands.biases.matrices import bias, row_numbers
 from clockhands.biases.windows import LogWindow, Window
 
-CODES = (Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window)
+CODES = (Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window)
 """All biases, in the order in which messages list them."""
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Fire",
     "Kerple",
     "LogWindow",
+    "Slopes",
     "TableCode",
     "Window",
     "bias",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from clockhands.arguments import shown
+from clockhands.arguments import OneLine, refuse_unknown, shown
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
 from clockhands.dtypes import UNIT_ROUNDOFF
@@ -21,7 +21,7 @@ Reads = Literal["distance", "key", "both"]
 After = Literal["as before", "as itself", "more", "own"]
 
 
-class BiasCode(ABC):
+class BiasCode(OneLine, ABC):
     """Base class of attention biases: a number for each query, key and head, added before the softmax.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
@@ -29,9 +29,10 @@ class BiasCode(ABC):
 
     heads: int
 
-    def __new__(cls, *_given: Any, **_named: Any) -> Self:
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
         """Make a new code outside of a graph that PyTorch compiles."""
         made_outside(cls.__name__)
+        refuse_unknown(cls, named)
         return super().__new__(cls)
 
     def __copy__(self) -> Self:

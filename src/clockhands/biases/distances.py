@@ -254,8 +254,8 @@ def _is_count(given: Any) -> bool:
 def _axes_checked(at: Positions, name: str) -> Positions:
     if len(at.shape) not in (1, 2):
         raise InvalidValue(
-            f"`{name}` must be of shape [{name}] or [batch, {name}], got {list(at.shape)}.",
-            "Give a count, a range, or an array of one or two axes.",
+            f"`{name}` must be of shape [{name}], [batch, {name}] or [batch, heads, {name}], got {list(at.shape)}.",
+            "Give a count, a range, or an array of one to three axes.",
         )
     return at
 

@@ -1,8 +1,8 @@
-"""Linear biases: ALiBi and the decay of retention, a slope per head times a number of tokens."""
+"""Linear biases: ALiBi, slopes of one's own and the decay of retention, a slope per head times a number of tokens."""
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, not_negative, positive, settle, shown
 from clockhands.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
@@ -24,8 +24,8 @@ _SINGLE = UNIT_ROUNDOFF["float32"]
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 
 
-class _Line(BiasCode):
-    """A slope for each head, times the number of tokens that its form defines."""
+class Line(BiasCode):
+    """A bias that is a slope for each head, times the number of tokens that its form defines."""
 
     form: Form
 
@@ -80,10 +80,10 @@ class _Line(BiasCode):
 
 
 @dataclass(frozen=True)
-class SomeHeads(_Line):
+class SomeHeads(Line):
     """Some heads of a linear bias, with the slopes that they have in the whole bias."""
 
-    whole: _Line
+    whole: Line
     which: range
 
     @property
@@ -134,11 +134,11 @@ def some_heads(spec: BiasCode, heads: Any) -> BiasCode:
 def _made_for(spec: Any, heads: range) -> BiasCode:
     """The restricted bias, cached so that layers that share it are compiled once."""
     # Learned numbers of a head do not depend on the number of heads; a slope does.
-    return SomeHeads(spec, heads) if isinstance(spec, _Line) else replace(spec, heads=len(heads))
+    return SomeHeads(spec, heads) if isinstance(spec, Line) else replace(spec, heads=len(heads))
 
 
 @dataclass(frozen=True)
-class Alibi(_Line):
+class Alibi(Line):
     """Attention with linear biases: ``-slope_h (q - k)``, a penalty that grows with the distance.
 
     For ``n`` heads, a power of two, ``slope_h = 2 ** (-8 (h + 1) / n)``. For any other number the paper's text and
@@ -224,7 +224,7 @@ class Alibi(_Line):
 
 
 @dataclass(frozen=True)
-class Decay(_Line):
+class Decay(Line):
     """The logarithm of the decay of retention: ``ln(gamma_h) (q - k)`` with ``gamma_h = 1 - 2 ** (-first - h)``.
 
     Retention (RetNet) has no softmax: it multiplies the scores by ``gamma ** (q - k)``, and by 0 where the key is after
@@ -270,3 +270,51 @@ class Decay(_Line):
     def slope_errors(self) -> np.ndarray:
         """Relative errors of slopes made in float32: ``1 - 2**-n`` is exact, its logarithm within ``4 x 2**-24``."""
         return np.full(self.heads, 4 * _SINGLE)
+
+
+@dataclass(frozen=True)
+class Slopes(Line):
+    """A linear bias with slopes of one's own: ALiBi's penalty, ``-slope_h (q - k)``, with any slope for each head.
+
+    Attributes:
+        slopes: The slope of each head, in bias per token: at least 0, and 0 for a head without a bias.
+        form: What the slopes are multiplied by, as in `Alibi`.
+
+    Accuracy: each slope is its float64; each number is rounded once in float64, and once to the requested dtype.
+
+    Raises:
+        InvalidValue, InvalidType: There is no slope, one is negative or not finite, or there is no such form.
+
+    Source: Press et al. 2022, arXiv:2108.12409, section 3, on slopes that are set or trained.
+
+    >>> import clockhands as ch
+    >>> ch.bias(Slopes((0.5, 0.0)), 1, 3).tolist()
+    [[[-1.0, -0.5, 0.0]], [[0.0, 0.0, 0.0]]]
+    """
+
+    slopes: tuple[float, ...] = field()  # type: ignore[assignment] # not the property of the base class
+    form: Form = "distance"
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if isinstance(self.slopes, str | bytes) or not hasattr(self.slopes, "__iter__"):
+            raise InvalidType(
+                f"`slopes` must be a list of numbers, got {shown(self.slopes)}.", "Give one slope for each head."
+            )
+        settle(
+            self,
+            slopes=tuple(not_negative("slopes", slope) for slope in self.slopes),
+            form=one_of("form", self.form, _FORMS, "It says what the slope is multiplied by."),
+        )
+        if not self.slopes:
+            raise InvalidValue("`slopes` must hold at least one slope, got none.", "Give one for each head.")
+
+    @property
+    def heads(self) -> int:  # type: ignore[override]
+        """Number of heads."""
+        return len(self.slopes)
+
+    @property
+    def slope_errors(self) -> np.ndarray:
+        """How far slopes may be off that are kept in float32: one rounding."""
+        return np.full(self.heads, _SINGLE)

@@ -11,11 +11,12 @@ from clockhands.biases._traced import is_inside, traced_bias
 from clockhands.biases.codes import BiasCode, TableCode, truth
 from clockhands.biases.distances import Batches, QueryKeyGrid, batches_of
 from clockhands.biases.linear import some_heads
-from clockhands.biases.values import Values, refuse_distributed, values_of
+from clockhands.biases.values import Values, refuse_distributed, values_of, values_of_heads
 from clockhands.dtypes import before_rounding, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
-from clockhands.traces import in_full, library_of, refuse_recording
+from clockhands.positions import refuse_not_dense
+from clockhands.traces import in_full, library, library_of, refuse_recording
 
 _BLOCK = 1 << 18  # pairs at once where each pair is computed separately
 
@@ -39,8 +40,9 @@ def bias(
     Args:
         spec: A bias.
         queries: Positions: a range, a list or an array, [queries] or [batch, queries]; or a count, which means the
-            positions of the last keys, so that 1 is a decoding step.
-        keys: Positions, or a count n for 0 to n - 1. Integers up to 2**63 are exact.
+            positions of the last keys, so that 1 is a decoding step. [batch, heads, queries] has positions of its own
+            for each head.
+        keys: Positions, likewise, or a count n for 0 to n - 1. Integers up to 2**63 are exact.
         values: Learned numbers, if the bias has some: an array, or a dict of arrays by name. With PyTorch or JAX
             arrays the bias is in that library, and gradients reach them.
         dtype: float64, float32, float16 or bfloat16.
@@ -66,7 +68,7 @@ def bias(
     [[-0.1875, -0.125, -0.0625, 0.0]]
     """
     _check_spec(spec, "bias")
-    spec = some_heads(spec, heads)
+    whole, spec = spec, some_heads(spec, heads)
     truth("causal", causal, "It says whether keys after the query get minus infinity.")
     if causal and not spec.ordered:
         raise InvalidValue(
@@ -75,9 +77,13 @@ def bias(
             "Leave `causal` out.",
         )
     refuse_recording(queries, keys, *(values.values() if isinstance(values, dict) else (values,)))
+    if _axes_of(queries) == 3 or _axes_of(keys) == 3:
+        return _of_each_head(whole, queries, keys, values, heads, {"dtype": dtype, "causal": causal})
     refuse_distributed(queries, keys, values)
     if is_inside(queries, keys):
         return traced_bias(spec, queries, keys, values, dtype, causal)
+    refuse_not_dense(queries, "queries")
+    refuse_not_dense(keys, "keys")
     at, kind = batches_of(queries, keys), output_dtype(dtype)
     refuse_larger((*at.batch, spec.heads, *at.shape), kind.itemsize, "A bias", _PARTS)
     learned = values_of(type(spec).__name__, values, spec.shapes)
@@ -93,6 +99,41 @@ def bias(
         for matrix, grid in zip(out.reshape(-1, spec.heads, *at.shape), at.grids(), strict=True):
             _fill(matrix, spec, grid, learned, causal)
     return out
+
+
+def _axes_of(given: Any) -> int:
+    """The number of axes of positions; 0 for a range or a count."""
+    axes = 0
+    while isinstance(given, list | tuple):
+        given, axes = given[0] if given else None, axes + 1
+    return axes + (len(given.shape) if hasattr(given, "shape") and not getattr(given, "is_nested", False) else 0)
+
+
+def _of_each_head(  # noqa: PLR0917 - the arguments of `bias`
+    spec: BiasCode, queries: Any, keys: Any, values: Any, heads: range | None, further: dict[str, Any]
+) -> Any:
+    """`bias` at positions of which each head has its own, [batch, heads, queries, keys]."""
+    own = some_heads(spec, heads)
+    places = []
+    for given, name in ((queries, "queries"), (keys, "keys")):
+        several = np.asarray(given) if isinstance(given, list | tuple) else given
+        if _axes_of(several) == 3 and several.shape[1] != own.heads:
+            raise InvalidValue(
+                f"`{name}` must have positions for each of {own.heads} heads, [batch, {own.heads}, {name}], got "
+                f"{list(several.shape)}.",
+                f"Give [batch, {name}] for positions that all heads share.",
+            )
+        places.append(several)
+    made = []
+    for place, head in enumerate(range(spec.heads) if heads is None else heads):
+        at = [given[:, place, :] if _axes_of(given) == 3 else given for given in places]
+        single = range(head, head + 1)
+        part = some_heads(spec, single)
+        mine = values_of_heads(values, own.shapes, part.shapes, range(place, place + 1))
+        made.append(bias(spec, *at, values=mine, heads=single, **further))
+    if isinstance(made[0], np.ndarray):
+        return np.concatenate(made, axis=-3)
+    return library(made[0]).concat(made, axis=-3)
 
 
 def row_numbers(spec: TableCode, queries: Any, keys: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ from clockhands.arguments import shown
 from clockhands.biases.codes import BiasCode
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import refuse_single
+from clockhands.positions import refuse_not_dense, refuse_single
 from clockhands.sharding import refuse_sharded
 from clockhands.traces import counted
 
@@ -18,11 +18,10 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
         InvalidValue: The scores are not [..., heads, queries, keys] for the heads of this bias.
         InvalidType: The scores are not a float array, or an array without axes was given as positions.
     """
+    refuse_not_dense(scores, "scores")
     if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
         raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
     refuse_sharded(scores, "scores", "Pass scores.to_local(), to a bias with heads=range(…) if they are of some heads.")
-    if getattr(scores, "is_nested", False):
-        raise InvalidType("`scores` must not be a nested tensor.", "Pad it, or pass its sequences one by one.")
     kind, shape = name_of(scores), tuple(scores.shape)
     if kind not in NAMES:
         raise InvalidType(

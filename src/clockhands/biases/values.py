@@ -9,7 +9,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.dtypes import NAMES, name_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import numpy_of
+from clockhands.positions import numpy_of, refuse_not_dense
 from clockhands.sharding import refuse_sharded
 from clockhands.traces import device_of, known_numbers, library, unwrapped
 
@@ -102,6 +102,8 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
             "Pass a dict with these names.",
         )
     given = {each: unwrapped(array) for each, array in given.items()}
+    for each, array in given.items():
+        refuse_not_dense(array, each)
     xp, device = _library(given)
     arrays = {each: array if _is_of(array) else numpy_of(array, each) for each, array in given.items()}
     for each, array in arrays.items():
@@ -123,6 +125,32 @@ def values_of(name: str, given: Any, shapes: dict[str, tuple[int, ...]]) -> Valu
     for each, array in arrays.items():
         made.arrays[each] = xp.astype(array, getattr(xp, dtype)) if _is_of(array) else made.reals(array)
     return made
+
+
+def values_of_heads(
+    given: Any, shapes: dict[str, tuple[int, ...]], own: dict[str, tuple[int, ...]], heads: range
+) -> Any:
+    """Learned numbers of some heads, from those of all; as given where they do not have the shapes of all.
+
+    Args:
+        given: An array, or a dict of arrays by name.
+        shapes: Their shapes for all heads.
+        own: Their shapes for these heads.
+        heads: These heads.
+    """
+    if given is None or shapes == own:
+        return given
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(shapes, given) if len(shapes) == 1 else {}
+    taken = {}
+    for name, array in given.items():
+        whole, part = shapes.get(name), own.get(name)
+        if whole is None or part is None or whole == part or tuple(np.shape(array)) != whole:
+            taken[name] = array
+            continue
+        axis = next(axis for axis, sizes in enumerate(zip(part, whole, strict=True)) if sizes[0] != sizes[1])
+        taken[name] = array[(slice(None),) * axis + (slice(heads.start, heads.stop, heads.step),)]
+    return taken
 
 
 def _is_of(array: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from clockhands.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.biases.codes import LogBuckets
-from clockhands.biases.linear import Alibi, Decay
+from clockhands.biases.linear import Alibi, Decay, Slopes
 from clockhands.errors import ClockhandsError
 from clockhands.faults._bias_code import Apply, SeenBias, StagedBias, bias_stateful
 from clockhands.faults._fault import Suspect
@@ -85,6 +85,10 @@ def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | N
         yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
         return
 
+    if isinstance(spec, Slopes):
+        yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
+        return
+
     def below(it: Alibi) -> int:
         return 2 ** (it.heads.bit_length() - 1)
 
@@ -143,7 +147,7 @@ def _some(slopes: np.ndarray, other: np.ndarray) -> str:
 
 
 def _forms(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
-    if not isinstance(spec, Alibi):
+    if not isinstance(spec, Alibi | Slopes):
         return
     for form in _FORMS:
         if form == spec.form:
@@ -318,7 +322,7 @@ def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
 
 def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     forms: tuple[str | None, ...] = (None,)
-    if isinstance(spec, Alibi) and seen.causal and not seen.exact:
+    if isinstance(spec, Alibi | Slopes) and seen.causal and not seen.exact:
         forms = (None, *(form for form in ("distance", "key", "last-key") if form != spec.form))
     for dtype in COARSE:
         words = {"dtype": dtype, "ties": {"bfloat16": 257, "float16": 2049}[dtype]}

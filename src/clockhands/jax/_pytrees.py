@@ -4,7 +4,9 @@ They pass through ``jit``, ``grad``, ``vmap`` and ``scan`` as arguments like any
 for equal specs, because specs compare and hash by value. A spec can also be a static argument of your own function that
 calls ``clockhands.rotate``, ``clockhands.add`` or ``clockhands.bias``, as these classes do.
 
-In flax's nnx, ``self.code = nnx.data(jax.tree.map(nnx.Param, code))`` makes the learned numbers trainable parameters.
+In flax's nnx (0.12 or newer) ``self.code = Bias.drawn(spec, rngs)`` has trainable parameters, and so has
+``self.code = jax.tree.map(nnx.Param, code)`` of a code with given numbers. Plain arrays are not trained there, as in
+nnx.Linear.
 
 Positions known before tracing (NumPy values, lists, ranges, or None) are processed exactly in NumPy and never reach JAX
 as integers, which would silently overflow there without 64-bit mode. Traced positions are reduced exactly inside the
@@ -12,6 +14,7 @@ trace, see `clockhands.traces`: cosine and sine are within 2**-22 up to position
 """
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,17 +94,21 @@ class Additive:
 
     def __post_init__(self) -> None:
         """Check the spec; values are checked when used, because JAX also puts other objects into its trees."""
+        _tell_nnx(type(self))
         _check(self.spec, additive.AdditiveCode, "an additive encoding", "Additive(clockhands.Sinusoidal(width=512))")
 
     @classmethod
-    def drawn(cls, spec: additive.AdditiveCode, key: jax.Array, dtype: Any = jnp.float32) -> "Additive":
+    def drawn(cls, spec: additive.AdditiveCode, key: Any, dtype: Any = jnp.float32) -> "Additive":
         """The code with random initial values: a table, rates of Fourier features, or a scale of 1.
 
         Tables are normal with standard deviation 0.02 (as in BERT and GPT-2), rates normal with standard deviation 1.
+        ``key`` is a key of ``jax.random``, or an ``nnx.Rngs`` of flax: then the values are ``nnx.Param``.
 
         Raises:
             InvalidType: ``spec`` is not an additive code.
         """
+        if _is_rngs(key):
+            return _of_parameters(cls.drawn(spec, key.params(), dtype))
         code = cls(spec)
         if spec.values_shape is None:
             return code
@@ -144,24 +151,25 @@ class Bias:
 
     def __post_init__(self) -> None:
         """Check the spec."""
+        _tell_nnx(type(self))
         _check(self.spec, biases.BiasCode, "a bias", "Bias(clockhands.Alibi(heads=8))")
         biases.some_heads(self.spec, self.heads)
         if len(self.spec.shapes) == 1 and self.values is not None and not isinstance(self.values, Mapping):
             settle(self, values={next(iter(self.spec.shapes)): self.values})
 
     @classmethod
-    def drawn(
-        cls, spec: biases.BiasCode, key: jax.Array, dtype: Any = jnp.float32, *, heads: range | None = None
-    ) -> "Bias":
+    def drawn(cls, spec: biases.BiasCode, key: Any, dtype: Any = jnp.float32, *, heads: range | None = None) -> "Bias":
         """The bias with random initial values, as in published training code.
 
         Tables are normal with standard deviation 0.02 (in T5 and Swin only the standard deviation differs); KERPLE's
         ``p`` and ``a`` are uniform up to 2 and 1; FIRE's rate is 0.1 and its threshold 512; weights of networks are
-        uniform up to the inverse square root of the number of inputs.
+        uniform up to the inverse square root of the number of inputs. ``key`` is as for `Additive.drawn`.
 
         Raises:
             InvalidType: ``spec`` is not a bias.
         """
+        if _is_rngs(key):
+            return _of_parameters(cls.drawn(spec, key.params(), dtype, heads=heads))
         code = cls(spec, heads=heads)
         if not spec.learned:
             return code
@@ -214,6 +222,23 @@ class Bias:
         work = jnp.promote_types(scores.dtype, jnp.float32)
         bias = self.matrix(queries, keys, causal=causal, dtype=work)
         return (scores.astype(work) + beside(scores, bias)).astype(scores.dtype)
+
+
+def _tell_nnx(kind: type) -> None:
+    """Let flax's nnx, where it is used, take objects of this class as data of a module: else it refuses them."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is not None and hasattr(nnx, "register_data_type"):
+        nnx.register_data_type(kind)
+
+
+def _is_rngs(key: Any) -> bool:
+    nnx = sys.modules.get("flax.nnx")
+    return nnx is not None and isinstance(key, nnx.Rngs)
+
+
+def _of_parameters(code: Any) -> Any:
+    """The code with its numbers as parameters of nnx."""
+    return jax.tree.map(sys.modules["flax.nnx"].Param, code)
 
 
 def _check(spec: Any, kind: type, what: str, example: str) -> None:

@@ -81,6 +81,22 @@ class Probe:
         """The target and the names of the measurements."""
         return f"<Probe of {self.target}: {', '.join(each.name for each in self.results) or 'nothing measured'}>"
 
+    def __str__(self) -> str:
+        """The model, each measurement with its answers and tables, and what was left out, as plain text."""
+        return "\n\n".join([f"{self.target}\n  {self.size}", *map(str, self.results), *self.notes])
+
+    @property
+    def size(self) -> str:
+        """What was read, in words."""
+        return f"{self.windows:,} window{'s' * (self.windows != 1)} of {self.length:,} tokens"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was not measured, a sentence each."""
+        stopped = f"Interrupted during {self.interrupted}: what was measured until then is shown."
+        left_out = (f"Left out: {name}. {reason}" for name, reason in self.left_out)
+        return (*([] if self.interrupted is None else [stopped]), *left_out)
+
     def __getitem__(self, name: str) -> ProbeResult:
         """The result of a measurement."""
         for each in self.results:

@@ -61,9 +61,25 @@ class ProbeResult:
     columns: tuple[Columns, ...] = ()
     figures: tuple[Figure, ...] = ()
 
+    def __str__(self) -> str:
+        """The name, the answers and the tables, as plain text; `clockhands probe` prints the same."""
+        lines = [self.name, *(f"  {answer}" for answer in self.answers)]
+        for table in self.columns:
+            cells = [table.heads, *(tuple(map(_cell, row)) for row in table.rows)]
+            sizes = [max(map(len, column)) for column in zip(*cells, strict=True)]
+            rows = ("  ".join(map(str.ljust, row, sizes)).rstrip() for row in cells)
+            lines += ["", f"  {table.title}", *(f"    {row}" for row in rows)]
+        return "\n".join(lines)
+
     def to_dict(self) -> dict[str, Any]:
         """One element of ``results`` in the JSON of a probe."""
         return {"name": self.name, "answers": list(self.answers), **self.numbers}
+
+
+def _cell(value: str | float | int | None) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return "–" if value is None else value
 
 
 @dataclass

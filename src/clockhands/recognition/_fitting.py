@@ -309,7 +309,7 @@ def fit_ladder(
 
     >>> fit = fit_ladder([1.0, 0.1000001, 0.0099999, 0.001], 1e-6)[0]
     >>> fit.spacing, fit.scaling
-    (Geometric(base=10000.0, span='open', multiplier=1.0), None)
+    (Geometric(), None)
     """
     given = np.asarray(rates, np.float64).reshape(-1)
     bounds = np.broadcast_to(np.asarray(uncertainty, np.float64), given.shape)

@@ -4,13 +4,14 @@ from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary, XPos
 from clockhands.rotary.axes import alternating, chunked, grid, imrope, interleaved
 from clockhands.rotary.limiting import within
-from clockhands.rotary.rotating import cos_sin, rerotate, rotate, rotate_both
+from clockhands.rotary.rotating import as_cos_sin, cos_sin, rerotate, rotate, rotate_both
 
 __all__ = [
     "CosSin",
     "Rotary",
     "XPos",
     "alternating",
+    "as_cos_sin",
     "chunked",
     "cos_sin",
     "grid",

@@ -1,28 +1,31 @@
 """`Rotary`, the spec of a rotary code: ladder, pairs, axes, direction, decay."""
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, settle, shown
+from clockhands.arguments import KnowsItsNames, OneLine, count, one_of, positive, real, refuse_unknown, settle, shown
 from clockhands.clocks import Clock
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
+from clockhands.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of, pair_channels
 from clockhands.scaling import Scaling
 from clockhands.traces import made_outside
 
 Place = Literal["first", "last"]
 Direction = Literal["forward", "backward"]
+# Short for a spacing of a code of several axes: one ladder through the pairs of all axes, or one for each axis.
+AxesLadder = Literal["through-axes", "per-axis"]
 
 
 @dataclass(frozen=True)
-class XPos:
+class XPos(KnowsItsNames):
     """xPos: queries grow and keys shrink with their position, so that scores decay with distance.
 
     Pair ``j`` of ``n`` is multiplied by ``zeta_j ** ((p - centre) / scale)`` in a query and divided by it in a
@@ -74,7 +77,7 @@ _LATEST: WeakValueDictionary[tuple[object, ...], _Latest] = WeakValueDictionary(
 
 
 @dataclass(frozen=True, init=False)
-class Rotary:
+class Rotary(OneLine):
     """A rotary code: pair ``i`` of a query or key at position ``p`` is rotated by ``p rate_i`` radians.
 
     ``(x, y) -> f (x cos - y sin, x sin + y cos)`` with ``f`` the scaling's attention factor.
@@ -87,14 +90,17 @@ class Rotary:
             dimensions; ``Geometric(base, span=head_width / 2)`` runs it over the whole head.
         rotated: Number of RoPE dimensions; all channels of the head by default.
         part: Whether those are the ``"first"`` or the ``"last"`` channels of the head (DeepSeek).
-        axes: For several axes, the axis of each pair; see `chunked`, `interleaved`, `alternating`.
+        axes: For several axes, the axis of each pair; see `chunked`, `interleaved`, `alternating`. One ladder runs
+            through the pairs of all axes by default (Qwen2-VL), which ``spacing="through-axes"`` says too; with
+            ``spacing="per-axis"`` each axis has the whole ladder in its own pairs (Flux, most image models).
         blocks: Numbers of pairs of blocks in which the layout applies separately (Gemma 4's vision: half-split
             within each axis).
         direction: ``"backward"`` rotates by ``-p rate_i``: the same scores, different keys (nanochat).
         reordered: Whether interleaved input pairs are returned half-split (DeepSeek-V3 in Transformers).
         xpos: A decay of the scores with distance, or None.
         scaling: A RoPE scaling, or None.
-        length: Current context length, for scalings that depend on it; None means their original length.
+        length: Current context length, for scalings that depend on it (dynamic NTK, LongRoPE). None means their
+            original length: `rotate` then refuses positions beyond it, and those that are not known, as inside a trace.
 
     Raises:
         InvalidValue: A width is not a positive even number, ``rotated`` is above ``head_width``, a field does not
@@ -119,13 +125,19 @@ class Rotary:
     scaling: Scaling | None
     length: int | None
 
+    def __new__(cls, *_given: Any, **named: Any) -> Self:
+        """Make a new code outside of a graph that PyTorch compiles."""
+        made_outside("Rotary")
+        refuse_unknown(cls, named)
+        return super().__new__(cls)
+
     def __init__(
         self,
         head_width: int,
         layout: Layout = "halves",
         base: float | None = None,
         *,
-        spacing: Spacing | None = None,
+        spacing: Spacing | AxesLadder | None = None,
         rotated: int | None = None,
         part: Place = "first",
         axes: tuple[int, ...] | None = None,
@@ -137,7 +149,6 @@ class Rotary:
         length: int | None = None,
     ) -> None:
         """Check the values and make the ladder once, so that an invalid one is refused here."""
-        made_outside("Rotary")
         head_width = count("head_width", head_width)
         turning = _rotated(head_width, rotated)
         if scaling is not None and (isinstance(scaling, type) or not isinstance(scaling, Scaling)):
@@ -155,6 +166,7 @@ class Rotary:
                 "Leave one of them out.",
             )
         layout = layout_of(layout)
+        owners = None if axes is None else _axes(axes, turning // 2)
         if reordered and (layout != "interleaved" or blocks):
             raise InvalidValue(
                 "`reordered` returns interleaved pairs in half-split order, but the layout is "
@@ -165,10 +177,10 @@ class Rotary:
             self,
             head_width=head_width,
             layout=layout,
-            spacing=spacing_of(base, spacing),
+            spacing=_spacing(base, spacing, owners),
             rotated=turning,
             part=one_of("part", part, get_args(Place), "Leave it out for the first."),
-            axes=None if axes is None else _axes(axes, turning // 2),
+            axes=owners,
             blocks=_blocks(blocks, turning // 2),
             direction=one_of("direction", direction, get_args(Direction), "Leave it out for the first."),
             reordered=reordered,
@@ -193,6 +205,12 @@ class Rotary:
     def rates(self) -> tuple[float, ...]:
         """The rate of each pair in radians per token, nearest float64."""
         return self.ladder.rates
+
+    @property
+    def untold(self) -> int | None:
+        """The original length of a scaling that depends on the length, where none is given; else None."""
+        by_length = self.length is None and getattr(self.scaling, "BY_LENGTH", False)
+        return self.scaling.original if by_length else None  # type: ignore[union-attr]
 
     @property
     def attention_factor(self) -> float:
@@ -344,6 +362,54 @@ def _axes(axes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
             "Number the axes 0, 1, 2 and so on, without gaps.",
         )
     return given
+
+
+def _spacing(base: float | None, spacing: Any, axes: tuple[int, ...] | None) -> Spacing:
+    """The spacing of all pairs, also from a short name, in the order of the pairs."""
+    if not isinstance(spacing, str):
+        made = spacing_of(base, spacing)
+        if axes is not None and isinstance(made, Joined):
+            _check_parts(made, axes)
+        return made
+    one_of("spacing", spacing, get_args(AxesLadder), "Or give one of clockhands.ladders, such as Geometric(base).")
+    each = spacing_of(base, None)
+    if axes is None:
+        raise InvalidValue(
+            f"`spacing` is {spacing!r}, but this code has one axis.", "Give axes=…, or leave `spacing` out."
+        )
+    if spacing == "through-axes" or len(set(axes)) == 1:
+        return each
+    lengths = [(axis, len(list(run))) for axis, run in itertools.groupby(axes)]
+    number = max(axes) + 1
+    if len(lengths) == number:
+        return Joined(tuple((pairs, each) for _, pairs in lengths))  # type: ignore[misc] # spacing_of made a Geometric
+    if axes == axes[:number] * (len(axes) // number):
+        return Joined(((len(axes) // number, each),) * number, in_turns=True)  # type: ignore[arg-type]
+    raise InvalidValue(
+        '`spacing` can be "per-axis" for axes one after another, or in turns of equal length; these are neither: '
+        f"{shown(axes)}.",
+        "Give the rate of each pair: spacing=Explicit(rates) of clockhands.ladders.",
+    )
+
+
+def _check_parts(spacing: Joined, axes: tuple[int, ...]) -> None:
+    """Refuse a ladder of several parts of which one runs through pairs of two axes."""
+    parts = len(spacing.parts)
+    owned: list[set[int]] = [set() for _ in range(parts)]
+    part_of = itertools.chain.from_iterable(
+        itertools.repeat(part, pairs) for part, (pairs, _) in enumerate(spacing.parts)
+    )
+    if spacing.in_turns:
+        part_of = (pair % parts for pair in range(len(axes)))
+    for part, axis in zip(part_of, axes, strict=False):  # another number of pairs is refused with the ladder
+        owned[part].add(axis)
+    wrong = next((part for part, mine in enumerate(owned) if len(mine) > 1), None)
+    if wrong is not None and parts > 1:
+        raise InvalidValue(
+            f"Part {wrong} of `spacing` has {spacing.parts[wrong][0]} pairs, which belong to the axes "
+            f"{', '.join(map(str, sorted(owned[wrong])))}.",
+            'Give each axis a part with the number of its pairs, in the order of `axes`; spacing="per-axis" does.',
+        )
 
 
 def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:

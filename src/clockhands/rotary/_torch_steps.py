@@ -40,7 +40,7 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
             if held is None or held[0] != key:
                 return None
             steps = held[1]
-        elif pair.__class__ is CosSin and (pair.spec is spec or pair.spec._latest is spec._latest):
+        elif pair.__class__ is CosSin and not pair.changed and (pair.spec is spec or pair.spec._latest is spec._latest):
             steps = pair._steps
         else:
             return None
@@ -68,6 +68,8 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
         if held is None or held[0] != key:
             held = spec._latest[place] = key, {}
         steps = held[1]
+    elif None in pair._state:  # a change in place would not be noticed
+        return None
     else:
         steps = pair._steps
     # Queries and keys may differ in the number of heads but share the rotation.

@@ -36,8 +36,9 @@ def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tenso
 
 
 def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
-    """A copy of an array on the device of ``like``."""
-    return torch.from_numpy(part).to(like.device, copy=True)
+    """A copy of an array on the device of ``like``, which counts its changes in torch.inference_mode too."""
+    with torch.inference_mode(mode=False):
+        return torch.from_numpy(part).to(like.device, copy=True)
 
 
 def in_one_kernel(

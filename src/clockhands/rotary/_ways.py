@@ -110,6 +110,17 @@ def placed(part: Any, like: Any) -> Any:
     return library(like).asarray(part, device=device_of(like), copy=True)
 
 
+def converted(part: Any, like: Any, work: str) -> Any:
+    """A copy of an array of the library of ``like``, in this dtype and on the device of ``like``, without gradients."""
+    if library_of(like) == "torch":
+        import torch
+
+        return part.detach().to(like.device, getattr(torch, work), copy=True)
+    xp = library(like)
+    made = xp.astype(part, getattr(xp, work), copy=True)
+    return made if is_traced(made) or is_traced(like) else xp.asarray(made, device=device_of(like))
+
+
 def _numpy_way() -> Callable[..., Any]:
     from clockhands.rotary._numpy_way import turned
 

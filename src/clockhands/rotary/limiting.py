@@ -7,7 +7,7 @@ from clockhands import traces
 from clockhands.arguments import count
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
-from clockhands.positions import Positions
+from clockhands.positions import Positions, refuse_narrow
 
 
 def within(positions: Any, limit: int, name: str = "positions") -> Any:
@@ -43,7 +43,7 @@ def within(positions: Any, limit: int, name: str = "positions") -> Any:
         _check_inside(traces.as_tensor(positions, "cpu"), limit, name)
         return positions
     at = at_origin(positions, name)
-    beyond = _first_beyond(at, limit)
+    beyond = first_beyond(at, limit)
     if beyond is not None:
         raise InvalidValue(
             f"`{name}` must be below the limit of {limit:,}, got {beyond:,}.",
@@ -52,7 +52,7 @@ def within(positions: Any, limit: int, name: str = "positions") -> Any:
     return positions
 
 
-def _first_beyond(at: Positions, limit: int) -> int | float | None:
+def first_beyond(at: Positions, limit: int) -> int | float | None:
     """The first position of ``limit`` or more."""
     if at.progression:
         ends = [at.element(index) for index in (0, at.size - 1)] if at.size else []
@@ -66,6 +66,7 @@ def _first_beyond(at: Positions, limit: int) -> int | float | None:
 
 def _check_inside(positions: Any, limit: int, name: str) -> None:
     """Add a check to the graph, trace or device queue in which the values will be known."""
+    refuse_narrow(positions, name)
     says = f"`{name}` must be below the limit of {limit:,}."
     if traces.library_of(positions) == "jax":
         from jax.experimental import checkify

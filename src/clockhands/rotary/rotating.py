@@ -16,10 +16,11 @@ from clockhands.dtypes import name_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.phases import FINE, fill, units
-from clockhands.positions import Positions, positions_of, refuse_masked, refuse_single
-from clockhands.rotary._cosines import CosSin, parts_of
+from clockhands.positions import Positions, positions_of, refuse_not_dense, refuse_single
+from clockhands.rotary._cosines import CosSin, of_other_axis, parts_of
 from clockhands.rotary._spec import Rotary
-from clockhands.rotary._ways import first_step, in_one_kernel, phases_in_one_kernel, placed, step, turned
+from clockhands.rotary._ways import converted, first_step, in_one_kernel, phases_in_one_kernel, placed, step, turned
+from clockhands.rotary.limiting import first_beyond
 from clockhands.sharding import RankPart, is_sharded, local_of, refuse_unsummed, wrapped
 from clockhands.traces import is_traced
 
@@ -63,7 +64,8 @@ def rotate(
         spec: A rotary code of that head width.
         positions: [seq], or [batch, seq] where ``batch`` is axis 0 of ``x`` (or 1); with one more axis, the
             coordinates, for codes of several axes. There an axis of size 1 holds one coordinate for all axes: the
-            tokens of a text in a model with M-RoPE are at ``positions[..., None]``. None is 0 to seq - 1. Integers on a
+            tokens of a text in a model with M-RoPE are at ``positions[..., None]``; and a code of three axes takes four
+            coordinates as in llama.cpp, of which the fourth is 0. None is 0 to seq - 1. Integers on a
             GPU stay there without a synchronisation, also in a CUDA graph that is captured after a first call. Real
             positions on a GPU, and all positions of float64 queries, are copied to the CPU, which synchronises.
         seq_axis: The sequence axis of ``x``.
@@ -96,6 +98,7 @@ def rotate(
         made = in_one_kernel(spec, parts, [x], [axis])
         return _applied(x, spec, parts, axis, (None, seq_axis, role, cos_sin)) if made is None else made[0]
     given, positions = positions, _given(positions, spec, x, axis)
+    _check_told(spec, positions)
     made = in_one_kernel(spec, positions, [x], [axis])
     if made is not None:
         return made[0]
@@ -146,7 +149,7 @@ def rotate_both(
     shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
     shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
     if cos_sin is None:
-        _check_lengths(shape[axis], shape_of_keys[axis_of_keys])
+        _check_lengths(shape, axis, shape_of_keys, axis_of_keys)
     if is_sharded(queries, keys, positions, *(getattr(pair, "cosine", None) for pair in pairs)):
         return (
             _on_this_rank(queries, spec, positions, axis, roles[0], pairs[0], "queries"),
@@ -164,6 +167,7 @@ def rotate_both(
             _applied(keys, spec, others, axis_of_keys, (None, seq_axis, roles[1], pairs[1])),
         )
     given, positions = positions, _given(positions, spec, queries, axis)
+    _check_told(spec, positions)
     made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
     if made is not None:
         return made[0], made[1]
@@ -208,6 +212,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     [[1.0, 0.0], [-0.8415, 0.5403]]
     """
     _check_spec(spec, "cos_sin")
+    refuse_not_dense(like, "like")
     if not hasattr(like, "shape") or not hasattr(like, "dtype"):
         raise InvalidType(f"`like` must be an array, got {type(like).__name__}.", "Give the queries, or the tokens.")
     traces.refuse_recording(like)
@@ -227,7 +232,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
         positions = _beside_array(positions, like, "positions", "like")
     at = positions if _stay(positions, kind) else at_origin(positions)
     body = tuple(at.shape)
-    if spec.axes is not None and body[-1:] in ((spec.number_of_axes,), (1,)):
+    if spec.axes is not None and body and _are_coordinates(body[-1], spec):
         body = body[:-1]
     elif spec.axes is not None:
         body = ()
@@ -242,6 +247,95 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     return CosSin(cosine, sine, spec, role, kind)
 
 
+def as_cos_sin(spec: Rotary, cosine: Any, sine: Any, like: Any = None, *, role: str | None = None) -> CosSin:
+    """A table of your own, cosines and sines from anywhere, as the ``cos_sin`` of `rotate` and `rotate_both`.
+
+    The numbers are used as they are: neither the positions nor the rates of ``spec`` matter, only its layout and its
+    RoPE dimensions. An attention factor is expected in them, and a negative sine where the code rotates backward.
+
+    Args:
+        spec: A rotary code.
+        cosine: [seq, pairs] or [batch, seq, pairs]; or full-width, [..., rotated], where both channels of a pair have
+            the same number in the layout of ``spec``, as Transformers returns them. Float64, float32, float16 or
+            bfloat16, of the library of ``like`` or of NumPy.
+        sine: The sines of the same angles.
+        like: A float array, such as the queries: the result has its library and device, and is float64 if ``like`` is,
+            else float32. By default the cosines themselves.
+        role: As in `cos_sin`.
+
+    Returns:
+        A `CosSin` with a copy of these numbers; gradients do not reach them.
+
+    Accuracy: float16 and bfloat16 are converted exactly, and what they lost stays lost: a bfloat16 cosine is off by up
+    to 2**-9. Full-width numbers are compared, which synchronises on a GPU; a width of pairs needs no comparison.
+
+    Raises:
+        InvalidValue: The shape is not one of these, or the channels of a pair differ.
+        InvalidType: They are not float arrays, or of another library.
+
+    >>> spec, heads, angles = Rotary(head_width=4), np.ones((3, 4)), np.arange(3)[:, None] * np.array([1.0, 0.01])
+    >>> angles = np.concatenate((angles, angles), axis=-1)
+    >>> pair = as_cos_sin(spec, np.cos(angles), np.sin(angles), like=heads)
+    >>> bool(np.allclose(rotate(heads, spec, cos_sin=pair), rotate(heads, spec)))
+    True
+    """
+    _check_spec(spec, "as_cos_sin")
+    _check_role(spec, role)
+    like = cosine if like is None else like
+    parts = [_as_given(spec, part, like, name) for part, name in ((cosine, "cosine"), (sine, "sine"))]
+    if tuple(parts[0].shape) != tuple(parts[1].shape):
+        raise InvalidValue(
+            f"`cosine` and `sine` must have the same shape, got {list(cosine.shape)} and {list(sine.shape)}.",
+            "Give the cosine and the sine of the same angles.",
+        )
+    return CosSin(parts[0], parts[1], spec, role, name_of(like))
+
+
+def _as_given(spec: Rotary, part: Any, like: Any, name: str) -> Any:
+    """A copy of a user's cosines or sines, one for each pair."""
+    for array, called in ((part, name), (like, "like")):
+        refuse_not_dense(array, called)
+        if not hasattr(array, "shape") or not hasattr(array, "dtype") or name_of(array) not in FLOATS:
+            kind = name_of(array) if hasattr(array, "dtype") else type(array).__name__
+            raise InvalidType(
+                f"`{called}` must be an array of floats, got {kind}.", f"Give one of {', '.join(FLOATS)}."
+            )
+    theirs, ours, pairs = traces.library_of(part), traces.library_of(like), spec.rotated // 2
+    if theirs not in (ours, "numpy"):
+        raise InvalidType(
+            f"`{name}` is an array of {theirs}, but `like` is an array of {ours}.", "Convert one of them."
+        )
+    shape = tuple(part.shape)
+    if len(shape) not in (2, 3) or shape[-1] not in (pairs, 2 * pairs):
+        raise InvalidValue(
+            f"`{name}` must be of shape [seq, {pairs}], [seq, {2 * pairs}] or one of these after a batch, got "
+            f"{list(shape)}.",
+            "Give a number for each pair, or for each RoPE dimension; leave out an axis of heads.",
+        )
+    if shape[-1] == 2 * pairs:
+        part = _of_pairs(spec, part, name)
+    work = "float64" if name_of(like) == "float64" else "float32"
+    if isinstance(part, _NUMPY):
+        return placed(np.array(part, work), like)
+    return converted(part, like, work)
+
+
+def _of_pairs(spec: Rotary, full: Any, name: str) -> Any:
+    """The number of each pair, from one for each RoPE dimension."""
+    channels = np.array(traces.known_numbers(spec, "channels")) - spec.start
+    xp = np if isinstance(full, _NUMPY) else traces.library(full)
+    both = (channels[:, member].astype(np.int64) for member in (0, 1))
+    first, second = (xp.take(full, one if xp is np else traces.constant(one, full), axis=-1) for one in both)
+    if not is_traced(full) and not bool(xp.all(first == second)):
+        raise InvalidValue(
+            f"The two channels of a pair have different numbers in `{name}`, which is not in the layout "
+            f"{spec.layout} of `spec`.",
+            f'Use layout="{"interleaved" if spec.layout == "halves" else "halves"}" if the weights have it too; else '
+            f"give one number for each pair.",
+        )
+    return first
+
+
 def _stay(positions: Any, kind: str) -> bool:
     """Whether phases are computed where the positions are, with enough precision for heads of this dtype.
 
@@ -252,11 +346,30 @@ def _stay(positions: Any, kind: str) -> bool:
 
 def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
     """Cosine and sine at these positions, known or traced, in the precision that heads of this dtype need."""
+    _check_told(spec, at)
     if isinstance(at, Positions):
         if spec.xpos is not None and kind in _EXPONENTS:
             _check_growth(spec, _distances(at) - spec.xpos.centre, kind)
         return cosine_sine(spec, at, _FLOAT64 if kind == "float64" else _FLOAT32, role)
     return phases_in_one_kernel(spec, at) or _wide(traced_cosine_sine(spec, at, role), kind)
+
+
+def _check_told(spec: Rotary, at: Any) -> None:
+    """Refuse positions at which the ladder depends on a length that the code does not have."""
+    original = spec.untold
+    if original is None or not (isinstance(at, Positions) or traces.stay(at)):
+        return
+    where = "these positions are not known here"
+    if isinstance(at, Positions):
+        beyond = first_beyond(at, original)
+        if beyond is None:
+            return
+        where = f"position {beyond:,} is beyond its {original:,} tokens"
+    raise InvalidValue(
+        f"The frequencies of {type(spec.scaling).__name__} depend on the length of the text, but `spec` has none, and "
+        f"{where}.",
+        f"Make it with length=…, the number of tokens of the whole text; length={original} is for up to {original}.",
+    )
 
 
 def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -> Any:
@@ -292,6 +405,8 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         place if traced else _checked(at_origin(place, name), spec, shape, axis, name)
         for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
     )
+    _check_told(spec, start)
+    _check_told(spec, end)
     if any(inside):
         return _applied(keys, spec, _wide(_traced_difference(spec, start, end), kind), axis)
     if start.shape != end.shape:
@@ -422,6 +537,7 @@ def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
     if spec.axes is None:
         turn = units(spec.ladder, at)
     else:
+        _check_unread(spec, at)
         turn = np.empty((*at.shape[:-1], spec.rotated // 2), np.complex128)
         owners = np.array(spec.axes)
         for axis, ladder in enumerate(spec.ladders):
@@ -515,13 +631,21 @@ def _applied(
     return made if made is not None else turned(x, cosine, sine, spec)
 
 
-def _check_lengths(queries: int, keys: int) -> None:
-    if queries != keys:
-        raise InvalidValue(
-            f"Queries and keys must have the same length to have the same positions, got {queries} and {keys}.",
-            "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
-            "position of the last key.",
-        )
+def _check_lengths(queries: tuple[int, ...], axis: int, keys: tuple[int, ...], axis_of_keys: int) -> None:
+    """Refuse queries and keys of different lengths, such as heads that are taken for tokens."""
+    if queries[axis] == keys[axis_of_keys]:
+        return
+    hint = (
+        "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
+        "position of the last key."
+    )
+    if len(queries) == len(keys) == 4 and axis == 2 and queries[1] == keys[1] > 1:
+        hint = f"{of_other_axis(queries, axis, queries[1])}. Else: {hint[0].lower()}{hint[1:]}"
+    raise InvalidValue(
+        "Queries and keys must have the same length to have the same positions, got "
+        f"{queries[axis]} and {keys[axis_of_keys]}.",
+        hint,
+    )
 
 
 def _check_spec(spec: object, call: str) -> None:
@@ -536,12 +660,10 @@ def _check_spec(spec: object, call: str) -> None:
 
 def _heads(x: Any, spec: Rotary, seq_axis: int, call: str, name: str = "x") -> tuple[tuple[int, ...], str, int]:
     _check_spec(spec, call)
+    refuse_not_dense(x, name)
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise InvalidType(f"`{name}` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
     traces.refuse_recording(x)
-    refuse_masked(x, name)
-    if getattr(x, "is_nested", False):
-        raise InvalidType(f"`{name}` must not be a nested tensor.", "Pad it, or rotate its sequences separately.")
     shape, kind = tuple(x.shape), name_of(x)
     if len(shape) < 2 or shape[-1] != spec.head_width:
         raise InvalidValue(
@@ -611,17 +733,40 @@ def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, nam
     return at
 
 
+def _are_coordinates(number: int, spec: Rotary) -> bool:
+    """Whether positions may have so many coordinates: one for each axis, one for all, or llama.cpp's four for three.
+
+    llama.cpp gives every code with sections of pairs four coordinates, of which the fourth is 0.
+    """
+    return number in (1, spec.number_of_axes) or (number, spec.number_of_axes) == (4, 3)
+
+
+def _check_unread(spec: Rotary, at: Positions) -> None:
+    """Refuse a fourth coordinate other than 0 for a code of three axes: no pair reads it."""
+    if at.shape[-1] <= spec.number_of_axes:
+        return
+    unread = at.coordinate(spec.number_of_axes).as_float64()
+    if unread.any():
+        raise InvalidValue(
+            f"`positions` have a fourth coordinate, {unread[unread != 0][0]:g}, but the encoding has three axes, so "
+            "no pair reads it.",
+            "Leave it out, or give 0, as llama.cpp does.",
+        )
+
+
 def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
     seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
     body = given[:-1] if several else given
-    coordinates = not several or (len(given) > 1 and given[-1] in (1, axes))
+    coordinates = not several or (len(given) > 1 and _are_coordinates(given[-1], spec))
     batched = len(body) == 2 and len(shape) >= 3 and axis != 0 and body[0] in (1, shape[0])
     if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
         return
     tail = f", {axes}]" if several else "]"
     allowed = f"[{seq}{tail}" + (f" or [{shape[0]}, {seq}{tail}" if len(shape) >= 3 and axis != 0 else "")
     hint = "They are [seq], or [batch, seq] where batch is axis 0 of x"
-    if several:
+    if coordinates and len(body) in (1, 2):
+        hint = of_other_axis(shape, axis, body[-1]) or hint
+    if several and hint.startswith("They"):
         moved = len(given) > 1 and given[0] == axes
         hints = ["Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"] * moved
         hints += [_TEXT] * (len(given) < 3 and given[-1:] == (seq,))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from clockhands.arguments import KnowsItsNames
 from clockhands.scaling._scaling import Scaling, Spelling
 from clockhands.scaling.measured import Beyond, Fit, FittedLine, MeasuredRates, Shares
 
@@ -27,7 +28,7 @@ class Mistake:
     rates: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
-class KnownScaling(Scaling):
+class KnownScaling(KnowsItsNames, Scaling):
     """A scaling of this package: a function of ladders that also defines declarations, fits and known mistakes.
 
     A user's scaling needs to be only the function. The methods here return nothing by default: no fits and no known

@@ -40,10 +40,10 @@ def print_probe(found: "Probe", file: IO[str] | None = None, width: int | None =
     """
     page = Page(console_on(file, width))
     page.line(Text(safe(found.target), style="bold"))
-    page.paragraph(_size(found), style="dim", indent=2)
+    page.paragraph(found.size, style="dim", indent=2)
     for result in found.results:
         print_result(page, result)
-    for note in _missing(found):
+    for note in found.notes:
         page.line()
         page.paragraph(note, style="bold")
 
@@ -105,17 +105,6 @@ def _cell(value: str | float | int | None) -> str:
     return f"{value:,.4g}"
 
 
-def _size(found: "Probe") -> str:
-    return f"{found.windows:,} window{'s' * (found.windows != 1)} of {found.length:,} tokens"
-
-
-def _missing(found: "Probe") -> Iterator[str]:
-    if found.interrupted is not None:
-        yield f"Interrupted during {found.interrupted}: what was measured until then is shown."
-    for name, reason in found.left_out:
-        yield f"Left out: {name}. {reason}"
-
-
 def probe_page(found: "Probe") -> str:
     """The results of a probe as one HTML page that fetches nothing, with its JSON inside.
 
@@ -137,9 +126,9 @@ def _article(found: "Probe") -> Iterator[Markup]:
     for result in found.results:
         for answer in result.answers[:2]:
             yield element("p", answer, class_="report-verdict")
-    for note in _missing(found):
+    for note in found.notes:
         yield element("p", note, class_="report-verdict")
-    yield element("p", _size(found), class_="note")
+    yield element("p", found.size, class_="note")
     for result in found.results:
         yield element("section", _section(result), id=result.name)
 

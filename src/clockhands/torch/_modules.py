@@ -18,7 +18,7 @@ import torch
 from clockhands import additive, biases, rotary, traces
 from clockhands.arguments import shown
 from clockhands.biases.scoring import beside, positions_beside
-from clockhands.biases.values import values_of
+from clockhands.biases.values import values_of, values_of_heads
 from clockhands.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.torch._flex import ScoreMod, score_mod
@@ -294,11 +294,7 @@ class Bias(_Code):
 
     def _taken(self, name: str, given: Any) -> Any:
         """The numbers of these heads from those of all heads."""
-        whole, own = (code.shapes.get(name) for code in (self.spec, self._own))  # None: of pruning, or weight_norm
-        if whole is None or own is None or own == whole or tuple(np.shape(given)) != whole:
-            return given
-        axis = next(axis for axis, sizes in enumerate(zip(own, whole, strict=True)) if sizes[0] != sizes[1])
-        return given[(slice(None),) * axis + (slice(self.heads.start, self.heads.stop, self.heads.step),)]
+        return values_of_heads({name: given}, self.spec.shapes, self._own.shapes, self.heads)[name]
 
     @property
     def values(self) -> dict[str, torch.Tensor] | None:

@@ -20,6 +20,7 @@ from clockhands.biases import (
     Fire,
     Kerple,
     LogWindow,
+    Slopes,
     Window,
     bias,
 )
@@ -52,6 +53,7 @@ def name(spec: BiasCode) -> str:
         Fire: "FIRE",
         Kerple: "KERPLE",
         LogWindow: "the window",
+        Slopes: "the linear bias",
         Window: "the window",
     }
     return names[type(spec)]

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.biases import Alibi, Decay, Fire, Kerple, LogWindow
+from clockhands.biases import Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
+from clockhands.biases.linear import Line
 from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import MeasuredCode
 
@@ -31,7 +32,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     at one of these points or at an end.
     """
     spec, last = subject.spec, subject.length - 1
-    if isinstance(spec, Alibi | Decay):
+    if isinstance(spec, Line):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
         says = "The bias is 16 times a sigmoid, so the bias adds between 0 and 16 to a score, for any trained values."
@@ -46,7 +47,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     return not_computed(f"No bound of the bias {type(spec).__name__} is known.")
 
 
-def _line(spec: Alibi | Decay, last: int) -> Property:
+def _line(spec: Line, last: int) -> Property:
     slope = max(spec.slopes)
     if spec.form == "key":
         what = "adds {} to a score for each position before the key"

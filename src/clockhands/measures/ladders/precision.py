@@ -39,7 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.additive import WarpedPosition
-from clockhands.biases import Alibi, BiasCode, Decay, Fire, Kerple, bias
+from clockhands.biases import BiasCode, Fire, Kerple, bias
+from clockhands.biases.linear import Line
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Ladder, geometric
 from clockhands.measures.ladders._angle_errors import (
@@ -159,7 +160,7 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
-    if not isinstance(spec, Alibi | Decay | Kerple | Fire):
+    if not isinstance(spec, Line | Kerple | Fire):
         return not_applicable(
             "The bias values are read from a table by distance, not computed, so no computation rounds them."
         )

@@ -33,6 +33,7 @@ from clockhands.biases import (
     Fire,
     Kerple,
     LogWindow,
+    Slopes,
     Window,
     bias,
 )
@@ -101,6 +102,7 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         Member("ALiBi past", Alibi(heads, "past"), one_side),
         Member("ALiBi symmetric", Alibi(heads, "symmetric"), both),
         Member("retention's decay", Decay(heads), later),
+        Member("slopes of one's own", Slopes((0.5,) * heads), later),
         Member("T5 buckets two-way", Buckets(heads), signed),
         Member("T5 buckets one-way", Buckets(heads, bidirectional=False), one_side),
         Member("DeBERTa buckets", CeilingBuckets(heads), signed),
