@@ -8,6 +8,7 @@ preset has changed; a test says when.
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, bias
+from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Slopes, bias
 from clockhands.biases.matrices import row_numbers
 from clockhands.clocks import kernel, shift
 from clockhands.dtypes import output_dtype
@@ -54,7 +55,7 @@ POSITIONS = (0, 1, 97, 65_537, LAST - 1, LAST)
 FAR = (*POSITIONS[1:], 2**40 + 1, 2**53 - 1)
 ADDITIVE = (Sinusoidal, Counter, NormalizedCounter, Binary, SineOnly, SingleFrequency, EvenlySpaced, WarpedPosition)
 TABLES = (Buckets, CeilingBuckets, Clipped)
-LINES = (Alibi, Decay)
+LINES = (Alibi, Decay, Slopes)
 
 Case = dict[str, Any]
 
@@ -241,9 +242,11 @@ def rotary() -> Iterator[Case]:
         role = {"role": "query"} if spec.xpos else {}
         other = {"role": "key"} if spec.xpos else {}
         rows = np.repeat(query[None], len(positions), 0)
-        turned = rotate(rows, spec, positions, **role)
-        still = rotate(np.repeat(key[None], len(positions), 0), spec, [0] * len(positions), **other)
-        as_key = rotate(np.repeat(key[None], len(positions), 0), spec, positions, **other)
+        # Without a length `rotate` refuses far positions; the page turns them by the ladder of the original one.
+        code = replace(spec, length=spec.length or spec.untold)
+        turned = rotate(rows, code, positions, **role)
+        still = rotate(np.repeat(key[None], len(positions), 0), code, [0] * len(positions), **other)
+        as_key = rotate(np.repeat(key[None], len(positions), 0), code, positions, **other)
         yield {
             "name": name,
             "spec": to_dict(spec),
@@ -271,6 +274,7 @@ def biases() -> Iterator[Case]:
         ("plain series", Alibi(12, series="plain")),
         ("octaves", Alibi(12, octaves=3.0)),
         ("decay", Decay(6, first=3)),
+        ("slopes of one's own", Slopes((0.5, 0.0, 3.25), "past")),
         ("few buckets", Buckets(2, buckets=4, max_distance=5)),
         ("powers of two", Buckets(2, buckets=32, max_distance=2048)),
         ("far buckets", Buckets(2, buckets=64, max_distance=2**20, bidirectional=False)),

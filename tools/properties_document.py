@@ -24,7 +24,7 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.biases import Decay, Fire, Kerple
+from clockhands.biases import Decay, Fire, Kerple, Slopes
 from clockhands.claims import CLAIMS
 from clockhands.ladders import geometric
 from clockhands.measures import QUESTIONS, Properties
@@ -263,6 +263,7 @@ def biases() -> Iterable[tuple[str, Any, Any]]:
         ("Alibi, symmetric", ch.Alibi(HEADS, "symmetric")),
         ("Alibi, by key (BLOOM)", ch.Alibi(HEADS, "key")),
         ("Decay (RetNet)", Decay(HEADS)),
+        ("Slopes, half of ALiBi's", Slopes(tuple(slope / 2 for slope in ch.Alibi(HEADS).slopes))),
         ("Buckets, both sides (T5 encoder)", ch.Buckets(HEADS)),
         ("Buckets, one side (T5 decoder)", ch.Buckets(HEADS, bidirectional=False)),
         ("CeilingBuckets (DeBERTa-v2)", ch.preset("deberta-v2", heads=HEADS)),

@@ -25,7 +25,7 @@ _ELSEWHERE = {
     "width": "dim d_model embed_dim embedding_dim hidden_size n_embd channels num_pos_feats",
     "rotated": "rotary_dim rope_dim rotary_ndims n_rot rotary_pct partial_rotary_factor rotary_percentage",
     "base": "theta rope_theta rotary_emb_base rope_base rope_freq_base temperature max_wavelength",
-    "spacing": "inv_freq freqs frequencies rates",
+    "spacing": "inv_freq freqs frequencies",
     "layout": "interleaved is_neox_style is_neox neox traditional pairing",
     "scaling": "rope_scaling rope_parameters",
     "axes": "sections mrope_section axes_dim axes_dims",
@@ -39,7 +39,7 @@ _ELSEWHERE = {
 # What the word means, where another library's has other values.
 _MEANT = {
     "rotated": ", a number of channels",
-    "spacing": ": ladders.Explicit(rates) takes one for each pair",
+    "spacing": ": Explicit(…) of clockhands.ladders takes one for each pair",
     "layout": ': "halves" as in GPT-NeoX, or "interleaved" as in GPT-J',
     "scaling": ", one of clockhands.scaling",
     "axes": ", the axis of each pair, such as rotary.chunked(sections)",

@@ -40,6 +40,7 @@ CODES = {
     "CeilingBuckets": biases.CeilingBuckets(HEADS),
     "Clipped": biases.Clipped(HEADS, span=4),
     "Decay": biases.Decay(HEADS),
+    "Slopes": biases.Slopes((0.5, 0.125)),
     "Fire": biases.Fire(HEADS, hidden=4),
     "Kerple": biases.Kerple(HEADS),
     "LayerMixture": LayerMixture((ch.Rotary(HEAD_WIDTH), None), pattern=(0, 1)),

@@ -24,7 +24,7 @@ _SINGLE = UNIT_ROUNDOFF["float32"]
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 
 
-class Line(BiasCode):
+class LinearCode(BiasCode):
     """A bias that is a slope for each head, times the number of tokens that its form defines."""
 
     form: Form
@@ -80,10 +80,10 @@ class Line(BiasCode):
 
 
 @dataclass(frozen=True)
-class SomeHeads(Line):
+class SomeHeads(LinearCode):
     """Some heads of a linear bias, with the slopes that they have in the whole bias."""
 
-    whole: Line
+    whole: LinearCode
     which: range
 
     @property
@@ -134,11 +134,11 @@ def some_heads(spec: BiasCode, heads: Any) -> BiasCode:
 def _made_for(spec: Any, heads: range) -> BiasCode:
     """The restricted bias, cached so that layers that share it are compiled once."""
     # Learned numbers of a head do not depend on the number of heads; a slope does.
-    return SomeHeads(spec, heads) if isinstance(spec, Line) else replace(spec, heads=len(heads))
+    return SomeHeads(spec, heads) if isinstance(spec, LinearCode) else replace(spec, heads=len(heads))
 
 
 @dataclass(frozen=True)
-class Alibi(Line):
+class Alibi(LinearCode):
     """Attention with linear biases: ``-slope_h (q - k)``, a penalty that grows with the distance.
 
     For ``n`` heads, a power of two, ``slope_h = 2 ** (-8 (h + 1) / n)``. For any other number the paper's text and
@@ -224,7 +224,7 @@ class Alibi(Line):
 
 
 @dataclass(frozen=True)
-class Decay(Line):
+class Decay(LinearCode):
     """The logarithm of the decay of retention: ``ln(gamma_h) (q - k)`` with ``gamma_h = 1 - 2 ** (-first - h)``.
 
     Retention (RetNet) has no softmax: it multiplies the scores by ``gamma ** (q - k)``, and by 0 where the key is after
@@ -273,7 +273,7 @@ class Decay(Line):
 
 
 @dataclass(frozen=True)
-class Slopes(Line):
+class Slopes(LinearCode):
     """A linear bias with slopes of one's own: ALiBi's penalty, ``-slope_h (q - k)``, with any slope for each head.
 
     Attributes:
@@ -313,6 +313,11 @@ class Slopes(Line):
     def heads(self) -> int:  # type: ignore[override]
         """Number of heads."""
         return len(self.slopes)
+
+    def numbers(self, pairs: QueryKeyPairs, values: Values) -> Any:
+        """The numbers of all heads at these pairs, without negative zeros in a head without a bias."""
+        made = super().numbers(pairs, values)
+        return pairs.xp.where(made == 0, pairs.xp.zeros_like(made), made)
 
     @property
     def slope_errors(self) -> np.ndarray:

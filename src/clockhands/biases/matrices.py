@@ -103,10 +103,14 @@ def bias(
 
 def _axes_of(given: Any) -> int:
     """The number of axes of positions; 0 for a range or a count."""
+    if isinstance(given, int):  # also a symbolic one, of which PyTorch's compiler allows no other question
+        return 0
     axes = 0
-    while isinstance(given, list | tuple):
+    while isinstance(given, (list, tuple)):
         given, axes = given[0] if given else None, axes + 1
-    return axes + (len(given.shape) if hasattr(given, "shape") and not getattr(given, "is_nested", False) else 0)
+    if getattr(given, "is_nested", False):  # it has no shape, and is refused later
+        return 0
+    return axes + (len(given.shape) if hasattr(given, "shape") else 0)
 
 
 def _of_each_head(  # noqa: PLR0917 - the arguments of `bias`

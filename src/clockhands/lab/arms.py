@@ -206,6 +206,8 @@ def _sizes(kind: type, model: Model, trained: int, channels: int, causal: bool) 
         "rows": trained,
         "length": trained,
     }
+    if issubclass(kind, biases.Slopes):  # those of ALiBi where a study gives none
+        sizes["slopes"] = biases.Alibi(model.heads).slopes
     if issubclass(kind, biases.Window):  # a window in the plane; a text is one row of it
         sizes |= {"height": 1, "width": trained}
     known = {each.name for each in dataclasses.fields(kind) if each.init}
@@ -214,7 +216,7 @@ def _sizes(kind: type, model: Model, trained: int, channels: int, causal: bool) 
     if issubclass(kind, biases.Buckets):
         return {"heads": model.heads, "bidirectional": not causal}
     if not causal:
-        if issubclass(kind, biases.Alibi):
+        if issubclass(kind, biases.Alibi | biases.Slopes):
             sizes["form"] = "symmetric"
         if issubclass(kind, biases.Kerple):
             sizes["symmetric"] = True

@@ -367,10 +367,7 @@ def _axes(axes: tuple[int, ...], pairs: int) -> tuple[int, ...]:
 def _spacing(base: float | None, spacing: Any, axes: tuple[int, ...] | None) -> Spacing:
     """The spacing of all pairs, also from a short name, in the order of the pairs."""
     if not isinstance(spacing, str):
-        made = spacing_of(base, spacing)
-        if axes is not None and isinstance(made, Joined):
-            _check_parts(made, axes)
-        return made
+        return spacing_of(base, spacing)
     one_of("spacing", spacing, get_args(AxesLadder), "Or give one of clockhands.ladders, such as Geometric(base).")
     each = spacing_of(base, None)
     if axes is None:
@@ -386,30 +383,10 @@ def _spacing(base: float | None, spacing: Any, axes: tuple[int, ...] | None) -> 
     if axes == axes[:number] * (len(axes) // number):
         return Joined(((len(axes) // number, each),) * number, in_turns=True)  # type: ignore[arg-type]
     raise InvalidValue(
-        '`spacing` can be "per-axis" for axes one after another, or in turns of equal length; these are neither: '
-        f"{shown(axes)}.",
-        "Give the rate of each pair: spacing=Explicit(rates) of clockhands.ladders.",
+        '`spacing` can be "per-axis" for axes one after another, or alternating with equal numbers of pairs; these are '
+        f"neither: {shown(axes)}.",
+        "Give the frequency of each pair: Explicit(…) of clockhands.ladders.",
     )
-
-
-def _check_parts(spacing: Joined, axes: tuple[int, ...]) -> None:
-    """Refuse a ladder of several parts of which one runs through pairs of two axes."""
-    parts = len(spacing.parts)
-    owned: list[set[int]] = [set() for _ in range(parts)]
-    part_of = itertools.chain.from_iterable(
-        itertools.repeat(part, pairs) for part, (pairs, _) in enumerate(spacing.parts)
-    )
-    if spacing.in_turns:
-        part_of = (pair % parts for pair in range(len(axes)))
-    for part, axis in zip(part_of, axes, strict=False):  # another number of pairs is refused with the ladder
-        owned[part].add(axis)
-    wrong = next((part for part, mine in enumerate(owned) if len(mine) > 1), None)
-    if wrong is not None and parts > 1:
-        raise InvalidValue(
-            f"Part {wrong} of `spacing` has {spacing.parts[wrong][0]} pairs, which belong to the axes "
-            f"{', '.join(map(str, sorted(owned[wrong])))}.",
-            'Give each axis a part with the number of its pairs, in the order of `axes`; spacing="per-axis" does.',
-        )
 
 
 def _blocks(blocks: tuple[int, ...], pairs: int) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.biases import Buckets, CeilingBuckets, Clipped, LogWindow, TableCode, Window, row_numbers
-from clockhands.biases.linear import Line
+from clockhands.biases.linear import LinearCode
 from clockhands.biases.values import values_of
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidValue
@@ -198,7 +198,7 @@ def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
 def _says(subject: MeasuredCode, apart: _Apart) -> str:
     spec: Any = subject.spec
     kind, pair = subject.dtype.name, apart.merged[apart.fewest]
-    of_keys = isinstance(spec, Line) and spec.form == "key"
+    of_keys = isinstance(spec, LinearCode) and spec.form == "key"
     if pair is None:
         said = (
             f"Every head of {name(spec)} has a different bias value for each of {apart.places:,} distances in {kind}."

@@ -16,7 +16,7 @@ import numpy as np
 
 from clockhands.biases import Fire, Kerple, LogWindow
 from clockhands.biases.codes import TableCode
-from clockhands.biases.linear import Line
+from clockhands.biases.linear import LinearCode
 from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import MeasuredCode
 
@@ -32,7 +32,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     at one of these points or at an end.
     """
     spec, last = subject.spec, subject.length - 1
-    if isinstance(spec, Line):
+    if isinstance(spec, LinearCode):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
         says = "The bias is 16 times a sigmoid, so the bias adds between 0 and 16 to a score, for any trained values."
@@ -47,7 +47,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     return not_computed(f"No bound of the bias {type(spec).__name__} is known.")
 
 
-def _line(spec: Line, last: int) -> Property:
+def _line(spec: LinearCode, last: int) -> Property:
     slope = max(spec.slopes)
     if spec.form == "key":
         what = "adds {} to a score for each position before the key"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clockhands.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.biases.linear import Line
+from clockhands.biases.linear import LinearCode
 from clockhands.measures.biases._lines import MOST_DISTANCE, name, refuse_others
 from clockhands.measures.property import Property, measure, measured, not_applicable
 from clockhands.measures.subject import MeasuredCode
@@ -103,7 +103,7 @@ def edges(subject: MeasuredCode) -> Property:
     if isinstance(spec, Window | LogWindow):
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
-        of = "position of a key" if isinstance(spec, Line) and spec.form == "key" else "distance"
+        of = "position of a key" if isinstance(spec, LinearCode) and spec.form == "key" else "distance"
         return not_applicable(f"{name(spec)} has no buckets: a formula computes a separate bias value for every {of}.")  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}

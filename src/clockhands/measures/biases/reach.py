@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.biases import Buckets, CeilingBuckets, Clipped, Fire, Kerple, LogWindow, Window
-from clockhands.biases.linear import Line
+from clockhands.biases.linear import LinearCode
 from clockhands.biases.values import values_of
 from clockhands.measures.biases._lines import (
     AFTER_SAYS,
@@ -72,7 +72,7 @@ def reach(subject: MeasuredCode) -> Property:
     missing = unknown(subject)
     if missing is not None:
         return _without_values(subject, missing)
-    if isinstance(spec, Line):
+    if isinstance(spec, LinearCode):
         return _property_of(subject, _of_line(spec, subject.length - 1), slopes_by_head=list(spec.slopes))
     if isinstance(spec, Kerple):
         return _property_of(subject, _of_kernel(spec, subject.values, subject.length - 1))
@@ -126,7 +126,7 @@ class _Reached:
         return int((self.weights >= 0.01).sum())
 
 
-def _of_line(spec: Line, farthest: int) -> _Reached:
+def _of_line(spec: LinearCode, farthest: int) -> _Reached:
     def distance(fall: float, slope: float) -> float | None:
         return fall / slope if fall < slope * MOST_DISTANCE else None
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from clockhands.additive import WarpedPosition
 from clockhands.biases import BiasCode, Fire, Kerple, bias
-from clockhands.biases.linear import Line
+from clockhands.biases.linear import LinearCode
 from clockhands.dtypes import output_dtype
 from clockhands.ladders import Ladder, geometric
 from clockhands.measures.ladders._angle_errors import (
@@ -160,7 +160,7 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
-    if not isinstance(spec, Line | Kerple | Fire):
+    if not isinstance(spec, LinearCode | Kerple | Fire):
         return not_applicable(
             "The bias values are read from a table by distance, not computed, so no computation rounds them."
         )

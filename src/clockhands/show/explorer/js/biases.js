@@ -30,7 +30,7 @@ export function biasCode(spec, values = null) {
   return { spec, heads: spec.heads, slopes: null, boundaries: null, rows: null, bucket: null, ...make(spec, values) };
 }
 
-const BIASES = { Alibi: lineOfAlibi, Decay: lineOfDecay, Buckets: tableOfBuckets, CeilingBuckets: tableOfCeilings, Clipped: tableOfClipped, Kerple: curveOfKerple, Fire: networkOfFire };
+const BIASES = { Alibi: lineOfAlibi, Decay: lineOfDecay, Slopes: lineOfSlopes, Buckets: tableOfBuckets, CeilingBuckets: tableOfCeilings, Clipped: tableOfClipped, Kerple: curveOfKerple, Fire: networkOfFire };
 
 function lineOfAlibi({ heads, series, octaves, form }) {
   return lineBias(alibiSlopes(heads, series, octaves), form);
@@ -39,6 +39,10 @@ function lineOfAlibi({ heads, series, octaves, form }) {
 // ln(gamma_h) (q - k), gamma_h = 1 - 2^(-first - h).
 function lineOfDecay({ heads, first }) {
   return lineBias(Float64Array.from({ length: heads }, (_, head) => -Math.log1p(-(2 ** (-first - head)))), "distance");
+}
+
+function lineOfSlopes({ slopes, form }) {
+  return { heads: slopes.length, ...lineBias(Float64Array.from(slopes), form) };
 }
 
 function lineBias(slopes, form) {
