@@ -9,25 +9,30 @@ What stops it is written to FOLDER, and the process ends with another code than 
 
 import argparse
 import io
+import itertools
 import json
 import os
 import random
+import sqlite3
 import struct
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import atheris
 import numpy as np
+import yaml
 
 with atheris.instrument_imports(include=["clockhands"]):
     from clockhands.auditing import audit
     from clockhands.errors import ClockhandsError
+    from clockhands.lab.store import Store
     from clockhands.sources import open_target
+    from clockhands.survey.store import SurveyStore
 
 from auditing.everyday_models import CONFIGS, llama_32_gguf
 from written_files import (
@@ -48,6 +53,7 @@ MEMORY = 4096
 SECONDS = 20  # for one input; the slowest sound one takes a hundredth of that
 
 HERE = Path(__file__).resolve().parent
+DIALECTS = HERE.parent / "published" / "dialects"
 CASES = HERE.parent / "resolution" / "cases.json"
 
 # Values at which something turns over, and values of other kinds than are expected.
@@ -67,6 +73,7 @@ class Reader:
     files: Callable[[bytes], dict[str, bytes]]
     seeds: Callable[[], list[bytes]]
     json: bool = False
+    look: "Callable[[Path], None] | None" = None
 
 
 def configs() -> list[bytes]:
@@ -166,6 +173,81 @@ def models() -> list[bytes]:
     return [onnx_bytes([onnx_tensor("pe", (2, 3), raw=bytes(24))]), onnx_bytes([])]
 
 
+def yamls() -> list[bytes]:
+    """Configs of programs, and what YAML has beyond JSON."""
+    made = [yaml.safe_dump(case["config"], sort_keys=False).encode() for case in published_dialects()]
+    own = b"a: &a {rotary_base: 1_0, x: 1:30, y: 0o7}\nmodel:\n  <<: [*a, {z: .inf}]\n  ? k\n  : !!str 1e6\n"
+    return [*made, own, b"%YAML 1.1\n---\n- [~, 2001-01-01, 0x1F, 'x', \"\\u0041\"]\n...\n---\nx: 1\n"]
+
+
+def dialects() -> list[bytes]:
+    return [json.dumps(case["config"]).encode() for case in published_dialects()]
+
+
+def published_dialects() -> list[dict]:
+    held = (json.loads(path.read_text(encoding="utf-8")) for path in sorted(DIALECTS.glob("*.json")))
+    return [each for each in held if isinstance(each.get("config"), dict)]
+
+
+def modelfile(data: bytes) -> dict[str, bytes]:
+    """A Modelfile beside what it may be built from."""
+    return {"Modelfile": data, "x.gguf": small_gguf(), "config.json": configs()[-2]}
+
+
+def modelfiles() -> list[bytes]:
+    text = b"FROM ./x.gguf\nPARAMETER num_ctx 4096\nPARAMETER rope_frequency_base 1e6\n"
+    return [
+        text + b"parameter rope_frequency_scale 0.5\n",
+        b'TEMPLATE """{{ .Prompt }}\nFROM x"""\nFROM "." # here\nSYSTEM x\n',
+        b"from llama3:8b\n",
+    ]
+
+
+def names(data: bytes) -> dict[str, bytes]:
+    """A pickle that asks for the names in the lines, module and name in turn, by one instruction or by the other."""
+    words = [line[:255] for line in data.split(b"\n")]
+    body = b""
+    for number, (module, name) in enumerate(itertools.pairwise(words)):
+        texts = b"".join(b"\x8c" + bytes([len(word)]) + word for word in (module, name))
+        body += b"c" + module + b"\n" + name + b"\n" if number % 2 else texts + b"\x93"
+    return {"x.pt": checkpoint_bytes(b"(" + body + b"t", {"0": bytes(8)})}
+
+
+def stores(kind: type) -> Callable[[], list[bytes]]:
+    """A store of this kind without rows, and one whose tables hold other things."""
+
+    def made() -> list[bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x"
+            kind.open(path).close()
+            with closing(sqlite3.connect(path)) as opened:
+                opened.execute("PRAGMA journal_mode = DELETE")
+            whole = path.read_bytes()
+            with closing(sqlite3.connect(path)) as opened, opened:
+                names = [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+                for name in names:
+                    columns = opened.execute(f'SELECT count(*) FROM pragma_table_info("{name}")').fetchone()[0]
+                    with suppress(sqlite3.Error):
+                        values = ", ".join(["'done'"] * columns)
+                        opened.execute(f'INSERT INTO "{name}" VALUES ({values})')
+            return [whole, path.read_bytes()]
+
+    return made
+
+
+def look_into_survey(path: Path) -> None:
+    with suppress(ClockhandsError), SurveyStore.open(path, create=False, write=False, patience=0) as opened:
+        list(opened.rows())
+        opened.length  # noqa: B018 - it is read
+
+
+def look_into_lab(path: Path) -> None:
+    with suppress(ClockhandsError), Store.open(path, create=False, write=False, patience=0) as opened:
+        for study in opened.studies():
+            opened.rows(study.hash)
+            opened.trials(study.hash)
+
+
 def alone(name: str) -> Callable[[bytes], dict[str, bytes]]:
     return lambda data: {name: data}
 
@@ -179,6 +261,12 @@ READERS = {
     "onnx": Reader("x.onnx", alone("x.onnx"), models),
     "checkpoint": Reader("x.pt", checkpoint, checkpoints),
     "folder": Reader("", folder, folders, json=True),
+    "yaml": Reader("x.yaml", alone("x.yaml"), yamls),
+    "dialect": Reader("x.json", alone("x.json"), dialects, json=True),
+    "modelfile": Reader("Modelfile", modelfile, modelfiles),
+    "names": Reader("x.pt", names, lambda: [b"os\nsystem", b"torch\nFloatStorage\ntorch._utils\n_rebuild_tensor_v2"]),
+    "survey": Reader("x", alone("x"), stores(SurveyStore), look=look_into_survey),
+    "lab": Reader("x", alone("x"), stores(Store), look=look_into_lab),
 }
 
 
@@ -255,7 +343,7 @@ def main() -> None:
         def once(data: bytes) -> None:
             for name, content in reader.files(data).items():
                 (target / name).write_bytes(content)
-            look(target / reader.opened)
+            (reader.look or look)(target / reader.opened)
 
         words = Path(scratch) / "words"
         words.write_text("".join(f'"{word}"\n' for word in KEYS if word.isidentifier()), encoding="utf-8")

@@ -16,6 +16,7 @@ FUZZER = Path(__file__).with_name("fuzz_readers.py")
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "60"))
 SEED = os.environ.get("FUZZ_SEED", "17")
 PAIRS = [("config", "gguf"), ("folder", "safetensors"), ("checkpoint", "array"), ("onnx", "index")]
+PAIRS += [("yaml", "dialect"), ("modelfile", "names"), ("survey", "lab")]
 
 
 def started(reader: str, found: Path, seconds: int) -> subprocess.Popen:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clockhands.arguments import shown
 from memory_peaks import AT_HAND
 
 from .hostile_files import FILES
@@ -81,6 +82,21 @@ def test_a_hostile_file_of_each_kind_is_answered(draw, cases):
     """Some that once took minutes, gigabytes or a traceback, and another one each time."""
     once = ["yaml exponents below long keys", "yaml empty float", "yaml documents", "Modelfile blanks"]
     answered([*once, *draw([name for name in FILES if name not in once], 1)], cases)
+
+
+def test_no_more_of_a_value_is_spelt_out_than_is_shown():
+    class Loud:
+        asked = 0
+
+        def __repr__(self):
+            Loud.asked += 1
+            return "x"
+
+    held = [Loud()] * 1000
+    for value in (held, tuple(held), dict.fromkeys(range(1000), held), [[held] * 1000]):
+        assert len(shown(value)) == 60
+    assert Loud.asked < 200
+    assert shown("x" * 1000) == f"'{'x' * 56}..."
 
 
 @pytest.mark.slow
