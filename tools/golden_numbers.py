@@ -8,7 +8,6 @@ preset has changed; a test says when.
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from decimal import Decimal, getcontext
 from pathlib import Path
 from typing import Any
@@ -243,7 +242,7 @@ def rotary() -> Iterator[Case]:
         other = {"role": "key"} if spec.xpos else {}
         rows = np.repeat(query[None], len(positions), 0)
         # Without a length `rotate` refuses far positions; the page turns them by the ladder of the original one.
-        code = replace(spec, length=spec.length or spec.untold)
+        code = spec.at_original
         turned = rotate(rows, code, positions, **role)
         still = rotate(np.repeat(key[None], len(positions), 0), code, [0] * len(positions), **other)
         as_key = rotate(np.repeat(key[None], len(positions), 0), code, positions, **other)

@@ -21,8 +21,7 @@ def rotary(draw, framework, scaled=False, partial=None):
         rotated = width // 2 if framework == "jax" or width < 16 else 4 * draw.randrange(1, width // 4)
     scaled = draw.random() < 0.6 if scaled is None else scaled
     made = scaling(draw, rotated, scaled) if scaled else None
-    short = made.original if isinstance(made, LongRope) else None  # else far positions are refused
-    return ch.Rotary(width, draw.choice(LAYOUTS), base, rotated=rotated, scaling=made, length=short)
+    return ch.Rotary(width, draw.choice(LAYOUTS), base, rotated=rotated, scaling=made)
 
 
 def scaling(draw, rotated, kind):

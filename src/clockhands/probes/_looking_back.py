@@ -175,7 +175,7 @@ def temperature_of(spec: Any, back: int, share: float, length: int) -> tuple[flo
     """
     head = relative_head(spec, back)
     if isinstance(spec, Rotary):
-        tokens = np.tile(np.asarray(head.constant), (length, 1))
+        tokens, spec = np.tile(np.asarray(head.constant), (length, 1)), spec.at_original
         scores = np.asarray(rotate(tokens @ head.query.T, spec))[-1] @ np.asarray(rotate(tokens @ head.key.T, spec)).T
     else:
         assert isinstance(spec, AdditiveCode)

@@ -212,6 +212,11 @@ class Rotary(OneLine):
         by_length = self.length is None and getattr(self.scaling, "BY_LENGTH", False)
         return self.scaling.original if by_length else None  # type: ignore[union-attr]
 
+    @cached_property
+    def at_original(self) -> "Rotary":
+        """This code with the original length of its scaling, where it has none: the same ladder at every position."""
+        return self if self.untold is None else dataclasses.replace(self, length=self.untold)
+
     @property
     def attention_factor(self) -> float:
         """The factor on cosine and sine."""

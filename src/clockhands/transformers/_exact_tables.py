@@ -18,7 +18,7 @@ def exact_rows(spec: Sinusoidal | Rotary, like: Tensor) -> Tensor:
     """
     wide = torch.zeros(0, dtype=torch.float64)
     if isinstance(spec, Rotary):
-        pair = cos_sin(spec, np.arange(len(like)), like=wide)
+        pair = cos_sin(spec.at_original, np.arange(len(like)), like=wide)
         rows = torch.cat((pair.sine, pair.cosine), dim=-1)
     else:
         rows = torch.from_numpy(np.asarray(table(spec, len(like), dtype="float64")))

@@ -317,7 +317,7 @@ def check(turning: MeasuredRotation, spec: Rotary, role: str | None, arithmetic:
     # Random rows also check channels that are not rotated; each output is a sum of two products with |x| up to 1.5.
     some = np.concatenate([np.arange(min(len(near), 64)), draw.integers(0, len(positions), 192)])
     x = draw.integers(-96, 97, (len(some), spec.head_width)) / 64
-    ours = rotate(x, spec, positions[some] + shift, role=role)
+    ours = rotate(x, spec.at_original, positions[some] + shift, role=role)
     rows = np.abs(reader(x, positions[some]) - ours).max(axis=1)
     rows = np.where(np.isfinite(rows), rows, np.inf)
     cosine, sine = cosine_sine(spec, positions_of(positions[some] + shift), np.dtype(float), role)

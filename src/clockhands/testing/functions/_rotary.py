@@ -128,7 +128,7 @@ def _answer(
                 allowed = allowed.max(axis=-1, keepdims=True)
         return Answer(asked, got, got, allowed, where[:, None])
     roles = None if own.xpos is None else role or "query"
-    wanted = rotate(x, own, at, role=roles)
+    wanted = rotate(x, own.at_original, at, role=roles)
     turning = StagedRotary(own)
     phases = turning.phases(np.asarray(at, np.float64))
     sizes, growth = x, None

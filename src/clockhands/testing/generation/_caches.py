@@ -349,11 +349,13 @@ def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:
         return None
     whole = {} if width == spec.head_width else {"head_width": width, "part": "first"}
     layouts: tuple[Layout, ...] = ("halves", "interleaved")
-    own = [replace(spec, layout=each, reordered=False, blocks=(), **whole) for each in layouts]
+    own = [replace(spec.at_original, layout=each, reordered=False, blocks=(), **whole) for each in layouts]
     rows = as_numpy(alike).astype(np.float64)
     first = np.repeat(rows[..., :1, :], tokens, axis=-2)
     off = [np.abs(rerotate(first, each, np.zeros(tokens), np.arange(tokens)) - rows).max() for each in own]
-    return own[int(np.argmin(off))] if min(off) < 0.5 * max(off) else replace(spec, reordered=False, **whole)
+    return (
+        own[int(np.argmin(off))] if min(off) < 0.5 * max(off) else replace(spec.at_original, reordered=False, **whole)
+    )
 
 
 def _by(it: GenerationSubject) -> int:
