@@ -12,7 +12,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.additive import FourierFeatures
-from clockhands.biases import CODES, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.biases import CODES, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window
 from clockhands.errors import ClockhandsError
 from clockhands.grids import Grid
 from clockhands.rotary import XPos, cos_sin, rerotate, rotate_both
@@ -220,6 +220,7 @@ BIASES = {
     "alibi of 12": ch.Alibi(heads=12),
     "alibi by key": ch.Alibi(heads=8, form="key"),
     "retnet": Decay(8),
+    "slopes": Slopes(ch.Alibi(heads=8).slopes),
     "t5": ch.Buckets(heads=8),
     "deberta": CeilingBuckets(8, span=4, max_distance=9),
     "deberta without buckets": Clipped(8, span=4),

@@ -107,7 +107,7 @@ def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Exp
     # A part for one coordinate raises, or returns an array of another shape (Transformers 5.0 to 5.17).
     if answer is None or (axes is None and answer[0].shape[:-1] not in (ids.shape, given.shape)):
         return output
-    if answer[0].shape[:-1] == ids.shape and axes is not None:
+    if answer[0].shape[:-1] == ids.shape and isinstance(declared, Rotary) and axes is not None:
         output = replace(output, of_axes=replace(frequencies_of(declared), axes=axes))
     device = answer[0].device
     made = output(torch.zeros(1, dtype=torch.float32, device=device), given.to(device), longest)
