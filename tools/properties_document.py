@@ -334,13 +334,14 @@ def longer_texts() -> str:
     return (
         'That a model "generalises" past a length is not a property of the encoding alone. Sinusoids and RoPE are '
         "defined at any position, *bounded* at any position, and *shift* by the same rotation everywhere, yet "
-        f"models with them can fail: small models with sinusoids, trained on 64 tokens, have a loss on texts of 128 "
-        f"tokens that is {ratio} times that on texts of 64 (the claim [sinusoids-extrapolate](claims.md#sinusoids-extrapolate)). Models trained on "
-        "1,024 tokens have the following perplexities at 1,024 and at 16,024 tokens: 19.34 and 453.32 with sinusoids, "
-        "19.33 and 106.99 with RoPE, 18.66 and 17.98 with ALiBi (Press et al. 2022, arXiv:2108.12409, table 3). Models "
-        "trained on 512 tokens have 33 and 30,046 with sinusoids at 512 and at 16,384 tokens, and 23.9 and 22.5 with "
-        "ALiBi (Chi et al. 2022, KERPLE, arXiv:2205.09921). So ALiBi works where every bias is new, probably because its "
-        "biases hide tokens that are far away (appendix B of its paper), and RoPE fails where only some angles are new."
+        "models with them can fail: small models with sinusoids, trained on 64 tokens, have a loss on texts of 128 "
+        f"tokens that is {ratio} times that on texts of 64 (the claim "
+        "[sinusoids-extrapolate](claims.md#sinusoids-extrapolate)). Models trained on 1,024 tokens have the following "
+        "perplexities at 1,024 and at 16,024 tokens: 19.34 and 453.32 with sinusoids, 19.33 and 106.99 with RoPE, "
+        "18.66 and 17.98 with ALiBi (Press et al. 2022, arXiv:2108.12409, table 3). Models trained on 512 tokens have "
+        "33 and 30,046 with sinusoids at 512 and at 16,384 tokens, and 23.9 and 22.5 with ALiBi (Chi et al. 2022, "
+        "KERPLE, arXiv:2205.09921). So ALiBi works where every bias is new, probably because its biases hide tokens "
+        "that are far away (appendix B of its paper), and RoPE fails where only some angles are new."
     )
 
 
