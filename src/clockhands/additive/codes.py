@@ -6,12 +6,13 @@ from typing import Any, Self
 import numpy as np
 
 from clockhands.clocks import Clock
+from clockhands.constants import Source
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
 from clockhands.traces import made_outside
 
 
-class AdditiveCode(ABC):
+class AdditiveCode(Source, ABC):
     """Base class of additive codes: numbers for positions, added to the tokens.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
