@@ -5,6 +5,7 @@ imports inside functions, so the rules are held here.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -24,11 +25,11 @@ SOURCE = ROOT / "src" / PACKAGE
 # else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
 LAYERS = """
 errors
-arguments written_numbers
-dtypes memory databases
+arguments written_numbers constants
+dtypes memory databases compiling
 ladders positions sampling
 grids sharding
-scaling phases layouts compiling
+scaling phases layouts
 clocks traces
 additive rotary biases scores calling
 mixtures
@@ -76,7 +77,9 @@ LATE = {
     "additive/_tables.py": "only arrays inside a trace need it",
     "auditing/_audits.py": "PyTorch is optional",
     "probes/models.py": "Transformers is optional",
+    "positions.py": "PyTorch is optional",
     "recognition/_identifying.py": "a table does not need what functions need, nor the other way round",
+    "rotary/limiting.py": "PyTorch is optional",
     "rotary/_torch_way.py": "Triton is optional",
     "rotary/_ways.py": "each array library has its own way, and only one of them may be installed",
     "sources/targets.py": "opening a file needs neither the presets nor the hub",
@@ -208,6 +211,19 @@ def same_names(source: Path) -> list[str]:
     return [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > most[name]]
 
 
+PRIVATE = re.compile(r"""(?<!["'`.\w])torch(?!\.ops\b)(\.\w+)*\._[a-zA-Z]\w*""")
+
+
+def private_names_of_torch(source: Path) -> list[str]:
+    """Uses of private names of PyTorch outside of the one file that has something in their place."""
+    return [
+        f"{file.relative_to(source)}: {found[0]} belongs in compiling.py"
+        for file in sorted(source.rglob("*.py"))
+        if file.name != "compiling.py"
+        for found in PRIVATE.finditer(file.read_text(encoding="utf-8"))
+    ]
+
+
 def test_the_package_keeps_the_rules_and_the_document_shows_it_as_it_is(cases, monkeypatch: pytest.MonkeyPatch):
     """One test, because the files are parsed once in each process."""
     assert len(list(SOURCE.rglob("*.py"))) > 5
@@ -216,6 +232,8 @@ def test_the_package_keeps_the_rules_and_the_document_shows_it_as_it_is(cases, m
     with cases("imports stand at the top of files"):
         assert late_imports(SOURCE) == []
         assert all((SOURCE / place).exists() for place in LATE), "a file with a reason is gone: take it out of LATE"
+    with cases("private names of PyTorch are in one file"):
+        assert private_names_of_torch(SOURCE) == []
     with cases("a name stands for one thing"):
         assert same_names(SOURCE) == []
     with cases("run `python tools/architecture_document.py`"):
@@ -235,6 +253,11 @@ def test_late_imports_and_names_that_are_taken_are_found(small: Path):
     assert same_names(small) == [
         "part.py: high/_part.py, high/part.py, higher/_part.py, highest/_part.py",
         "class A: left.py, right.py",
+    ]
+    for file in ("compiling.py", "left.py"):
+        (small / file).write_text("import torch\ntorch.autograd.forward_ad._current_level\n'torch._utils'\n")
+    assert private_names_of_torch(small) == [
+        "left.py: torch.autograd.forward_ad._current_level belongs in compiling.py"
     ]
 
 

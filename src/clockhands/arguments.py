@@ -227,8 +227,11 @@ def count(name: str, value: object, least: int = 1) -> int:
     """``value`` as an int, if it is a whole number from ``least`` to 2**63."""
     number = None
     if not _is_boolean(value) and hasattr(value, "__index__"):
-        with suppress(TypeError):  # arrays have the method, and few of them an answer
+        # Not `contextlib.suppress`, which PyTorch 2.5 cannot compile.
+        try:  # noqa: SIM105
             number = value.__index__()  # type: ignore[attr-defined]
+        except TypeError:  # arrays have the method, and few of them an answer
+            pass
     if number is None:
         raise InvalidType(
             f"`{name}` must be a whole number, got {shown(value)}.", f"Give `{name}` as an int of at least {least}."

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, settle, shown
+from clockhands.constants import Source
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.memory import refuse_larger
 from clockhands.positions import HINT_RANGE, LARGEST, Positions, from_exact, positions_of
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Grid:
+class Grid(Source):
     """The cells of a grid: cell ``i`` of an axis is at ``start + step i``, and the grid is the product of its axes.
 
     A grid is accepted wherever positions are. Each coordinate ``start + step i`` is computed in exact fractions; its

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from clockhands.arguments import KnowsItsNames, count, not_negative, positive, real, settle, shown
+from clockhands.constants import Source
 from clockhands.errors import InvalidType, InvalidValue
 
 DIGITS = 60
@@ -68,7 +69,7 @@ class Turns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ladder:
+class Ladder(Source):
     """The RoPE frequency of each dimension pair, and the attention factor of a scaled ladder.
 
     A ladder compares and hashes by its numbers, so it can be a cache key or a static argument of ``jax.jit``.

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from clockhands.arguments import count, shown
+from clockhands.constants import Source
 from clockhands.dtypes import UNIT_ROUNDOFF, name_of
 from clockhands.errors import InvalidType, InvalidValue
 
@@ -44,7 +45,7 @@ class Sizes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Positions:
+class Positions(Source):
     """Exact positions of any shape.
 
     Attributes:
@@ -305,9 +306,13 @@ def _from_torch(tensor: Any) -> np.ndarray:
         here = tensor.detach().cpu()
         return np.asarray(here.double() if narrow else here)
     except RuntimeError:
-        # Inside torch.func.grad, vjp and jvp every operation wraps a tensor from outside, and its memory cannot be
-        # reached; its numbers can. Where there are none, as on "meta", this is refused as well.
-        return np.array(tensor.tolist(), "float64" if narrow else str(tensor.dtype).removeprefix("torch."))
+        # Inside torch.func.grad, vjp and jvp every operation wraps a tensor from outside, whose memory is reached only
+        # outside of them. Where there is none, as on "meta", this is refused as well.
+        from clockhands.compiling import untransformed
+
+        with untransformed():
+            here = tensor.detach().cpu()
+            return np.asarray(here.double() if narrow else here)
 
 
 def _from_range(given: range, name: str) -> Positions:

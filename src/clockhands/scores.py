@@ -23,6 +23,7 @@ integers as well and the rest is float32: with ``v = 2**-24`` and a logarithm wi
 same sums are below ``(4 + 1 + 1 + 1 + 1 + 2) v`` and ``(3 + 4 + 1 + 1) v``: ``TRACED_BOUND = 16 v``.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -190,7 +191,7 @@ class LogScale(ScoreScale):
         """The scale at traced positions."""
         beyond = positions > self.original - self.first
         reals = xp.astype(xp.where(beyond, positions, xp.ones_like(positions)), dtype) + float(self.first)
-        return xp.where(beyond, xp.log(reals) * float(1 / np.log(self.original)), xp.ones_like(reals))
+        return xp.where(beyond, xp.log(reals) * (1 / math.log(self.original)), xp.ones_like(reals))
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,8 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
 
 def _beside(positions: Any, like: Any) -> Any:
     """Positions in the library of ``like`` where they are arrays."""
-    if not hasattr(positions, "dtype") or isinstance(positions, _NUMPY):
+    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
+    if isinstance(positions, (*_NUMPY, range)) or not hasattr(positions, "dtype"):
         return positions
     theirs, ours = traces.library_of(positions), traces.library_of(like)
     if theirs != ours:

@@ -55,8 +55,13 @@ def rank_positions(tokens: int, rank: int, ranks: int, *, zigzag: bool = False) 
 def is_sharded(*arrays: Any) -> bool:
     """Whether any of these is a DTensor."""
     module = sys.modules.get("torch.distributed.tensor")
-    # By type: `isinstance` takes four times as long, in every call.
-    return module is not None and module.DTensor in map(type, arrays)
+    if module is None:
+        return False
+    # By type, in a loop: `isinstance` and `any` take four and two times as long, in every call.
+    for array in arrays:  # noqa: SIM110
+        if type(array) is module.DTensor:
+            return True
+    return False
 
 
 def refuse_sharded(array: Any, name: str, hint: str) -> None:

@@ -22,14 +22,15 @@ the CPU and synchronise.
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from clockhands.constants import Source
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.grids import at_origin
 from clockhands.ladders import Ladder
-from clockhands.positions import HasPositions
 
 BOUND = 2.0**-22
 
@@ -48,11 +49,15 @@ def is_traced(positions: Any) -> bool:
         return False
     if torch.compiler.is_compiling() or positions.device.type == "meta":
         return True
-    # There is no public test for this. Fake tensors are used to infer shapes; `make_fx` traces with proxies.
-    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None:  # noqa: SLF001
-        return True
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(positions)  # noqa: SLF001
-    return wrapped or isinstance(positions, torch._subclasses.FakeTensor)  # noqa: SLF001
+    return _placeholder_test()(positions)
+
+
+@cache
+def _placeholder_test() -> Callable[[Any], bool]:
+    """PyTorch's test, imported once: an import statement in each call costs as much as the test."""
+    from clockhands.compiling import is_placeholder
+
+    return is_placeholder
 
 
 def stay(positions: Any) -> bool:
@@ -116,14 +121,14 @@ def known_numbers(spec: Any, name: str) -> Any:
     return known() if callable(known) else known
 
 
-def known_array(make: Callable[..., np.ndarray], *known: Any) -> Any:
-    """The array that a function computes from values known before the trace; a tensor where PyTorch compiles."""
+def known_array(make: Callable[..., np.ndarray], *sources: Source, known: tuple[Any, ...] = ()) -> Any:
+    """The tensor that a function computes from objects, and plain values, known before PyTorch's compiler runs."""
     from clockhands.compiling import made
 
-    return made(make, *known)
+    return made(make, sources, known)
 
 
-def _coordinates(described: HasPositions) -> np.ndarray:
+def _coordinates(described: Any) -> np.ndarray:
     """Positions as one array, with 0 for rows without a position: int64 where it represents them, else float64."""
     at = at_origin(described)
     sizes = at.sizes(0, at.size)
@@ -274,7 +279,7 @@ def as_tensor(positions: Any, device: Any) -> Any:
         return torch.arange(positions, device=device)
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, positions.step, device=device)
-    if isinstance(positions, HasPositions):
+    if isinstance(positions, Source):
         return known_array(_coordinates, positions).to(device)
     return torch.as_tensor(positions, device=device)
 

@@ -25,6 +25,7 @@ def test_arrays_of_every_library(any_backend):
         within(at, 5)
 
 
+@pytest.mark.filterwarnings("ignore:(Attempted to insert a get_attr )?Node:UserWarning")  # PyTorch 2.5, of itself
 @pytest.mark.parametrize("way", ["compile", "export"])
 def test_a_graph_of_pytorch_holds_the_check(way):
     torch._dynamo.reset()

@@ -21,6 +21,7 @@ from clockhands.traces import device_of, is_traced
 
 Raw = Literal["before", "after"]
 Single = Literal["sin", "cos"]
+_SINGLE = get_args(Single)  # once: PyTorch 2.5 cannot compile the call
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class FourierFeatures(AdditiveCode):
             axes=count("axes", self.axes),
             multiplier=positive("multiplier", self.multiplier),
             layout=layout_of(self.layout),
-            order=self.order if self.order in get_args(Single) else waves_of(self.order),
+            order=self.order if self.order in _SINGLE else waves_of(self.order),
             scale=positive("scale", self.scale),
         )
         if self.raw is not None:
@@ -109,7 +110,7 @@ class FourierFeatures(AdditiveCode):
     @property
     def _each(self) -> int:
         """Number of channels for each rate."""
-        return 1 if self.order in get_args(Single) else 2
+        return 1 if self.order in _SINGLE else 2
 
     @property
     def _rows(self) -> int:

@@ -160,7 +160,7 @@ def add(x: Any, spec: AdditiveCode, positions: Any = None, *, values: Any = None
         return _add_on_this_rank(x, spec, positions, values)
     if is_compiling() and isinstance(positions, Grid):
         if not spec.learned:
-            rows = known_array(_grid_rows, spec, positions, kind, shape)
+            rows = known_array(_grid_rows, spec, positions, known=(kind, shape))
             return _sum(x, rows.to(x.device), 1, work)
         prefix = positions.prefix
         positions = as_traced(positions, x)[prefix:]  # these rows have position 0 there

@@ -7,12 +7,13 @@ import numpy as np
 
 from clockhands.arguments import OneLine, refuse_unknown
 from clockhands.clocks import Clock
+from clockhands.constants import Source
 from clockhands.errors import InvalidValue
 from clockhands.positions import Positions
 from clockhands.traces import made_outside
 
 
-class AdditiveCode(OneLine, ABC):
+class AdditiveCode(OneLine, Source, ABC):
     """Base class of additive codes: numbers for positions, added to the tokens.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.

@@ -11,7 +11,7 @@ from clockhands.additive._learned import Learned
 from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.traces import is_traced, library
+from clockhands.traces import is_traced, library, library_of
 
 
 def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:
@@ -48,7 +48,8 @@ def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None)
     if stands is None:
         real = xp.ones_like(real)
     # PyTorch's compiler cannot trace the array API's function for it.
-    summed = real.cumsum(-1) if hasattr(real, "cumsum") else xp.cumulative_sum(real, axis=-1)
+    direct = library_of(real) == "torch" or hasattr(real, "cumsum")
+    summed = real.cumsum(-1) if direct else xp.cumulative_sum(real, axis=-1)
     counted = summed + (spec.first - 1)
     if stands is None:
         return counted

@@ -198,7 +198,8 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
         if wide:
             return xp.arange(given, dtype=kind, device=_device(traced))
         given = range(int(given))
-    if hasattr(given, "dtype") and not isinstance(given, _NUMPY):
+    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
+    if not isinstance(given, (*_NUMPY, range)) and hasattr(given, "dtype"):
         if traces.library_of(given) != traces.library_of(traced):
             raise InvalidType(
                 f"`{name}` are an array of {traces.library_of(given)}, but the other positions are an array of "

@@ -10,6 +10,7 @@ import numpy as np
 from clockhands.arguments import OneLine, refuse_unknown, shown
 from clockhands.biases.distances import QueryKeyPairs
 from clockhands.biases.values import Values
+from clockhands.constants import Source
 from clockhands.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.traces import made_outside
@@ -21,7 +22,7 @@ Reads = Literal["distance", "key", "both"]
 After = Literal["as before", "as itself", "more", "own"]
 
 
-class BiasCode(OneLine, ABC):
+class BiasCode(OneLine, Source, ABC):
     """Base class of attention biases: a number for each query, key and head, added before the softmax.
 
     A code is a frozen, hashable value; learned numbers are passed separately as ``values``.
@@ -61,7 +62,7 @@ class BiasCode(OneLine, ABC):
     @property
     def learned(self) -> bool:
         """Whether the code needs learned numbers."""
-        return bool(self.shapes)
+        return len(self.shapes) > 0  # PyTorch 2.5 cannot compile `bool` of a dict
 
     @property
     def looked_up(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from clockhands.arguments import KnowsItsNames, OneLine, count, one_of, positive, real, refuse_unknown, settle, shown
 from clockhands.clocks import Clock
+from clockhands.constants import Source
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
 from clockhands.layouts import Layout, layout_of, pair_channels
@@ -77,7 +78,7 @@ _LATEST: WeakValueDictionary[tuple[object, ...], _Latest] = WeakValueDictionary(
 
 
 @dataclass(frozen=True, init=False)
-class Rotary(OneLine):
+class Rotary(OneLine, Source):
     """A rotary code: pair ``i`` of a query or key at position ``p`` is rotated by ``p rate_i`` radians.
 
     ``(x, y) -> f (x cos - y sin, x sin + y cos)`` with ``f`` the scaling's attention factor.

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from clockhands.compiling import intercepted, is_gradient_batch
 from clockhands.rotary._cosines import CosSin
 from clockhands.rotary._spec import Rotary
 
@@ -28,7 +29,7 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
 
     The arguments are those of `clockhands.rotate`, one or two of each. They are unchecked; invalid ones give None.
     """
-    if seq_axis.__class__ is not int or not isinstance(spec, Rotary) or _transforms():
+    if seq_axis.__class__ is not int or not isinstance(spec, Rotary) or intercepted():
         return None
     key, made = None, []
     for x, role, pair in zip(heads, roles, pairs, strict=True):
@@ -58,7 +59,7 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
 
     None where `step` does not apply.
     """
-    if x.numel() > _MOST or not _plain(x) or _transforms():
+    if x.numel() > _MOST or not _plain(x) or intercepted():
         return None
     if pair is None:
         key, place = _key(positions, x, seq_axis), _place(x, role)
@@ -86,16 +87,6 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
     return turn(x)
 
 
-def _transforms() -> bool:
-    """Whether operations may be traced or intercepted: a compiler, a dispatch mode, or a `torch.func` transform."""
-    return (
-        torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._are_functorch_transforms_active()  # type: ignore[attr-defined]
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]
-    )
-
-
 def _plain(x: torch.Tensor) -> bool:
     """Whether this is a plain dense CPU tensor without a gradient, so that values and shape determine the result."""
     return (
@@ -106,7 +97,7 @@ def _plain(x: torch.Tensor) -> bool:
         and x.is_contiguous()
         and not x.is_neg()
         and not (x.requires_grad and torch.is_grad_enabled())
-        and not torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined]
+        and not is_gradient_batch(x)
     )
 
 

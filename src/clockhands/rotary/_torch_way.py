@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from array_api_compat import torch as xp
 
+from clockhands.compiling import forward_mode, is_gradient_batch, transforms_active
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import cut, members, plain, regions
 
@@ -92,11 +93,7 @@ def _is_watched(x: torch.Tensor) -> bool:
 
 
 def _is_transformed(x: torch.Tensor) -> bool:
-    return (
-        torch._C._functorch.is_legacy_batchedtensor(x)  # type: ignore[attr-defined] # noqa: SLF001
-        or torch._C._are_functorch_transforms_active()  # noqa: SLF001
-        or torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
-    )
+    return is_gradient_batch(x) or transforms_active() or forward_mode()
 
 
 class Turn(torch.autograd.Function):
@@ -105,7 +102,7 @@ class Turn(torch.autograd.Function):
     @staticmethod
     def forward(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
         """Rotate."""
-        if torch._C._functorch.is_legacy_batchedtensor(x):  # type: ignore[attr-defined] # noqa: SLF001
+        if is_gradient_batch(x):
             return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
         return _turn(x, cos, sin, spec)
 

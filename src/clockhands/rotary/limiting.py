@@ -1,6 +1,5 @@
 """`within`, a check that positions stay below a limit: RoPE itself accepts positions beyond the trained context."""
 
-import sys
 from typing import Any
 
 from clockhands import traces
@@ -73,10 +72,11 @@ def _check_inside(positions: Any, limit: int, name: str) -> None:
 
         checkify.check((positions < limit).all(), says + " Got {most}.", most=positions.max(initial=0))
         return
-    torch = sys.modules["torch"]
-    if not traces.is_compiling() and torch._C._functorch.is_functorch_wrapped_tensor(positions):  # noqa: SLF001
+    from clockhands.compiling import assert_later, is_transformed
+
+    if not traces.is_compiling() and is_transformed(positions):
         raise InvalidType(
             f"`{name}` are inside a transform of torch.func, where a limit cannot be checked.",
             "Call within(…) before the transform.",
         )
-    torch._assert_async((positions < limit).all(), says)  # noqa: SLF001 - PyTorch has no public one that does not wait
+    assert_later((positions < limit).all(), says)

@@ -29,7 +29,9 @@ from clockhands.traces import is_traced
 _LARGEST_EXPONENT = 85.0
 _EXPONENTS = {"float16": 10.1}
 
-_NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
+_NUMPY = (np.ndarray, np.generic)
+# What has no library of its own; a tuple, because torch.compile cannot build a union of types.
+_NOT_BESIDE = (*_NUMPY, range)
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -520,7 +522,7 @@ def traced_cosine_sine(spec: Rotary, positions: Any, role: str | None = None) ->
         ]
         # Concatenated axis by axis, then put into the order of the pairs.
         order = np.argsort(np.argsort(np.array(spec.axes), kind="stable"), kind="stable")
-        index = traces.constant(order.astype(np.int32), positions)
+        index = traces.constant(order, positions)
         cosine, sine = (xp.take(xp.concat(list(part), axis=-1), index, axis=-1) for part in zip(*parts, strict=True))
     if spec.attention_factor != 1:
         cosine, sine = cosine * spec.attention_factor, sine * spec.attention_factor
@@ -717,7 +719,8 @@ def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positio
 
 def _beside_array(positions: Any, x: Any, name: str, other: str) -> Any:
     """Positions checked for use with this array; a tensor of the graph while PyTorch compiles."""
-    if hasattr(positions, "dtype") and not isinstance(positions, _NUMPY):
+    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
+    if not isinstance(positions, _NOT_BESIDE) and hasattr(positions, "dtype"):
         theirs, ours = traces.library_of(positions), traces.library_of(x)
         if theirs != ours:
             raise InvalidType(

@@ -12,6 +12,8 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from clockhands.compiling import forward_mode, transforms_active
+
 # Queries at a time: 4 sequences of 1,024 keys are 1 MiB of float32, which stays in the cache of one core.
 _ROWS = 64
 
@@ -59,8 +61,8 @@ def _in_blocks(
         and not more.get("dropout_p")
         and not more.get("enable_gqa")
         and not torch.is_autocast_enabled("cpu")
-        and not torch._C._are_functorch_transforms_active()  # noqa: SLF001
-        and torch.autograd.forward_ad._current_level < 0  # noqa: SLF001
+        and not transforms_active()
+        and not forward_mode()
     )
 
 

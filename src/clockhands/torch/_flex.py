@@ -35,7 +35,8 @@ def score_mod(
     It adds the same numbers as ``bias(spec, queries, keys)``, read from a table with one row per head and one number
     per distance, ``queries + keys - 1`` for consecutive positions. FIRE's network is evaluated score by score. Nothing
     is masked: use FlexAttention's ``block_mask``. With one, compiled, the attention needs no memory of size queries x
-    keys; without one, PyTorch's CPU kernel takes all keys as one block, and uncompiled it stores all scores.
+    keys; without one, PyTorch's CPU kernel takes all keys as one block, and uncompiled it stores all scores. On a CPU,
+    PyTorch compiles FlexAttention from 2.6 on.
 
     It can be called outside or inside a function that PyTorch compiles. Inside, a bias of the distance has the same
     small table if positions are given as counts; any other bias is a queries x keys matrix in each head.
@@ -88,24 +89,34 @@ def _inside(spec: BiasCode, queries: Any, keys: Any, values: Any, device: Any) -
     places = [each.device for each in (queries, keys, *given.values()) if isinstance(each, torch.Tensor)]
     place = device if device is not None or not places else places[0]
     if isinstance(queries, int) and isinstance(keys, int) and spec.reads == "distance":
-        many = queries + keys - 1
-        # Each distance that occurs, the largest first, as that of a query there from a key at 0.
-        line = torch.arange(keys - 1, keys - 1 - many, -1, device=place)
+        # The distances of the last query from key 0 on, then those of the first keys from the query after the key: an
+        # index below 0 counts from the end. No number is captured, which may be symbolic: PyTorch 2.5 refuses it.
+        parts = (torch.arange(keys - queries, -queries, -1), torch.arange(keys - 1, keys - queries, -1))
+        line = torch.cat(parts).to(place)
         table = _stored(bias(spec, line, torch.zeros_like(line[:1]), values=values)[:, :, 0])
-        last = queries - 1
 
         def add(score: Any, _batch: Any, head: Any, query: Any, key: Any) -> Any:
-            return score + table[head, key - query + last]
+            return score + table[head, key - query]
 
         return add
     matrix = bias(spec, queries, as_tensor(keys, place), values=values)
-    matrix = _stored(matrix[None] if matrix.dim() == 3 else matrix)
-    batched = matrix.shape[0] != 1
+    entry = _entries(_stored(matrix[None] if matrix.dim() == 3 else matrix))
 
     def add_from_matrix(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
-        return score + matrix[batch if batched else 0, head, query, key]
+        return score + entry(batch, head, query, key)
 
     return add_from_matrix
+
+
+def _entries(table: torch.Tensor) -> Callable[..., Any]:
+    """The entries of a table [sequences, ...] by tensors of indices; a table of one sequence is that of every batch.
+
+    In PyTorch 2.5 no index of `score_mod` may be a number.
+    """
+    if table.shape[0] != 1:
+        return lambda batch, *index: table[(batch, *index)]
+    single = table[0]
+    return lambda _batch, *index: single[index]
 
 
 def _stored(table: torch.Tensor) -> torch.Tensor:
@@ -140,11 +151,10 @@ def _tensor(numbers: Any, values: Values) -> torch.Tensor:
 
 
 def _by_key(spec: BiasCode, at: Batches, values: Values) -> ScoreMod:
-    table = _tensor(np.stack([spec.numbers(grid.columns(), values) for grid in at.grids()]), values)
-    batched = at.several
+    entry = _entries(_tensor(np.stack([spec.numbers(grid.columns(), values) for grid in at.grids()]), values))
 
     def add(score: Any, batch: Any, head: Any, _query: Any, key: Any) -> Any:
-        return score + table[batch if batched else 0, head, key]
+        return score + entry(batch, head, key)
 
     return add
 
@@ -163,15 +173,15 @@ def _by_network(spec: Fire, at: Batches, values: Values) -> ScoreMod:
     pairs, diagonal = _diagonals(at, values)
     above = _tensor(spec.numerator(pairs.distances.past, values), values)
     places = [reals_of(grid.queries.sizes(0, grid.queries.size)) for grid in at.grids()]
-    below = _tensor(spec.denominator(np.stack(places), values), values)
+    below = _entries(_tensor(spec.denominator(np.stack(places), values), values))
     w1, b1, w2, b2 = (_tensor(values.arrays[name], values) for name in ("w1", "b1", "w2", "b2"))
-    batched = at.several
+    out = w2.reshape(-1)
 
     def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
-        share = above[diagonal(batch, query, key)] / below[batch if batched else 0, query]
+        share = above[diagonal(batch, query, key)] / below(batch, query)
         number = b2[head]
         for channel in range(spec.hidden):
-            number = number + w2[head, channel] * torch.relu(w1[channel, 0] * share + b1[channel])
+            number = number + out[head * spec.hidden + channel] * torch.relu(w1[channel, 0] * share + b1[channel])
         return score + number
 
     return add
@@ -184,15 +194,14 @@ def _in_plane(spec: Window | LogWindow, at: Batches, values: Values) -> ScoreMod
         sizes = [(each := getattr(grid, side)).sizes(0, each.size) for grid in at.grids()]
         outside = np.stack([size.whole < np.uint64(spec.first_token) for size in sizes])
         places = np.stack([spec.places(size) for size in sizes])
-        sides += [_tensor(np.where(outside, 0, places), values), _tensor(outside, values)]
-    query_places, query_outside, key_places, key_outside = sides
-    batched, half, last = at.several, spec.differences // 2, spec.rows - 1
+        sides += [_entries(_tensor(each, values)) for each in (np.where(outside, 0, places), outside)]
+    query_place, query_outside, key_place, key_outside = sides
+    half, last = spec.differences // 2, spec.rows - 1
 
     def add(score: Any, batch: Any, head: Any, query: Any, key: Any) -> Any:
-        sequence = batch if batched else 0
-        row = query_places[sequence, query] - key_places[sequence, key] + half
+        row = query_place(batch, query) - key_place(batch, key) + half
         if spec.first_token:
-            from_class, to_class = query_outside[sequence, query], key_outside[sequence, key]
+            from_class, to_class = query_outside(batch, query), key_outside(batch, key)
             row = torch.where(from_class, last - 2, torch.where(to_class, last - 1, row))
             row = torch.where(from_class & to_class, last, row)
         return score + table[row, head]
@@ -207,13 +216,12 @@ def _diagonals(at: Batches, values: Values) -> tuple[QueryKeyPairs, Callable[[An
         last = at.shape[0] - 1
         return grids[0].diagonals(), lambda _batch, query, key: key - query + last
     queries, keys, first, count = _offsets(at)
-    places, others, batched = _tensor(queries, values), _tensor(keys, values), at.several
+    place, other = (_entries(_tensor(side, values)) for side in (queries, keys))
     # Each distance as that of a query there from a key at 0.
     line, zero = Positions((count,), start=first), Positions((1,))
 
     def diagonal(batch: Any, query: Any, key: Any) -> Any:
-        sequence = batch if batched else 0
-        return places[sequence, query] - others[sequence, key]
+        return place(batch, query) - other(batch, key)
 
     return QueryKeyPairs(line.sizes(0, count), zero.sizes(0, 1), zero.sizes(0, 1)), diagonal
 

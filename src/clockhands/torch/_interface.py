@@ -205,7 +205,8 @@ def prepared_rotary(
     several = spec.axes is not None
     many, most = _sizes(queries, keys, 2 if several else 1)
     keys = queries if keys is None else keys
-    same = queries is keys or (isinstance(queries, int) and many == most)
+    # PyTorch 2.5 cannot compile ``is`` of symbolic counts.
+    same = many == most if isinstance(queries, int) else queries is keys
     if isinstance(queries, int):
         queries = keys if same else _last(keys, most - many, like, axis=-2 if several else -1)
     mask, is_causal = _order(many, most, causal, like)

@@ -7,6 +7,7 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 import torch
 
 from clockhands.biases import BiasCode
+from clockhands.compiling import is_transformed
 
 _MOST = 1 << 26  # bytes of a mask that is kept: 4 heads of 2,048 x 2,048 in float32
 
@@ -44,7 +45,7 @@ def remembered(spec: BiasCode, key: tuple[object, ...], make: Callable[[], torch
         return held[1]
     made = make()
     plain = type(made) is torch.Tensor and not made.is_inference() and not made.requires_grad
-    plain = plain and not torch._C._functorch.is_functorch_wrapped_tensor(made)  # type: ignore[attr-defined] # noqa: SLF001
+    plain = plain and not is_transformed(made)
     if plain and made.numel() * made.element_size() <= _MOST and made.device.type != "meta":
         _LATEST[spec] = key, made, made._version  # noqa: SLF001
     return made

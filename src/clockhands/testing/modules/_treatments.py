@@ -242,7 +242,7 @@ def _moved(subject: ModuleSubject) -> Treated:
 def _compiled(backend: str) -> Callable[[ModuleSubject], Treated]:
     def run(subject: ModuleSubject) -> Treated:
         module = subject.copied()
-        torch._dynamo.reset()  # noqa: SLF001 - the module of that name is public
+        torch.compiler.reset()
         if subject.asking.method is None:
             module.compile(backend=backend)
         else:
