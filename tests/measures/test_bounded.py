@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from itertools import product
 
@@ -232,3 +233,10 @@ def test_a_length_without_end_needs_no_rows():
     assert of(NoPosition(4), 16).numbers["limit"] == 0
     assert of(preset("fairseq"), 2**62).numbers["largest"] is None
     assert of(Counter(4), 2**62).numbers["largest"] == 2.0**62
+
+
+def test_learned_rows_are_read_however_many_there_are(monkeypatch):
+    monkeypatch.setattr(sys.modules[bounded.__module__], "_MOST_NUMBERS", 8)
+    found = of(Learned(4, 3), 3, values=np.arange(12.0).reshape(3, 4))
+    assert found.numbers["largest"] == 11
+    assert found.says.startswith("The largest absolute value of the learned table is 11,")

@@ -27,6 +27,7 @@ from clockhands.mixtures import LayerMixture
 from clockhands.presets import preset, presets
 from clockhands.rotary import Rotary
 from laws.bias_members import values_for
+from memory_peaks import traced
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 NONE, COUNTER, SINES, ALIBI, TURNS = NoPosition(8), Counter(4), Sinusoidal(8), Alibi(8), Rotary(8)
@@ -207,6 +208,16 @@ def test_learned_numbers_that_are_none_are_refused(cases):
             sentence = rf"`{name}` must be finite, got {bad} at \[2, 1\], the first of 1"
             with cases(bad, spec), pytest.raises(ch.errors.InvalidValue, match=sentence):
                 ch.properties(spec, 16, values=numbers)
+
+
+def test_learned_numbers_are_looked_at_in_blocks_and_named_by_their_place_in_all():
+    rows = np.zeros((3 * 2**12, 2**9), np.float16)
+    with traced() as peak:
+        subject_of(Learned(2**9, rows=len(rows)), 8, "float32", rows)
+        assert peak() < 3 * rows.nbytes, "as float64 it takes four times its size"
+    rows[-1, 3] = np.nan
+    with pytest.raises(ch.errors.InvalidValue, match=r"got nan at \[12287, 3\], the first of 1"):
+        subject_of(Learned(2**9, rows=len(rows)), 8, "float32", rows)
 
 
 def test_a_tensor_of_a_model_in_training_is_looked_at_too():

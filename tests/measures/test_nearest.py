@@ -12,6 +12,7 @@ from clockhands.ladders import evenly_spaced, explicit, geometric
 from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.tokens.smooth import step_distances
 from clockhands.phases import DIRECT_FINE
+from memory_peaks import traced
 
 
 def distance(pairs, k, base=10_000):
@@ -118,3 +119,11 @@ def test_rows_of_any_two_blocks_are_compared(cases):
             rows[later] = rows[earlier]
             rows[later, 3] += 2.0**-9
             assert nearest_rows(rows)[:2] == (earlier, later)
+
+
+def test_a_wide_table_is_compared_block_by_block():
+    table = np.random.default_rng(0).normal(size=(2_500, 256)).astype(np.float32)
+    with traced() as peak:
+        found = nearest_rows(table)
+        assert peak() < 11 * table.nbytes, "products of blocks and their halves, and no copy of all rows as float64"
+    assert found[:2] == nearest_rows(table.astype(np.float64))[:2]

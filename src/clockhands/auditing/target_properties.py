@@ -25,7 +25,9 @@ WITHOUT_CONTEXT = 2_048
 
 MOST = 8_192
 MOST_LEARNED = 4_096
-"""Tokens that are measured unless more are asked for: a report shall take seconds. All pairs of learned rows count."""
+MOST_NUMBERS = 2**24
+"""Tokens, and numbers of learned rows, that are measured unless more are asked for: a report shall take seconds and
+little memory. All pairs of learned rows count."""
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,18 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
 
     >>> usual_length(Code("text", "0-3", "rotary", usable_length=131072), None)
     (8192, 'Measured over the first 8,192 of 131,072 positions; --length 131072 measures all.')
+
+    Of a learned table at most 16 million values are measured:
+
+    >>> [usual_length(Code("text", None, "learned"), Learned(width, rows=8192))[0] for width in (768, 4096, 65536)]
+    [4096, 4096, 256]
     """
     served = spec.usable if isinstance(spec, Learned) else code.usable_length
     if code.farthest is not None and (served is None or code.farthest < served):
         # A query sees no greater distance, so properties beyond it mean nothing for the model.
         seen = min(code.farthest, MOST)
         return seen, f"A query here attends only to {code.seen}: measured over {seen:,}."
-    most = MOST_LEARNED if isinstance(spec, Learned) else MOST
+    most = min(MOST_LEARNED, max(2, MOST_NUMBERS // spec.width)) if isinstance(spec, Learned) else MOST
     if served is None:
         # A preset is a convention, without an expected context.
         return (

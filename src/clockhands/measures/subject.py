@@ -186,18 +186,27 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Meas
 
 
 def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
-    """Refuse NaN and infinity: one NaN would make every figure that compares numbers NaN or wrong."""
+    """Refuse NaN and infinity: one NaN would make every figure that compares numbers NaN or wrong.
+
+    The numbers are read in blocks: a table of float16 as float64 takes four times its size.
+    """
     if numbers.dtype.kind not in "fV":
         return  # whole numbers are finite, and non-numbers are refused where they are used
-    wrong = np.argwhere(~np.isfinite(numbers.astype(np.float64)))
-    if len(wrong):
-        first = wrong[0].tolist()
+    lines = np.atleast_1d(numbers)
+    height = max(1, _BLOCK * len(lines) // max(1, lines.size))
+    count, first, largest = 0, [], 0.0
+    for start in range(0, len(lines), height):
+        sizes = np.abs(lines[start : start + height].astype(np.float64))
+        wrong = np.argwhere(~np.isfinite(sizes))
+        if len(wrong) and not count:
+            first = [start + int(wrong[0][0]), *wrong[0][1:].tolist()][: numbers.ndim]
+        count += len(wrong)
+        largest = max(largest, float(sizes.max(initial=0)))
+    if count:
         raise InvalidValue(
-            f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {len(wrong):,} "
-            "such values.",
+            f"`{name}` must be finite, got {numbers[tuple(first)]} at {first}, the first of {count:,} such values.",
             "Correct or remove these values: they cannot be measured.",
         )
-    largest = float(np.abs(numbers.astype(np.float64)).max(initial=0))
     if largest > _LARGEST:
         raise InvalidValue(
             f"`{name}` must be from {-_LARGEST:g} to {_LARGEST:g}, got the absolute value {largest:g}: sums of squares "
@@ -206,6 +215,7 @@ def _refuse_what_is_not_finite(name: str, numbers: np.ndarray) -> None:
         )
 
 
+_BLOCK = 2**20  # numbers
 _LARGEST = 1e150
 
 

@@ -28,7 +28,7 @@ LARGEST_DIRECTORY = 8 * 2**20
 # Noise cannot be compressed, and half the bytes of trained numbers are noise; only nearly constant data shrink a
 # hundredfold. Small members are unpacked anyway: a table of zeros is a fault worth reporting.
 _MOST_RATIO = 100
-_SMALL = 256 * 2**20
+_SMALL = 192 * 2**20
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 

@@ -3,7 +3,7 @@
 Numbers of `bounded`, in the code's own unit:
 
 * ``largest``: the largest absolute value of the encoding over all positions of the measured length, before rounding;
-  None where the value was not computed (an encoding with more than 16 million values and no formula).
+  None where the value was not computed (a computed encoding with more than 16 million values and no formula).
 * ``limit``: the bound that no value of the encoding exceeds at any length; None where no bound exists or no bound is
   known.
 * ``row_norm``: the Euclidean norm of a position's row, if all rows have the same norm: ``factor sqrt(pairs)`` for sines
@@ -230,7 +230,8 @@ def _looked_for(subject: MeasuredCode) -> dict[str, Any]:
     for axis in different_axes(subject):
         make = rows_of(subject, axis, kind)
         width = make(0, 1).shape[1]
-        if subject.length * width > _MOST_NUMBERS:
+        # Learned rows are not computed: they are in memory already.
+        if subject.length * width > _MOST_NUMBERS and not isinstance(subject.spec, Learned):
             return none
         height = max(1, _BLOCK // width)
         for start in range(0, subject.length, height):

@@ -110,34 +110,40 @@ def nearest_rows(table: np.ndarray) -> tuple[int, int, float]:
             f"A table must have 2 to {LARGEST_TABLE:,} rows for a comparison of all pairs of rows, got {number:,}.",
             "Pass fewer rows, and at least 2.",
         )
-    rows = table.astype(np.float64)
-    centred = rows - rows.mean(axis=0)
-    sizes = np.einsum("rc,rc->r", centred, centred)
+    mean = table.mean(axis=0, dtype=np.float64)
+
+    def centred(first: int) -> np.ndarray:
+        # Made again for each product, which takes far longer: only a block of rows is held as float64.
+        return table[first : first + _ROWS].astype(np.float64) - mean
+
+    tops = range(0, number, _ROWS)
+    sizes = np.concatenate([np.einsum("rc,rc->r", block, block) for block in map(centred, tops)])
     # The square of a distance as one product: (-2 a, |a|^2, 1) . (b, 1, |b|^2).
     one = np.ones((number, 1))
-    left = np.concatenate([-2 * centred, sizes[:, None], one], axis=1)
-    right = np.concatenate([centred, one, sizes[:, None]], axis=1)
     best = math.inf, 0, 0
-    for top in range(0, number, _ROWS):
-        for side in range(top, number, _ROWS):
-            squares = _products(left[top : top + _ROWS], right[side : side + _ROWS])
+    for top in tops:
+        above = slice(top, top + _ROWS)
+        left = np.concatenate([-2 * centred(top), sizes[above, None], one[above]], axis=1)
+        for side in tops[top // _ROWS :]:
+            beside = slice(side, side + _ROWS)
+            squares = _products(left, np.concatenate([centred(side), one[beside], sizes[beside, None]], axis=1))
             if side == top:
                 squares[np.tri(len(squares), dtype=bool)] = math.inf
             # Products and sums of numbers of these sizes, each rounded.
-            slack = 2 * (width + 8) * 2.0**-52 * (sizes[top : top + _ROWS].max() + sizes[side : side + _ROWS].max())
+            slack = 2 * (width + 8) * 2.0**-52 * (sizes[above].max() + sizes[beside].max())
             smallest = float(squares.min())
             if smallest <= best[0] ** 2 + slack:
                 earlier, later = np.nonzero(squares <= min(smallest + 2 * slack, best[0] ** 2 + slack))
-                best = min(best, _nearest_of(rows, earlier + top, later + side))
+                best = min(best, _nearest_of(table, earlier + top, later + side))
     return best[1], best[2], best[0]
 
 
-def _nearest_of(rows: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> tuple[float, int, int]:
+def _nearest_of(table: np.ndarray, earlier: np.ndarray, later: np.ndarray) -> tuple[float, int, int]:
     """The nearest of some pairs of rows, from the differences of the rows: ``(distance, earlier, later)``."""
     best = math.inf, 0, 0
     for begin in range(0, len(earlier), _ROWS):
         one, other = earlier[begin : begin + _ROWS], later[begin : begin + _ROWS]
-        apart = rows[one] - rows[other]
+        apart = table[one].astype(np.float64) - table[other].astype(np.float64)
         squares = np.einsum("rc,rc->r", apart, apart)
         at = int(np.argmin(squares))
         best = min(best, (math.sqrt(squares[at]), int(one[at]), int(other[at])))

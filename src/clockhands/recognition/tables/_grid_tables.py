@@ -120,7 +120,8 @@ def _split(
         return np.median(blocks, axis=axis, keepdims=True) if loose else blocks.take([0], axis)
 
     def alike(blocks: np.ndarray, axis: int) -> np.ndarray:
-        near = np.abs(blocks - middle(blocks, axis)) <= within
+        apart = blocks - middle(blocks, axis)
+        near = np.abs(apart, out=apart) <= within
         return np.asarray(near.mean(axis=(0, 1)) >= _ALIKE if loose else near.all(axis=(0, 1)))
 
     for fast in range(2, number // 2 + 1) if depth < _MOST else ():
