@@ -43,7 +43,7 @@ def test_the_compiler_is_handed_plain_values(monkeypatch: pytest.MonkeyPatch):
 def test_a_constant_is_of_its_own_object():
     """An object of equal value is another, and one that is gone is not found: its number may be another's by then."""
     specs = [ch.Rotary(8), pickle.loads(pickle.dumps(ch.Rotary(8))), ch.Alibi(2), ch.Sinusoidal(8), Grid(3)]
-    assert all(each.enrol() and constants.enrolled(id(each)) is each for each in specs)
+    assert all(each._enrol() and constants.enrolled(id(each)) is each for each in specs)
     number, gone = id(specs[0]), weakref.ref(specs[0])
     del specs[0]
     gc.collect()

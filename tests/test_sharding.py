@@ -80,7 +80,8 @@ def test_a_rank_rotates_its_part_as_one_process_rotates_the_whole(mesh: Any, axi
     is_part(made, expected.detach(), mesh, axis)
     expected.backward(weight)
     made.backward(spread(weight, mesh, axis))
-    is_part(x.grad, whole.grad, mesh, axis)
+    # PyTorch 2.5 to 2.11 may keep a gradient whole on every rank.
+    is_part(x.grad.redistribute(mesh, x.placements), whole.grad, mesh, axis)
 
 
 @every("spec", [ch.Rotary(8), ch.Rotary(8, xpos=XPos())])
@@ -155,6 +156,7 @@ CODES_ADDED = lambda: [  # noqa: E731 - tensors are made when they are needed
 ]
 
 
+@pytest.mark.filterwarnings("ignore:DTensor random operators may not")  # PyTorch 2.5, of itself
 @every("spec, positions", CODES_ADDED)
 @every("axis", [0, 1, None])
 def test_a_rank_adds_the_code_of_its_own_tokens(mesh: Any, axis: int | None, spec: Any, positions: Any):
@@ -167,7 +169,8 @@ def test_a_rank_adds_the_code_of_its_own_tokens(mesh: Any, axis: int | None, spe
     made = over_ranks(x, positions)
     is_part(made, expected.detach(), mesh, axis)
     made.backward(spread(weight, mesh, axis))
-    is_part(x.grad, whole.grad, mesh, axis)
+    # PyTorch 2.5 to 2.11 may keep a gradient whole on every rank.
+    is_part(x.grad.redistribute(mesh, x.placements), whole.grad, mesh, axis)
     for number in over_ranks.parameters():
         assert number.grad.placements == (
             dtensor.Replicate(),

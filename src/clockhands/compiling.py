@@ -20,7 +20,7 @@ from clockhands.constants import Source, enrolled
 from clockhands.errors import InvalidType
 
 _constant = torch.compiler.assume_constant_result
-_constant(Source.enrol)
+_constant(Source._enrol)  # noqa: SLF001 - of no use to a user of the specs
 
 
 def _private(path: str, otherwise: Any) -> Any:
@@ -83,7 +83,7 @@ def leave(why: str) -> None:
 
 def _number(source: Source) -> int:
     """The number by which the functions below find this object; the graph is for this object only."""
-    source.enrol()
+    source._enrol()  # noqa: SLF001
     return id(source)
 
 
