@@ -144,15 +144,15 @@ def stand_in(folder: Path) -> None:
         for name, version in names:
             if version in libraries:
                 asked.setdefault(libraries[version], {}).setdefault(version, set()).add(name)
-            elif re.match(r"(cu|nccl|nvrtc|nvtx|cupti)[A-Za-z]*[A-Z]", name):
-                unversioned.add(name)
+            elif re.match(r"(cu|nccl|nv)[A-Za-z]*[A-Z_]", name):
+                unversioned.add(name)  # of which library is not said: each has it
     of_system = re.compile(r"lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so|ld-linux")
     present = {file.name for file in folder.iterdir()}
     for library in needed - present:
         if of_system.match(library):
             continue
         versions = asked.get(library, {})
-        functions = set[str]().union(*versions.values()) or (unversioned if library.startswith("libcuda.") else set())
+        functions = unversioned.union(*versions.values())
         source, script = folder / "stand_in.c", folder / "stand_in.map"
         source.write_text("".join(f"int {name}(void) {{ return 100; }}\n" for name in sorted(functions)))
         script.write_text("".join(f"{each} {{ global: {'; '.join(sorted(of))}; }};\n" for each, of in versions.items()))
