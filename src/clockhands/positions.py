@@ -275,7 +275,8 @@ def refuse_not_dense(array: Any, name: str) -> None:
                 f"`{name}` must be a dense tensor, got one of {array.layout}.", f"Write {name}.to_dense()."
             )
         return
-    if hasattr(array, "todense"):  # of SciPy and JAX
+    # Not `hasattr`, which PyTorch 2.5 cannot compile.
+    if getattr(array, "todense", None) is not None:  # of SciPy and JAX
         raise InvalidType(
             f"`{name}` must be a dense array, got {type(array).__module__}.{type(array).__name__}.",
             f"Write {name}.todense().",

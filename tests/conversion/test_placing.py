@@ -241,7 +241,7 @@ def test_a_folder_whose_place_cannot_be_taken_is_refused_before_the_work(old_and
     assert hint == "Run the command in another folder. Or remove the old files first."
     monkeypatch.chdir(out.parent)
     monkeypatch.setattr(os.path, "ismount", lambda _: True)
-    assert "it is a file system of its own" in refusal(convert, model, out, TO, force=True, error=InvalidValue)[0]
+    assert "another file system is mounted there" in refusal(convert, model, out, TO, force=True, error=InvalidValue)[0]
     assert held(out) == old
 
 

@@ -94,7 +94,7 @@ def _check_replaceable(out: Path) -> None:
     if place == here or place in here.parents:
         why, hint = "the current folder is in it", "Run the command in another folder."
     elif os.path.ismount(place):
-        why, hint = "it is a file system of its own", "Name a folder inside it."
+        why, hint = "another file system is mounted there", "Name a folder inside it."
     elif not os.access(place.parent, os.W_OK):
         why, hint = f"{place.parent} may not be written", "Get permission to write there, or name another output."
     else:
