@@ -316,6 +316,8 @@ def test_a_compiled_function_refuses_narrow_positions():
 
 
 def test_modules_refuse_narrow_positions(cases):
+    pytest.importorskip("jax")
+    pytest.importorskip("torch")
     from clockhands.jax import Rotary as JaxRotary
     from clockhands.torch import module
 
