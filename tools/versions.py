@@ -83,6 +83,7 @@ class Environment:
         results.unlink(missing_ok=True)
         hidden = ("CI", "EXPECT_")
         own = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+        own["PYTHONPATH"] = str(ROOT / "src")  # the package itself: what a .pth file below names is not read
         command = (self.python, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", f"--junitxml={results}")
         done = subprocess.run([*command, *self.tests], cwd=ROOT, env=own, capture_output=True, text=True, check=False)
         if not results.exists():
