@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 import threading
 from itertools import product
 from types import SimpleNamespace
@@ -365,6 +367,48 @@ def test_threads_are_used_where_they_pay(monkeypatch):
     assert threads_of(4_096, 2) == 2
     monkeypatch.setenv("CLOCKHANDS_THREADS", "2")
     assert threads_of(4_096, None) == 2
+
+
+@every("run", RUNS)
+def test_rows_rounded_into_the_output_are_those_of_the_blocks(run):
+    ladder, at = geometric(5), positions_of(RUNS[run])
+    for wide, fine in ((np.complex64, False), (np.complex128, True)):
+        blocks, direct = (np.full((at.size, 5), np.nan, wide) for _ in range(2))
+        written = []
+
+        def write(rows, pairs, block, out=blocks):
+            out[rows, pairs] = block
+
+        def write_rest(rows, pairs, block, out=direct, written=written):
+            assert np.isnan(out[rows, pairs]).all()
+            out[rows, pairs] = block
+            written.append(len(block))
+
+        fill(write, ladder, at, swapped=True, fine=fine, threads=1)
+        fill(write_rest, ladder, at, swapped=True, fine=fine, threads=1, into=direct)
+        assert np.array_equal(blocks, direct)
+        if at.size > 2 * FINE and abs(at.step) < 2**40:  # else each phase is computed for itself
+            assert sum(written) < 2 * FINE  # the runs that the two ends cut
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    if not hasattr(os, "fork"):
+        pytest.skip("this system cannot fork")
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import clockhands as ch
+spec = ch.preset("vaswani2017", width=512)
+before = ch.table(spec, 5_000, threads=2)
+child = os.fork()
+if not child:
+    os._exit(0 if np.array_equal(ch.table(spec, 5_000, threads=2), before) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 def test_what_a_thread_cannot_do_is_raised(monkeypatch):

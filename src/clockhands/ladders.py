@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -225,14 +225,24 @@ class Geometric(KnowsItsNames):
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder of ``pairs`` rates for ``channels`` channels."""
         _pairs(pairs)
-        with localcontext(working()):
-            ratio = (-Decimal(self.base).ln() / self.denominator(channels)).exp()
-            rate, rates = Decimal(self.multiplier), []
-            for _ in range(pairs):
-                rates.append(rate)
-                rate *= ratio
-        span = self.span if isinstance(self.span, str) else f"{self.span:g}"
-        return Ladder(tuple(rates), ratio=ratio, origin=f"geometric frequencies (base {self.base:g}, span {span})")
+        make = _geometric if pairs <= _KEPT_PAIRS else _geometric.__wrapped__
+        return make(self, pairs, channels)
+
+
+_KEPT_PAIRS = 1 << 12  # the ladders that are kept take at most 30 MB
+
+
+@lru_cache(maxsize=32)
+def _geometric(spacing: Geometric, pairs: int, channels: int) -> Ladder:
+    """The ladder, kept because specs that are equal ask for the same one, and its fixed point takes longest."""
+    with localcontext(working()):
+        ratio = (-Decimal(spacing.base).ln() / spacing.denominator(channels)).exp()
+        rate, rates = Decimal(spacing.multiplier), []
+        for _ in range(pairs):
+            rates.append(rate)
+            rate *= ratio
+    span = spacing.span if isinstance(spacing.span, str) else f"{spacing.span:g}"
+    return Ladder(tuple(rates), ratio=ratio, origin=f"geometric frequencies (base {spacing.base:g}, span {span})")
 
 
 @dataclass(frozen=True)

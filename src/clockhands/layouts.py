@@ -79,16 +79,22 @@ def place(out: np.ndarray, block: NDArray[np.complexfloating], pairs: slice, lay
     pairs need, the last pair has no second channel; channels beyond the pairs are not changed.
     """
     seconds = min(out.shape[1] // 2, pairs.stop) - pairs.start
-    if layout == "interleaved":
-        if out.flags.c_contiguous and out.shape[1] % 2 == 0 and out.dtype in _COMPLEX_OF:
-            out.view(_COMPLEX_OF[out.dtype])[:, pairs] = block
-            return
+    complex_pairs = as_complex_pairs(out, layout)
+    if complex_pairs is not None:
+        complex_pairs[:, pairs] = block
+    elif layout == "interleaved":
         out[:, 2 * pairs.start : 2 * pairs.stop : 2] = block.real
         out[:, 2 * pairs.start + 1 : 2 * pairs.stop : 2] = block.imag[:, :seconds]
     else:
         half = -(-out.shape[1] // 2)
         out[:, pairs] = block.real
         out[:, half + pairs.start : half + pairs.start + seconds] = block.imag[:, :seconds]
+
+
+def as_complex_pairs(out: np.ndarray, layout: Layout) -> NDArray[np.complexfloating] | None:
+    """A view of ``out`` [rows, width] as complex numbers, one per pair; None where its memory does not allow one."""
+    fits = layout == "interleaved" and out.flags.c_contiguous and out.shape[1] % 2 == 0 and out.dtype in _COMPLEX_OF
+    return out.view(_COMPLEX_OF[out.dtype]) if fits else None
 
 
 _COMPLEX_OF = {np.dtype(np.float32): np.complex64, np.dtype(np.float64): np.complex128}

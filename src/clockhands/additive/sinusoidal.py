@@ -15,7 +15,7 @@ from clockhands.clocks import Clock
 from clockhands.dtypes import before_rounding
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.ladders import Geometric, Ladder, Spacing, spacing_of
-from clockhands.layouts import Layout, layout_of, place
+from clockhands.layouts import Layout, as_complex_pairs, layout_of, place
 from clockhands.memory import refuse_larger
 from clockhands.phases import fill
 from clockhands.positions import Positions, positions_of
@@ -212,8 +212,16 @@ class Sinusoidal(AdditiveCode):
                 block *= factor
             place(out[rows, :hands], before_rounding(block, out.dtype), pairs, self.layout)
 
-        fine = out.dtype == np.float64
-        fill(write, self.ladder, positions, swapped=sine_first(self.order), fine=fine, threads=threads)
+        as_computed = self.order in ("sin-cos", "cos-sin") and not mean and factor == 1
+        fill(
+            write,
+            self.ladder,
+            positions,
+            swapped=sine_first(self.order),
+            fine=out.dtype == np.float64,
+            threads=threads,
+            into=as_complex_pairs(out[:, :hands], self.layout) if as_computed else None,
+        )
         for row in self.zero_rows:
             out[positions.where(row)] = 0
 

@@ -199,13 +199,14 @@ def _handed_without(attention: Any, name: str) -> Iterator[None]:
         none = given.pop("none", None)
         if not isinstance(output, tuple) or not (made or any(each is none for each in output)):
             return None
-        # T5 hands the bias of its first layer on to the others.
-        return tuple(
-            module.compute_bias(*each.shape[-2:]).to(each.dtype) + each
-            if made and _is_no_bias(each)
-            else given["sound"] if each is none and each is not None else each
-            for each in output
-        )  # fmt: skip
+
+        def usual(each: Any) -> Any:
+            """What later layers get: T5 hands the bias of its first layer on to the others."""
+            if made and _is_no_bias(each):
+                return module.compute_bias(*each.shape[-2:]).to(each.dtype) + each
+            return given["sound"] if each is none and each is not None else each
+
+        return tuple(map(usual, output))
 
     with ExitStack() as stack:
         stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)

@@ -14,7 +14,10 @@ from clockhands.compiling import forward_mode, is_gradient_batch, transforms_act
 from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import cut, members, plain, regions
 
-_IN_CACHE = 1 << 18  # numbers that are rotated at a time
+_IN_CACHE = 1 << 18  # numbers that are rotated at a time on one thread
+# On several threads each pass ends with waiting for all of them. Where the process has a second team of threads, because
+# PyTorch was called from another thread, they sleep meanwhile, and many small passes cost more than the cache saves.
+_ON_SEVERAL_THREADS = 1 << 22
 
 # Batched gradients have a rule for `cat` and none for its alias `concat`.
 _SIMPLE = SimpleNamespace(
@@ -178,13 +181,11 @@ def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -
 
 def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
     """Rotate channels of one layout, in blocks of tokens (of all heads) that fit the cache between the passes."""
-    halves = spec.layout == "halves"
-    if halves:
-        cos = torch.cat((cos, cos), dim=-1)  # rotates both halves in one pass over all channels
-    if block.numel() <= _IN_CACHE:
+    together = _IN_CACHE if torch.get_num_threads() == 1 else _ON_SEVERAL_THREADS
+    if block.numel() <= together:
         _in_passes(block, result, cos, sin, spec)
         return
-    tokens = max(1, _IN_CACHE * block.shape[-2] // block.numel())
+    tokens = max(1, together * block.shape[-2] // block.numel())
     cos, sin = (part.expand(*block.shape[:-1], part.shape[-1]) for part in (cos, sin))
     parts = (tensor.split(tokens, dim=-2) for tensor in (block, result, cos, sin))
     for given, made, c, s in zip(*parts, strict=True):
@@ -192,18 +193,13 @@ def _in_parts(block: torch.Tensor, result: torch.Tensor, cos: torch.Tensor, sin:
 
 
 def _in_passes(given: torch.Tensor, made: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> None:
-    """Rotate channels of one layout at once; for half-split pairs cosines are given for both halves."""
-    halves = spec.layout == "halves"
+    """Rotate channels of one layout at once."""
     first, second = members(given, spec)
-    into, beside = made.chunk(2, dim=-1) if halves or spec.reordered else members(made, spec)
-    if halves:
-        torch.mul(given, cos, out=made)
-        beside.addcmul_(first, sin)
-    else:
-        torch.mul(first, cos, out=into)
-        torch.mul(first, sin, out=beside)
-        beside.addcmul_(second, cos)
+    into, beside = made.chunk(2, dim=-1) if spec.reordered else members(made, spec)
+    torch.mul(first, cos, out=into)
     into.addcmul_(second, sin, value=-1)
+    torch.mul(second, cos, out=beside)
+    beside.addcmul_(first, sin)
 
 
 def _complex_view_fits(block: torch.Tensor) -> bool:

@@ -11,7 +11,7 @@ for the angle, each is within ``2**-22``. Products and sums are not fused, so th
 give the same result bit for bit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -187,8 +187,7 @@ class Turned(torch.autograd.Function):
         """Rotate back."""
         (at,) = ctx.saved_tensors
         spec, axes, back = ctx.of
-        given = [gradient if gradient.stride(-1) == 1 else gradient.contiguous() for gradient in gradients]
-        return None, None, None, None, *Turned.apply(spec, at, axes, not back, *given)
+        return None, None, None, None, *Turned.apply(spec, at, axes, not back, *_channels_adjacent(gradients))
 
 
 class TurnedByGiven(torch.autograd.Function):
@@ -208,8 +207,12 @@ class TurnedByGiven(torch.autograd.Function):
         """Rotate back."""
         cosine, sine = ctx.saved_tensors
         spec, axes = ctx.of
-        given = [gradient if gradient.stride(-1) == 1 else gradient.contiguous() for gradient in gradients]
-        return None, None, None, None, *TurnedByGiven.apply(spec, cosine, -sine, axes, *given)
+        return None, None, None, None, *TurnedByGiven.apply(spec, cosine, -sine, axes, *_channels_adjacent(gradients))
+
+
+def _channels_adjacent(heads: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The heads with the channels of a token beside each other in memory, as the kernel reads them."""
+    return [x if x.stride(-1) == 1 else x.contiguous() for x in heads]
 
 
 def by_positions(
