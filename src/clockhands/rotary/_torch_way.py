@@ -15,7 +15,7 @@ from clockhands.rotary._spec import Rotary
 from clockhands.rotary.formula import cut, members, plain, regions
 
 _IN_CACHE = 1 << 18  # numbers that are rotated at a time on one thread
-# On several threads each pass ends with waiting for all of them. Where the process has a second team of threads, because
+# On several threads each pass ends with waiting for all of them. If the process has a second team of threads, because
 # PyTorch was called from another thread, they sleep meanwhile, and many small passes cost more than the cache saves.
 _ON_SEVERAL_THREADS = 1 << 22
 
