@@ -11,7 +11,7 @@ import torch
 from timing import Target
 
 import clockhands as ch
-from clockhands.scaling import Yarn
+from clockhands.encodings.scaling import Yarn
 from clockhands.testing import check_additive, check_bias, check_rotary
 
 WIDTH, MOST = 128, 2.0

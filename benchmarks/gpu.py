@@ -18,7 +18,7 @@ import torch
 
 import clockhands as ch
 import clockhands.torch as cht
-from clockhands.rotary import cos_sin, rotate_both
+from clockhands.encodings.rotary import cos_sin, rotate_both
 
 LAYERS, WIDTH = 30, 128
 SHAPES = {"prefill": (1, 32, 8192), "batch": (8, 32, 1024), "decode": (64, 32, 1)}

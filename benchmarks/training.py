@@ -23,7 +23,7 @@ from timing import Target, interleaved
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
 
-from clockhands import rotary
+from clockhands.encodings import rotary
 from clockhands.lab._model import EPSILON, Transformer
 from clockhands.lab._model_codes import ModelCode
 from clockhands.lab._training import TrialRun

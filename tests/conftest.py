@@ -264,7 +264,7 @@ def empty_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[Any,
     # Taken before the test, which may hide the library: huggingface_hub imports its functions at their first use.
     from huggingface_hub import close_session, constants
 
-    from clockhands.sources import transfers
+    from clockhands.formats import transfers
     from hub_server import Hub, serving
 
     for name in (

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 import clockhands as ch
+from clockhands.encodings.ladders import Explicit, Geometric
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit, Geometric
 from late import Late
 from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_entry
@@ -189,7 +189,7 @@ def test_kernels_are_exact(distances):
 
 
 def test_kernels_keep_the_shape_and_are_made_in_parts(monkeypatch):
-    from clockhands import clocks
+    from clockhands.encodings import clocks
 
     spec, distances = ch.Sinusoidal(8), np.arange(-50, 50).reshape(4, 25)
     whole = ch.kernel(spec, distances)
@@ -221,11 +221,11 @@ def test_what_cannot_be_is_refused_in_words(cases):
 
 
 def test_codes_of_others_need_only_write_and_learned_ones_are_not_written():
-    from clockhands.positions import positions_of
+    from clockhands.encodings.positions import positions_of
 
     with pytest.raises(AssertionError, match="written from its values"):
         ch.Learned(4, 5).write(np.zeros((1, 4)), positions_of(1))
-    from clockhands.additive import AdditiveCode
+    from clockhands.encodings.additive import AdditiveCode
 
     class Ones(AdditiveCode):
         width = 3

@@ -25,24 +25,24 @@ SOURCE = ROOT / "src" / PACKAGE
 # else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
 LAYERS = """
 errors
-arguments written_numbers constants
-dtypes memory databases compiling
-ladders positions sampling
-grids sharding
-scaling phases layouts
-clocks traces
-additive rotary biases scores calling
-mixtures
-specs
-presets
-jax measures recognition faults heads engines
-diagnosis
-torch
-claims sources
-readers testing
-auditing conversion lab
-survey transformers
-probes
+arguments
+encodings
+encodings.written_numbers encodings.constants
+encodings.dtypes encodings.memory encodings.compiling
+encodings.ladders encodings.positions encodings.sampling
+encodings.grids encodings.sharding
+encodings.scaling encodings.phases encodings.layouts
+encodings.clocks encodings.traces
+encodings.additive encodings.rotary encodings.biases encodings.scores
+encodings.mixtures
+encodings.specs
+encodings.presets encodings.heads
+formats measures recognition jax
+configs torch
+runtimes testing conversion
+auditing
+transformers jobs
+lab probes
 show
 cli
 __main__
@@ -51,18 +51,19 @@ __main__
 # What may be imported from outside, beyond the standard library. Every line of a later list is a decision.
 EVERYWHERE = {"numpy"}
 ALLOWED = {
-    "dtypes": {"ml_dtypes"},
-    "compiling": {"torch"},
-    "traces": {"array_api_compat"},
-    "rotary": {"array_api_compat", "jax", "torch", "triton"},
-    "biases": {"array_api_compat"},
+    "encodings.dtypes": {"ml_dtypes"},
+    "encodings.compiling": {"torch"},
+    "encodings.traces": {"array_api_compat"},
+    "encodings.rotary": {"array_api_compat", "jax", "torch", "triton"},
+    "encodings.biases": {"array_api_compat"},
     "torch": {"torch"},
     "jax": {"jax"},
-    "sources": {"gguf", "huggingface_hub", "ml_dtypes", "safetensors", "yaml"},
-    "readers": {"packaging"},
+    "formats": {"gguf", "huggingface_hub", "ml_dtypes", "safetensors", "yaml"},
+    "configs": {"huggingface_hub"},
+    "runtimes": {"packaging"},
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
-    "engines": {"ray"},
+    "jobs": {"ray"},
     "probes": {"gguf", "torch", "transformers"},
     "transformers": {"packaging", "torch", "transformers"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
@@ -74,19 +75,19 @@ ALLOWED = {
 LATE = {
     "cli": "a command imports what it needs when it is called, so that the help is fast",
     "show": "matplotlib and the widget are optional",
-    "additive/_tables.py": "only arrays inside a trace need it",
+    "encodings/additive/_tables.py": "only arrays inside a trace need it",
     "auditing/_audits.py": "PyTorch is optional",
     "probes/models.py": "Transformers is optional",
-    "positions.py": "PyTorch is optional",
+    "encodings/positions.py": "PyTorch is optional",
     "recognition/_identifying.py": "a table does not need what functions need, nor the other way round",
-    "rotary/limiting.py": "PyTorch is optional",
-    "rotary/_torch_way.py": "Triton is optional",
-    "rotary/_ways.py": "each array library has its own way, and only one of them may be installed",
-    "sources/targets.py": "opening a file needs neither the presets nor the hub",
+    "encodings/rotary/limiting.py": "PyTorch is optional",
+    "encodings/rotary/_torch_way.py": "Triton is optional",
+    "encodings/rotary/_ways.py": "each array library has its own way, and only one of them may be installed",
+    "configs/targets.py": "opening a file needs neither the presets nor the hub",
     "testing/kinds.py": "each kind is imported when it is asked for",
     "testing/modules/_checking.py": "PyTorch is optional",
     "testing/plugin.py": "pytest loads it in every run, also where nothing is checked",
-    "traces.py": "PyTorch is optional",
+    "encodings/traces.py": "PyTorch is optional",
 }
 # The public names of PyTorch's and JAX's objects are those of the specs that they hold.
 SAME_NAME = {"Additive", "Bias", "Rotary"}
@@ -94,6 +95,13 @@ SAME_NAME = {"Additive", "Bias", "Rotary"}
 
 def order(layers: str) -> dict[str, int]:
     return {name: place for place, line in enumerate(layers.strip().splitlines()) for name in line.split()}
+
+
+def unit(name: str, places: dict[str, int]) -> str:
+    """What a module counts as: a room, or a part of one where the list orders its parts."""
+    _, room, *rest = name.split(".")
+    part = ".".join([room, *rest[:1]])
+    return part if part in places else room
 
 
 def module_name(file: Path, source: Path) -> str:
@@ -151,7 +159,7 @@ def violations(source: Path, layers: str) -> list[str]:
         parts = name.split(".")
         if len(parts) == 1:
             continue  # the package itself: it names everything, and imports it only when asked
-        own = parts[1]
+        own = unit(name, places)
         if own not in places:
             found.append(f"{own} is in no layer: add it to the list in {Path(__file__).name}")
             continue
@@ -168,16 +176,17 @@ def violations(source: Path, layers: str) -> list[str]:
                 continue
             if target != name:
                 graph[name].add(target)
-            if rest[0] == own:
+            theirs = unit(target, places)
+            if theirs == own:
                 continue
             hidden = next((part for part in rest[1:] if part.startswith("_")), None)
             if hidden is not None:
-                found.append(f"{where}: {own} imports a private module of {rest[0]}: {hidden}")
-            if rest[0] not in places:
-                found.append(f"{where}: {own} imports {rest[0]}, which is in no layer")
-            elif places[rest[0]] >= places[own]:
-                what = "its sibling" if places[rest[0]] == places[own] else "from below it"
-                found.append(f"{where}: {own} imports {what}: {rest[0]}")
+                found.append(f"{where}: {own} imports a private module of {theirs}: {hidden}")
+            if theirs not in places:
+                found.append(f"{where}: {own} imports {theirs}, which is in no layer")
+            elif places[theirs] >= places[own]:
+                what = "its sibling" if places[theirs] == places[own] else "from below it"
+                found.append(f"{where}: {own} imports {what}: {theirs}")
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import constants
-from clockhands.additive import AxialSinusoidal
-from clockhands.grids import Grid
-from clockhands.rotary import rotate
+from clockhands.encodings import constants
+from clockhands.encodings.additive import AxialSinusoidal
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.rotary import rotate
 from late import Late
 
-torch, compiling = Late("torch"), Late("clockhands.compiling")
+torch, compiling = Late("torch"), Late("clockhands.encodings.compiling")
 
 
 def test_the_compiler_is_handed_plain_values(monkeypatch: pytest.MonkeyPatch):
@@ -61,7 +61,7 @@ def test_a_release_without_the_private_names_takes_the_general_way(monkeypatch: 
         for name in ("is_functorch_wrapped_tensor", "is_legacy_batchedtensor"):
             without.delattr(torch._C._functorch, name)
         without.delattr(torch, "_assert_async")
-        found = importlib.util.find_spec("clockhands.compiling")
+        found = importlib.util.find_spec("clockhands.encodings.compiling")
         other = importlib.util.module_from_spec(found)
         found.loader.exec_module(other)
     assert other.intercepted()

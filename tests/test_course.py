@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.claims import CLAIMS, recompute
+from clockhands.measures.claims import CLAIMS, recompute
 from clockhands.show import explorer
 
 COURSE = Path(__file__).resolve().parents[1] / "docs" / "course"

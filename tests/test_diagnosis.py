@@ -15,12 +15,12 @@ import pytest
 import clockhands as ch
 from auditing.model_files import audited
 from clockhands.auditing import CODES
-from clockhands.diagnosis import hint_of, of_array, of_rates
+from clockhands.configs.resolve import code_of
+from clockhands.encodings.scaling import Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.faults import FAULTS
-from clockhands.readers import compared
-from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
-from clockhands.sources.resolve import code_of
+from clockhands.recognition.diagnosis import hint_of, of_array, of_rates
+from clockhands.recognition.faults import FAULTS
+from clockhands.runtimes import compared
 from faults import drawn
 
 WIDTH, PAIRS = 128, 64

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands.dtypes import NAMES, before_rounding, output_dtype, to_odd_float32
+from clockhands.encodings.dtypes import NAMES, before_rounding, output_dtype, to_odd_float32
 from oracles import real_numbers, sentences
 from oracles.rows import every
 

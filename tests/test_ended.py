@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from clockhands.databases.store_errors import StoreError
-from clockhands.survey.store import SurveyStore
+from clockhands.jobs.databases.store_errors import StoreError
+from clockhands.jobs.survey.store import SurveyStore
 from lab.test_interrupted import STUDY, at_work, wait_until, workers
 
 IN_PROCESS = """

@@ -12,13 +12,13 @@ import numpy as np
 
 import clockhands as ch
 from auditing.model_files import audited
-from clockhands import scaling
-from clockhands.diagnosis import of_rates
-from clockhands.faults import FAULTS
+from clockhands.encodings import scaling
+from clockhands.encodings.ladders import Explicit
 from clockhands.lab.sections import SCALINGS
-from clockhands.ladders import Explicit
-from clockhands.readers import PATTERNS, READERS
 from clockhands.recognition import fit_ladder
+from clockhands.recognition.diagnosis import of_rates
+from clockhands.recognition.faults import FAULTS
+from clockhands.runtimes import PATTERNS, READERS
 from clockhands.testing import check_rotary
 from oracles.rows import every
 from readers.reading_files import read

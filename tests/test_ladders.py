@@ -10,9 +10,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from clockhands import ladders
+from clockhands.encodings import ladders
+from clockhands.encodings.ladders import EvenSteps, Geometric, Ladder, evenly_spaced, explicit, geometric
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Geometric, Ladder, evenly_spaced, explicit, geometric
 from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clockhands.layouts import pair_channels, permutation, place
+from clockhands.encodings.layouts import pair_channels, permutation, place
 from oracles import sentences
 from oracles.rows import every
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands import memory
+from clockhands.encodings import memory
+from clockhands.encodings.memory import available, readable, refuse_larger
 from clockhands.errors import TooLarge
-from clockhands.memory import available, readable, refuse_larger
 
 HINT = "Make it in parts: table(spec, range(a, b)) gives the same rows."
 

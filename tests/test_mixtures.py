@@ -3,10 +3,10 @@
 import pytest
 
 import clockhands as ch
+from clockhands.configs.resolve import resolve
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.specs import with_fields
 from clockhands.errors import InvalidValue
-from clockhands.mixtures import LayerMixture
-from clockhands.sources.resolve import resolve
-from clockhands.specs import with_fields
 from oracles import sentences
 from oracles.rows import every
 
@@ -26,7 +26,7 @@ def test_presets_of_models_are_made_of_presets_of_their_layers(name):
 def test_presets_of_models_are_the_published_configs(name, config, published, tmp_path):
     import json
 
-    from clockhands.sources.targets import open_target
+    from clockhands.configs.targets import open_target
 
     path = tmp_path / "config.json"
     given = json.loads((published / "configs" / f"{config}.json").read_text("utf-8"))["config"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     Binary,
     Counter,
     EvenlySpaced,

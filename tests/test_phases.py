@@ -14,10 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
-from clockhands import phases
-from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import EvenSteps, Geometric, Ladder, explicit, geometric
-from clockhands.phases import (
+from clockhands.encodings import phases
+from clockhands.encodings.ladders import EvenSteps, Geometric, Ladder, explicit, geometric
+from clockhands.encodings.phases import (
     DIRECT_FINE,
     DIRECT_PLAIN,
     FINE,
@@ -28,7 +27,8 @@ from clockhands.phases import (
     thread_count,
     units,
 )
-from clockhands.positions import Positions, Sizes, positions_of
+from clockhands.encodings.positions import Positions, Sizes, positions_of
+from clockhands.errors import InvalidType, InvalidValue
 from oracles import real_numbers, sentences
 from oracles.rows import every
 

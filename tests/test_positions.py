@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import clockhands
-from clockhands import additive, rotary
+from clockhands.encodings import additive, rotary
+from clockhands.encodings.positions import LARGEST, Positions, positions_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import LARGEST, Positions, positions_of
 from late import Late
 from oracles import sentences
 from oracles.rows import every

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AdditiveCode
+from clockhands.encodings.additive import AdditiveCode
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.presets import Preset, preset, presets
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid
-from clockhands.presets import Preset, preset, presets
 from oracles import sentences
 from oracles.rows import every
 
@@ -45,7 +45,7 @@ def test_the_data_name_each_key_once():
         assert len(set(names)) == len(names)
         return dict(pairs)
 
-    data = [each for each in files("clockhands.presets").iterdir() if each.name.endswith(".json")]
+    data = [each for each in files("clockhands.encodings.presets").iterdir() if each.name.endswith(".json")]
     read = [json.loads(each.read_text("utf-8"), object_pairs_hook=no_key_twice) for each in data]
     assert sorted(name for names in read for name in names) == sorted(NAMES)
 

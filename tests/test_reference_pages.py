@@ -9,7 +9,7 @@ import pytest
 import clockhands as ch
 import documentation
 import reference_pages
-from clockhands.presets import names
+from clockhands.encodings.presets import names
 
 ROOT = Path(__file__).resolve().parents[1]
 

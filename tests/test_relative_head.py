@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.heads import margin, relative_head
-from clockhands.ladders import Geometric
-from clockhands.rotary import rotate
-from clockhands.scaling import Yarn
+from clockhands.encodings.heads import margin, relative_head
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.rotary import rotate
+from clockhands.encodings.scaling import Yarn
 from oracles import sentences
 from oracles.rows import every
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from clockhands import memory
+from clockhands.encodings import memory
+from clockhands.encodings.sampling import randomised, shifted
 from clockhands.errors import TooLarge
-from clockhands.sampling import randomised, shifted
 from oracles import sentences
 from oracles.rows import every
 

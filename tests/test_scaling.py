@@ -9,9 +9,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 
+from clockhands.encodings.ladders import EvenSteps, Explicit, Joined, evenly_spaced, explicit, geometric
+from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Joined, evenly_spaced, explicit, geometric
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Scaling, Yarn
 from oracles import real_numbers, sentences
 from oracles.real_numbers import worst_relative
 from oracles.rows import every

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import clockhands as ch
-from clockhands import specs
 from clockhands.cli import main
+from clockhands.encodings import specs
+from clockhands.encodings.scores import BOUND, TRACED_BOUND, ConstantScale, FloorLogScale, LogScale, score_scale
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
-from clockhands.scores import BOUND, TRACED_BOUND, ConstantScale, FloorLogScale, LogScale, score_scale
 from late import Late
 from oracles import (
     real_numbers,  # noqa: F401 - sets the digits of mpmath

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import FourierFeatures
-from clockhands.biases import CODES, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.biases import CODES, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.rotary import XPos, cos_sin, rerotate, rotate_both
+from clockhands.encodings.sharding import rank_positions
 from clockhands.errors import ClockhandsError
-from clockhands.grids import Grid
-from clockhands.rotary import XPos, cos_sin, rerotate, rotate_both
-from clockhands.sharding import rank_positions
 from late import Late
 from oracles import sentences
 from oracles.rows import every

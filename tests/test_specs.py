@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands import specs
-from clockhands.additive import (
+from clockhands.encodings import specs
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Counter,
@@ -25,12 +25,12 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.additive.axial import Channels
-from clockhands.additive.waves import Waves
+from clockhands.encodings.additive.axial import Channels
+from clockhands.encodings.additive.waves import Waves
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric
+from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
+from clockhands.encodings.specs import describe, from_dict, from_json, to_dict, to_json, with_fields
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
-from clockhands.specs import describe, from_dict, from_json, to_dict, to_json, with_fields
 from oracles import sentences
 from oracles.rows import every
 
@@ -214,8 +214,8 @@ def test_specs_are_frozen():
 
 
 def test_every_public_code_and_part_has_a_name_in_json():
-    from clockhands import additive, biases, ladders, rotary, scaling
-    from clockhands.mixtures import LayerMixture
+    from clockhands.encodings import additive, biases, ladders, rotary, scaling
+    from clockhands.encodings.mixtures import LayerMixture
 
     public = {getattr(module, name) for module in (additive, biases, rotary) for name in module.__all__}
     codes = {value for value in public if isinstance(value, type)} - {rotary.XPos, rotary.CosSin}

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import testing, traces
+from clockhands import testing
+from clockhands.encodings import traces
+from clockhands.encodings.ladders import Explicit, geometric
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import XPos, chunked, rerotate, rotate
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Explicit, geometric
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked, rerotate, rotate
 from late import Late, jax_with_64_bits
 from laws.rotary_members import ROTARY_MEMBERS
 from oracles.rows import every

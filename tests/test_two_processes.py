@@ -28,8 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import clockhands as ch
 import clockhands.torch as cht
-from clockhands.rotary import cos_sin, rotate_both
-from clockhands.sharding import rank_positions
+from clockhands.encodings.rotary import cos_sin, rotate_both
+from clockhands.encodings.sharding import rank_positions
 
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
@@ -200,7 +200,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
 import clockhands as ch
 import clockhands.jax as chj
-from clockhands.sharding import rank_positions
+from clockhands.encodings.sharding import rank_positions
 
 try:
     from jax import shard_map

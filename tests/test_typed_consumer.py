@@ -8,9 +8,9 @@ import numpy as np
 
 import clockhands as ch
 from clockhands.auditing import Audit
+from clockhands.encodings.rotary import CosSin, cos_sin
+from clockhands.encodings.scaling import Yarn
 from clockhands.errors import ClockhandsError
-from clockhands.rotary import CosSin, cos_sin
-from clockhands.scaling import Yarn
 
 
 def main(folder: Path) -> list[str]:

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 import clockhands
 from auditing.test_rules import CASES as FINDINGS
 from clockhands.auditing.findings import CODES, judge
-from clockhands.claims import CLAIMS, SUBJECTS
 from clockhands.cli import main
 from clockhands.cli.group import COMMANDS
-from clockhands.faults import ADDITIVE, BIAS, GENERATION, MODULE, ROTARY
 from clockhands.measures import QUESTIONS
+from clockhands.measures.claims import CLAIMS, SUBJECTS
+from clockhands.recognition.faults import ADDITIVE, BIAS, GENERATION, MODULE, ROTARY
 from clockhands.show.terminal import SHORT
 
 ROOT = Path(__file__).resolve().parents[1]

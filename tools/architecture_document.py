@@ -15,40 +15,51 @@ BEGIN, END = "<!-- made by tools/architecture_document.py -->\n", "<!-- end -->\
 
 
 def files_of(name: str) -> list[Path]:
-    """The files of a package, or of a module that stands alone."""
-    return sorted((SOURCE / name).rglob("*.py")) or [SOURCE / f"{name}.py"]
+    """The files of a room, or of a part of one, written ``room.part``."""
+    folder = SOURCE.joinpath(*name.split("."))
+    return sorted(folder.rglob("*.py")) or [folder.with_suffix(".py")]
 
 
 def says(name: str) -> str:
     """The first line of its docstring."""
-    first = SOURCE / name / "__init__.py"
-    text = (first if first.exists() else SOURCE / f"{name}.py").read_text(encoding="utf-8")
+    text = files_of(name)[0].read_text(encoding="utf-8")  # that of `__init__.py`, where there is one
     return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
 
 
 def imports_of(name: str, known: set[str], rules: dict[str, Any]) -> set[str]:
-    """The other packages that it imports."""
+    """The other rooms, or parts, that it imports."""
     targets = (target for file in files_of(name) for _, target in rules["imported"](file, SOURCE))
-    parts = (target.split(".") for target in targets)
-    return {each[1] for each in parts if each[0] == SOURCE.name and len(each) > 1} & known - {name}
+    units = (target.partition(".")[2] for target in targets if target.startswith(f"{SOURCE.name}."))
+    return {each for unit in units for each in known if unit == each or unit.startswith(f"{each}.")} - {name}
 
 
 def made() -> str:
-    """The diagram, and the table."""
+    """The diagram and the table of the rooms, and a table of the parts of a room that is a stack of its own."""
     rules = runpy.run_path(str(ROOT / "tests" / "test_architecture.py"))  # it says who may import whom
     names = rules["LAYERS"].split()
-    known = set(names)
-    imports = {name: imports_of(name, known, rules) for name in sorted(known)}
+    rooms, parts = [name for name in names if "." not in name], [name for name in names if "." in name]
+    imports = {name: imports_of(name, set(rooms), rules) for name in sorted(rooms)}
     chart = ["```mermaid", "flowchart BT"]
     for name, direct in imports.items():
         # An arrow that others imply is left out.
         implied = {further for each in direct for further in _all_of(each, imports)}
         chart += [f"    {name} --> {other}" for other in sorted(direct - implied)]
-    rows = ["| package | what it is | imports |", "|---|---|---|"]
-    for name in names:
-        what = says(name).replace("|", r"\|")
-        rows.append(f"| `{name}` | {what} | {', '.join(sorted(imports[name])) or 'none'} |")
-    return "\n".join([*chart, "```", "", *rows, ""])
+    inside = {name: imports_of(name, set(parts), rules) for name in parts}
+    return "\n".join(
+        [
+            *(*chart, "```", ""),
+            *("| room | what it is | imports |", "|---|---|---|"),
+            *(_row(name, imports[name]) for name in rooms),
+            *("", "| part | what it is | imports, beside `errors` and `arguments` |", "|---|---|---|"),
+            *(_row(name, {each.partition(".")[2] for each in inside[name]}) for name in parts),
+            "",
+        ]
+    )
+
+
+def _row(name: str, imports: set[str]) -> str:
+    what = says(name).replace("|", r"\|")
+    return f"| `{name}` | {what} | {', '.join(sorted(imports)) or 'none'} |"
 
 
 def _all_of(name: str, imports: dict[str, set[str]]) -> set[str]:

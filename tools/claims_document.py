@@ -7,7 +7,7 @@ still computed so is the test of each claim.
 import textwrap
 from pathlib import Path
 
-from clockhands.claims import CLAIMS, SUBJECTS, Claim, Stated
+from clockhands.measures.claims import CLAIMS, SUBJECTS, Claim, Stated
 from clockhands.show.claims import measured_in_words, name_in_words, stated_in_words, waits_in_words
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     Binary,
     Counter,
     EvenlySpaced,
@@ -26,24 +26,24 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Slopes, bias
-from clockhands.biases.matrices import row_numbers
-from clockhands.clocks import kernel, shift
-from clockhands.dtypes import output_dtype
-from clockhands.heads import margin, relative_head
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Slopes, bias
+from clockhands.encodings.biases.matrices import row_numbers
+from clockhands.encodings.clocks import kernel, shift
+from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.heads import margin, relative_head
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Joined, Repeated, geometric
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.presets import presets
+from clockhands.encodings.rotary import Rotary, XPos, rotate
+from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
+from clockhands.encodings.specs import to_dict
 from clockhands.measures.adding._score_terms import commuting_form, four_terms, offset_share
 from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
 from clockhands.measures.order.sentences import SeededDraw, sentence_layer, word_vector
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.presets import presets
-from clockhands.rotary import Rotary, XPos, rotate
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
 from clockhands.show._ladder_picture import Band
-from clockhands.specs import to_dict
 
 getcontext().prec = 60  # digits of an angle that is written as a text
 

@@ -29,10 +29,10 @@ import transformers  # noqa: E402
 from torch import nn  # noqa: E402
 from transformers.models.auto import modeling_auto  # noqa: E402
 
-from clockhands.sources import model_types as known  # noqa: E402
-from clockhands.sources.resolve import resolve  # noqa: E402
-from clockhands.sources.resolved import INDEXER, layer_numbers  # noqa: E402
-from clockhands.sources.targets import Opened  # noqa: E402
+from clockhands.configs import model_types as known  # noqa: E402
+from clockhands.configs.resolve import resolve  # noqa: E402
+from clockhands.configs.resolved import INDEXER, layer_numbers  # noqa: E402
+from clockhands.configs.targets import Opened  # noqa: E402
 from resolution.library import KINDS, modeling, pairing  # noqa: E402
 
 SOURCES = ROOT / "src" / "clockhands" / "sources"

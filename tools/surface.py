@@ -14,9 +14,9 @@ from typing import Any
 import click
 
 from clockhands.auditing import CODES
-from clockhands.claims import CLAIMS
 from clockhands.cli import main
-from clockhands.faults import FAULTS
+from clockhands.measures.claims import CLAIMS
+from clockhands.recognition.faults import FAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "tests" / "cli" / "surface.json"

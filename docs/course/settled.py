@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from IPython.display import Markdown
 
-from clockhands.claims import CLAIMS, recompute
+from clockhands.measures.claims import CLAIMS, recompute
 
 HERE = Path(__file__).parent
 VIEW = re.compile(r'<iframe class="view" src="\.\./explorer\.html#only=(?P<view>\w+)(?P<state>[^"]*)" title="')

@@ -3,21 +3,26 @@
 Each public name is imported on first use, so ``import clockhands`` loads neither PyTorch nor JAX.
 """
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clockhands.additive import Learned, NoPosition, Sinusoidal, add, table
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
     from clockhands.auditing import audit
-    from clockhands.biases import Alibi, Buckets, bias
-    from clockhands.clocks import kernel, shift
     from clockhands.conversion import convert_table
+    from clockhands.encodings.additive import Learned, NoPosition, Sinusoidal, add, table
+    from clockhands.encodings.biases import Alibi, Buckets, bias
+    from clockhands.encodings.clocks import kernel, shift
+    from clockhands.encodings.presets import preset
+    from clockhands.encodings.rotary import Rotary, rotate
+    from clockhands.encodings.specs import describe, from_json, to_json
     from clockhands.measures import properties
-    from clockhands.presets import preset
     from clockhands.probes import probe
     from clockhands.recognition import identify
-    from clockhands.rotary import Rotary, rotate
-    from clockhands.specs import describe, from_json, to_json
+    from clockhands.testing import check_additive, check_bias, check_generation, check_module, check_rotary
 
 __version__ = "0.1.0"
 
@@ -31,6 +36,11 @@ __all__ = [
     "add",
     "audit",
     "bias",
+    "check_additive",
+    "check_bias",
+    "check_generation",
+    "check_module",
+    "check_rotary",
     "convert_table",
     "describe",
     "from_json",
@@ -45,77 +55,115 @@ __all__ = [
     "to_json",
 ]
 
+# Where each public name is defined.
 _HOME = {
-    "Alibi": "biases",
-    "Buckets": "biases",
-    "Learned": "additive",
-    "NoPosition": "additive",
-    "Rotary": "rotary",
-    "Sinusoidal": "additive",
-    "add": "additive",
+    "Alibi": "encodings.biases",
+    "Buckets": "encodings.biases",
+    "Learned": "encodings.additive",
+    "NoPosition": "encodings.additive",
+    "Rotary": "encodings.rotary",
+    "Sinusoidal": "encodings.additive",
+    "add": "encodings.additive",
     "audit": "auditing",
-    "bias": "biases",
+    "bias": "encodings.biases",
+    "check_additive": "testing",
+    "check_bias": "testing",
+    "check_generation": "testing",
+    "check_module": "testing",
+    "check_rotary": "testing",
     "convert_table": "conversion",
-    "describe": "specs",
-    "from_json": "specs",
+    "describe": "encodings.specs",
+    "from_json": "encodings.specs",
     "identify": "recognition",
-    "kernel": "clocks",
-    "preset": "presets",
+    "kernel": "encodings.clocks",
+    "preset": "encodings.presets",
     "probe": "probes",
     "properties": "measures",
-    "rotate": "rotary",
-    "shift": "clocks",
-    "table": "additive",
-    "to_json": "specs",
+    "rotate": "encodings.rotary",
+    "shift": "encodings.clocks",
+    "table": "encodings.additive",
+    "to_json": "encodings.specs",
 }
 
 _SUBMODULES = frozenset(
     {
-        "additive",
         "auditing",
-        "biases",
-        "clocks",
         "conversion",
+        "encodings",
         "errors",
-        "grids",
-        "heads",
         "jax",
-        "ladders",
-        "layouts",
         "measures",
-        "mixtures",
-        "presets",
         "probes",
         "recognition",
-        "rotary",
-        "sampling",
-        "scaling",
-        "scores",
-        "sharding",
         "show",
-        "specs",
+        "testing",
         "torch",
         "transformers",
     }
 )
 
+# Public modules that also have a shorter path: ``clockhands.scaling`` is ``clockhands.encodings.scaling``.
+_SHORT = {
+    "additive": "encodings.additive",
+    "biases": "encodings.biases",
+    "claims": "measures.claims",
+    "clocks": "encodings.clocks",
+    "grids": "encodings.grids",
+    "heads": "encodings.heads",
+    "ladders": "encodings.ladders",
+    "layouts": "encodings.layouts",
+    "mixtures": "encodings.mixtures",
+    "presets": "encodings.presets",
+    "rotary": "encodings.rotary",
+    "sampling": "encodings.sampling",
+    "scaling": "encodings.scaling",
+    "scores": "encodings.scores",
+    "sharding": "encodings.sharding",
+    "specs": "encodings.specs",
+}
+
+
+class _ShortPaths:
+    """Imports ``clockhands.scaling`` as the module ``clockhands.encodings.scaling``, the same object."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> "ModuleSpec | None":  # noqa: ARG004 - the protocol of finders
+        package, _, rest = name.partition(".")
+        if package != __name__ or rest.partition(".")[0] not in _SHORT:
+            return None
+        from importlib.machinery import ModuleSpec
+
+        return ModuleSpec(name, _ShortPaths)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: "ModuleSpec") -> "ModuleType":
+        head, dot, rest = spec.name.partition(".")[2].partition(".")
+        module = import_module(f"{__name__}.{_SHORT[head]}{dot}{rest}")
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        module.__spec__ = module.__spec__.loader_state  # importing replaced it
+
+
+sys.meta_path.append(_ShortPaths)  # type: ignore[arg-type]
+
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME and name not in _SUBMODULES:
+    home = _HOME.get(name) or _SHORT.get(name) or (name if name in _SUBMODULES else None)
+    if home is None:
         raise AttributeError(f"module 'clockhands' has no attribute {name!r}")
     try:
-        if name in _HOME:
-            value = getattr(import_module(f"clockhands.{_HOME[name]}"), name)
-        else:
-            value = import_module(f"clockhands.{name}")
+        value = import_module(f"clockhands.{home}")
     except ModuleNotFoundError as missing:
         # An AttributeError, so that `hasattr` and `help` work where PyTorch or JAX is not installed.
         if str(missing.name).partition(".")[0] == "clockhands":
             raise
         raise AttributeError(f"clockhands.{name} is not available: {missing}.") from missing
-    globals()[name] = value
+    globals()[name] = value = getattr(value, name) if name in _HOME else value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    return sorted({*globals(), *__all__, *_SUBMODULES, *_SHORT})

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal
-from clockhands.additive.axial import Channels
-from clockhands.additive.waves import Waves
-from clockhands.grids import Grid
-from clockhands.ladders import Geometric
+from clockhands.encodings.additive import AxialSinusoidal
+from clockhands.encodings.additive.axial import Channels
+from clockhands.encodings.additive.waves import Waves
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import Geometric
 from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64, worst_number
 from oracles.rows import every
@@ -125,7 +125,7 @@ def test_a_grid_is_its_cells_one_by_one(dtype, channels):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 def test_coordinates_that_come_again_are_made_once(dtype, monkeypatch):
-    from clockhands.additive import axial
+    from clockhands.encodings.additive import axial
 
     places = np.random.default_rng(6).integers(-5, 5, (200, 3))
     places[7] = 2**62, -(2**62), 2**31

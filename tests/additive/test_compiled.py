@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, FourierFeatures
-from clockhands.grids import Grid
-from clockhands.rotary import chunked
-from clockhands.traces import BOUND
+from clockhands.encodings.additive import AxialSinusoidal, FourierFeatures
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.rotary import chunked
+from clockhands.encodings.traces import BOUND
 from late import Late
 from oracles.rows import every
 

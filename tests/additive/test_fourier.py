@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import clockhands as ch
-from clockhands.additive import FourierFeatures
-from clockhands.grids import Grid
-from clockhands.phases import DIRECT_FINE
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.phases import DIRECT_FINE
 from late import Late
 from oracles import sentences
 from oracles.real_numbers import FLOAT32, worst_number

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal
+from clockhands.encodings.additive import AxialSinusoidal
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import chunked, rotate
 from clockhands.errors import InvalidValue, TooLarge
-from clockhands.grids import Grid
-from clockhands.positions import positions_of
-from clockhands.rotary import chunked, rotate
 from oracles import sentences
 
 NUMBERS = st.integers(-50, 50) | st.floats(-50, 50) | st.fractions(-50, 50)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import token_positions, token_rows
+from clockhands.encodings.additive import token_positions, token_rows
 from clockhands.errors import InvalidValue
 from late import Late
 from oracles import published, sentences

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
 
 pytestmark = pytest.mark.slow
 torch: Any = None

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import memory
-from clockhands.additive import resize, resize_matrix
+from clockhands.encodings import memory
+from clockhands.encodings.additive import resize, resize_matrix
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
 from late import Late
 from oracles import published, sentences
@@ -190,7 +190,7 @@ def test_published_scaled_tables_are_these(key, name, scale):
 
 
 def test_published_standardised_tables_are_these():
-    from clockhands.additive import standardised
+    from clockhands.encodings.additive import standardised
 
     theirs = published.arrays("sin_hf_patchtst")["table"]
     rows = ch.table(ch.Sinusoidal(64), 128, "float64")

@@ -5,7 +5,7 @@ import pytest
 from mpmath import mp
 
 import clockhands as ch
-from clockhands.additive import standardised
+from clockhands.encodings.additive import standardised
 from late import Late
 from oracles import real_numbers, sentences
 from oracles.real_numbers import FLOAT32, FLOAT64

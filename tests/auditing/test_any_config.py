@@ -13,8 +13,8 @@ from auditing.faulty_files import CONFIG_FAULTS
 from auditing.model_files import audit_of
 from auditing.published_fields import LLAMA_31, without
 from clockhands.auditing._audits import judged
+from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError
-from clockhands.sources.resolve import resolve
 from resolution.expected import opened
 from resolution.test_any_json import CONFIGS, JSON, places
 

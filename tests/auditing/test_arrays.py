@@ -11,9 +11,9 @@ from safetensors.numpy import save_file
 import clockhands as ch
 from clockhands.auditing.findings import _table_rows as auditing_arrays
 from clockhands.auditing.findings._table_rows import _rows
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
+from clockhands.formats import arrays
 from clockhands.recognition.tables import _grid_tables, _recognising
-from clockhands.sources import arrays
 from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 
 PAPER = ch.preset("vaswani2017", width=64)

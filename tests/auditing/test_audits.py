@@ -8,9 +8,9 @@ import pytest
 import clockhands as ch
 from clockhands.auditing import CODES
 from clockhands.auditing._audits import LAYER_FIELDS, judged
+from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.targets import Opened
 from clockhands.errors import ClockhandsError
-from clockhands.sources.resolved import Code, Fact, Resolved
-from clockhands.sources.targets import Opened
 
 RATES = tuple(100_000.0 ** (-pair / 32) for pair in range(32))
 ROTARY = Code(

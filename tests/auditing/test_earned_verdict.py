@@ -13,7 +13,7 @@ from auditing import published_fields as of
 from auditing.faulty_files import QWEN2_YARN
 from clockhands.auditing import CORRECT, audit
 from clockhands.cli import main
-from clockhands.sources.model_types import class_of_others, model_type, table
+from clockhands.configs.model_types import class_of_others, model_type, table
 
 LLAMA_YARN = of.LLAMA_3 | {
     "max_position_embeddings": 32768,

@@ -20,7 +20,7 @@ from auditing.published_fields import LLAMA3 as SCALED
 from auditing.published_fields import LLAMA_31 as CONFIG
 from auditing.published_fields import LLAMA_31_PARAMS as PARAMS
 from clockhands.auditing import audit
-from clockhands.sources import pickled_names
+from clockhands.formats import pickled_names
 
 YARN = {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16384}
 MISTRAL = CONFIG | {"rope_scaling": YARN, "max_position_embeddings": 262144}

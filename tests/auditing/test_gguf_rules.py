@@ -6,9 +6,9 @@ from auditing import published_fields as of
 from auditing.faulty_containers import keys, llama3_factors
 from auditing.model_files import Gguf, audited, of_code
 from clockhands.auditing.findings._gguf import llama3_divisors
-from clockhands.ladders import geometric
-from clockhands.readers import compared
-from clockhands.scaling import Llama3
+from clockhands.encodings.ladders import geometric
+from clockhands.encodings.scaling import Llama3
+from clockhands.runtimes import compared
 
 LLAMA, QWEN3_MOE, PHI = of.GGUF_LLAMA, of.GGUF_QWEN3_MOE, of.GGUF_PHI3
 DEEPSEEK, GEMMA3 = of.GGUF_DEEPSEEK, of.GGUF_GEMMA3

@@ -5,9 +5,9 @@ import io
 import clockhands as ch
 from auditing.model_files import audit_of as audited
 from clockhands.auditing.main_properties import MainProperties, main_properties
+from clockhands.configs.resolved import Code, Resolved
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT, print_audit
-from clockhands.sources.resolved import Code, Resolved
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 30,

@@ -10,13 +10,13 @@ from auditing.model_files import audit_of
 from auditing.published_fields import LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
-from clockhands.readers.telling import release
-from clockhands.rotary import Rotary
-from clockhands.scaling import Proportional
+from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.targets import Opened
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Proportional
+from clockhands.runtimes.telling import release
 from clockhands.show.report import report
 from clockhands.show.terminal import print_audit
-from clockhands.sources.resolved import Code, Resolved
-from clockhands.sources.targets import Opened
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 6}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}

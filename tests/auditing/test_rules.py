@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import clockhands.sources
+import clockhands.configs
 from clockhands.auditing.findings import CODES, SEVERITIES, judge
 
 # Code and evidence: of every kind of finding a case for each sentence that it can say.
@@ -45,7 +45,7 @@ def test_the_grave_findings_come_first_in_the_table():
 
 def test_every_fact_that_the_readers_note_has_a_row():
     noted = set()
-    for path in Path(clockhands.sources.__file__).parent.rglob("*.py"):
+    for path in Path(clockhands.configs.__file__).parent.rglob("*.py"):
         noted |= set(re.findall(r"""(?:\bFact|\bnote)\(\s*"([a-z0-9-]+)\"""", path.read_text(encoding="utf-8")))
     assert len(noted) >= 5, "the pattern no longer finds what the readers note"
     assert noted <= set(CODES)

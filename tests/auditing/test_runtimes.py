@@ -10,8 +10,8 @@ from auditing.published_fields import LLAMA3
 from clockhands.auditing import Audit
 from clockhands.auditing.baselines import baseline_of, known_in, without_known
 from clockhands.errors import InvalidValue
-from clockhands.readers import Statement, _misread
-from clockhands.readers.runtime_release import runtime_of
+from clockhands.runtimes import Statement, _misread
+from clockhands.runtimes.runtime_release import runtime_of
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
@@ -36,7 +36,7 @@ def stated(monkeypatch):
     """A statement of the tests' own in place of those of the data, which change with the runtimes."""
 
     def state(*made: Statement) -> None:
-        monkeypatch.setattr("clockhands.readers.runtime_release.statements", lambda: made)
+        monkeypatch.setattr("clockhands.runtimes.runtime_release.statements", lambda: made)
 
     return state
 

@@ -13,8 +13,8 @@ from auditing.model_files import Gguf, audited, fired, of_code
 from clockhands.auditing import audit
 from clockhands.auditing.findings.weights import LIMITS
 from clockhands.cli import main
+from clockhands.configs import projections as places
 from clockhands.show.terminal import print_audit
-from clockhands.sources import projections as places
 
 HEADS, KEYS = 9, 3
 # Files of fewer matrices are taken for ones of tables; the file itself, with all its 30 layers, is `real`.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Buckets, Kerple, row_numbers
+from clockhands.encodings.biases import Buckets, Kerple, row_numbers
 from clockhands.errors import InvalidType, InvalidValue
 from late import Late
 from oracles import sentences

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
-from clockhands.biases import (
+from clockhands.encodings.biases import (
     Alibi,
     Buckets,
     CeilingBuckets,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import memory
-from clockhands.biases import Alibi, Buckets, Fire, Kerple, Slopes, row_numbers
+from clockhands.encodings import memory
+from clockhands.encodings.biases import Alibi, Buckets, Fire, Kerple, Slopes, row_numbers
 from clockhands.errors import TooLarge
 from late import Late
 from laws.bias_members import MEMBERS, values_for

@@ -1,7 +1,18 @@
 """Presets of biases: what each model has, and that describing, writing and changing them works."""
 
-from clockhands.biases import Alibi, BiasCode, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.presets import presets
+from clockhands.encodings.biases import (
+    Alibi,
+    BiasCode,
+    Buckets,
+    CeilingBuckets,
+    Clipped,
+    Decay,
+    Fire,
+    Kerple,
+    LogWindow,
+    Window,
+)
+from clockhands.encodings.presets import presets
 
 WANTED = {
     "alibi": Alibi(8),

@@ -3,7 +3,7 @@
 import numpy as np
 
 import clockhands as ch
-from clockhands.biases import Alibi, CeilingBuckets, row_numbers
+from clockhands.encodings.biases import Alibi, CeilingBuckets, row_numbers
 from late import Late
 from oracles import published
 from oracles.rows import every

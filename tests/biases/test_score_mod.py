@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, Fire, Kerple, Window
+from clockhands.encodings.biases import Alibi, Buckets, Fire, Kerple, Window
 from clockhands.errors import InvalidType
 from late import Late
 from laws.bias_members import MEMBERS, values_for

@@ -8,7 +8,7 @@ import pytest
 
 import clockhands as ch
 from clockhands import testing
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.errors import InvalidValue
 from late import Late, jax_with_64_bits
 from laws import bias_members

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
-from clockhands.claims import longer_texts
+from clockhands.measures.claims import longer_texts
 
 
 def rates(width, base=10_000, last=None):

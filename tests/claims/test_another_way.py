@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from claims import ladders, roundings
-from clockhands.claims import CLAIMS, attention, trained
-from clockhands.claims.claim import Claim
+from clockhands.measures.claims import CLAIMS, attention, trained
+from clockhands.measures.claims.claim import Claim
 
 FORMULAS = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text(encoding="utf-8"))
 ROWS = [(subject, name) for subject, claims in FORMULAS.items() for name in claims]

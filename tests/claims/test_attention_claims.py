@@ -5,7 +5,7 @@ from itertools import permutations
 
 import mpmath
 
-from clockhands.claims import CLAIMS
+from clockhands.measures.claims import CLAIMS
 
 
 def stated(name, number, found):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import clockhands.claims
-from clockhands.claims import CLAIMS, SUBJECTS, Claim, recompute
-from clockhands.claims.claim import at_most, data_of, exactly, near
+import clockhands.measures.claims
+from clockhands.measures.claims import CLAIMS, SUBJECTS, Claim, recompute
+from clockhands.measures.claims.claim import at_most, data_of, exactly, near
 
 FOLDER = Path(clockhands.claims.__file__).parent
 

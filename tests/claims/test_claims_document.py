@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.claims import CLAIMS
-from clockhands.claims.claim import exactly
+from clockhands.measures.claims import CLAIMS
+from clockhands.measures.claims.claim import exactly
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from clockhands.claims import CLAIMS, recompute
-from clockhands.claims import studies as module
-from clockhands.claims.studies import AS_TRAINED, MeasuredStudy, measured, stored
 from clockhands.errors import InvalidValue
+from clockhands.measures.claims import CLAIMS, recompute
+from clockhands.measures.claims import studies as module
+from clockhands.measures.claims.studies import AS_TRAINED, MeasuredStudy, measured, stored
 
-TEXT = resources.files("clockhands.claims").joinpath("studies.json").read_text(encoding="utf-8")
+TEXT = resources.files("clockhands.measures.claims").joinpath("studies.json").read_text(encoding="utf-8")
 STUDIES = json.loads(TEXT)["studies"]
 OF_TRAINED = [name for name, told in CLAIMS.items() if told.measured]
 

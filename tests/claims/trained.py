@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from statistics import fmean
 
-import clockhands.claims
+import clockhands.measures.claims
 
 STUDIES = json.loads((Path(clockhands.claims.__file__).parent / "studies.json").read_text(encoding="utf-8"))["studies"]
 

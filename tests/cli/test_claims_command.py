@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 import pytest
 
-import clockhands.claims
-from clockhands.claims import CLAIMS, SUBJECTS, Recomputed, recompute
+import clockhands.measures.claims
+from clockhands.measures.claims import CLAIMS, SUBJECTS, Recomputed, recompute
 from clockhands.show.claims import print_claims
 from oracles import sentences
 
@@ -88,7 +88,7 @@ def test_claims_are_found_by_a_number_or_a_word(run, cases):
 
 def test_a_number_that_moved_is_named_and_the_exit_code_is_1(run, monkeypatch):
     """The library computes another ladder: its last rates are off by a thousandth."""
-    from clockhands.claims import frequencies
+    from clockhands.measures.claims import frequencies
 
     right = frequencies.geometric
 
@@ -144,7 +144,7 @@ def test_how_a_claim_was_measured_is_said(run):
 
 
 def test_other_results_of_a_study_end_with_exit_code_1(run, monkeypatch):
-    from clockhands.claims import studies as held
+    from clockhands.measures.claims import studies as held
 
     studies = {name: held.MeasuredStudy(name, copy.deepcopy(held.measured(name).data)) for name in held.stored()}
     monkeypatch.setattr(held, "_studies", lambda: studies)

@@ -2,7 +2,7 @@
 
 import json
 
-from clockhands.sources.models_under import models_under
+from clockhands.configs.models_under import models_under
 
 from .conftest import NEMO
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from clockhands.sources import open_target
+from clockhands.configs import open_target
 
 from .conftest import LLAMA3
 

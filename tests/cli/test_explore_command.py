@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.ladders import Geometric
-from clockhands.presets import presets
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import from_dict
 from clockhands.show.explorer.data import codes
-from clockhands.specs import from_dict
 from show.pages import Parts
 
 from .conftest import LLAMA, LLAMA3

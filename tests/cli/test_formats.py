@@ -17,7 +17,7 @@ import clockhands as ch
 from clockhands.auditing.findings import CODES
 from clockhands.cli import audit
 from clockhands.cli.audit import MANY
-from clockhands.faults import FAULTS
+from clockhands.recognition.faults import FAULTS
 from late import Late
 
 from .conftest import LLAMA, WRONG_BASE

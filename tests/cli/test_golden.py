@@ -23,7 +23,7 @@ import clockhands as ch
 from clockhands.cli import lab, survey
 from clockhands.cli.group import COMMANDS
 from clockhands.cli.identified_json import positions_to_json
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
 from written_files import entry, gguf_bytes, gguf_key, onnx_bytes, onnx_outside, onnx_tensor, safetensors_bytes
 
 from .conftest import NEMO, TURNED

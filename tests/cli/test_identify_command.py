@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 import clockhands as ch
 from clockhands.auditing._audits import LAYER_FIELDS
 from clockhands.cli.identified_json import command_of, positions_from_json, positions_to_json
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
 from clockhands.recognition import Match
 from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 

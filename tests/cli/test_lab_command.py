@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.engines import ENGINES
 from clockhands.errors import InvalidValue
+from clockhands.jobs.engines import ENGINES
 from clockhands.lab.store import Measurement, Store
 from clockhands.lab.study import parse, shipped
 from clockhands.lab.tuning import tuning_study

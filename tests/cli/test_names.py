@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from clockhands.cli import output
-from clockhands.sources import transfers
+from clockhands.formats import transfers
 from hub_server import listed, never_answers
 
 from .conftest import LLAMA3, LLAMA_31

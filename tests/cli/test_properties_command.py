@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import clockhands as ch
-from clockhands.additive import Counter
-from clockhands.grids import Grid
+from clockhands.encodings.additive import Counter
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.presets import presets
 from clockhands.measures import QUESTIONS
-from clockhands.presets import presets
 from late import Late
 from packaged_weights import smollm2_file
 

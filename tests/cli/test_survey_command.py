@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from clockhands.cli.survey import _Progress
-from clockhands.survey import running
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.running import SurveyProgress
-from clockhands.survey.store import SurveyStore
+from clockhands.jobs.survey import running
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.running import SurveyProgress
+from clockhands.jobs.survey.store import SurveyStore
 
 from .conftest import LLAMA
 

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 import clockhands as ch
 import clockhands.cli.table as command
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
 
 SMALL = "vaswani2017:width=4"
 

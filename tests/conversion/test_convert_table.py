@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, EvenlySpaced, SineOnly
+from clockhands.encodings.additive import AxialSinusoidal, EvenlySpaced, SineOnly
+from clockhands.encodings.ladders import Explicit, Geometric, Repeated
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Explicit, Geometric, Repeated
 from oracles import sentences
 from written_files import refusal
 

@@ -14,7 +14,7 @@ from clockhands.auditing import audit
 from clockhands.conversion import CannotConvert, convert, convert_rows
 from clockhands.conversion import _writing as writing
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.sources import safetensors
+from clockhands.formats import safetensors
 from written_files import refusal, small_checkpoint, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered

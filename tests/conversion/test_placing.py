@@ -18,7 +18,7 @@ from clockhands.conversion import CannotConvert, convert
 from clockhands.conversion import _writing as writing
 from clockhands.conversion._placing import is_unfinished
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.sources import files
+from clockhands.formats import files
 from written_files import refusal
 
 from .conftest import llama_tensors

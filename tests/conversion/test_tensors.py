@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 from safetensors.numpy import load_file
 
+from clockhands.configs.model_types import model_type
+from clockhands.configs.resolved import INDEXER
+from clockhands.configs.tensor_names import tensors_of, type_names
 from clockhands.conversion import CannotConvert, convert
 from clockhands.conversion._planning import model_of, moves
 from clockhands.errors import ClockhandsError
-from clockhands.sources import safetensors
-from clockhands.sources.model_types import model_type
-from clockhands.sources.resolved import INDEXER
-from clockhands.sources.tensor_names import tensors_of, type_names
+from clockhands.formats import safetensors
 from written_files import entry, refusal, safetensors_bytes, written
 
 from .conftest import ATTENTION, LLAMA, llama_tensors, numbered

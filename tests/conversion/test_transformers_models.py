@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from clockhands.configs.tensor_names import type_names
 from clockhands.conversion import convert
-from clockhands.sources.tensor_names import type_names
 
 from .other_pairing import halves_apply_complex, interleaved_apply, to_halves, to_interleaved
 

@@ -3,8 +3,8 @@
 import pickle
 from collections.abc import Iterable, Iterator
 
-from clockhands.engines import Job
-from clockhands.engines._jobs import Message, payload, work
+from clockhands.jobs.engines import Job
+from clockhands.jobs.engines._jobs import Message, payload, work
 
 
 class Pool:

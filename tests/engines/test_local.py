@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.engines import Event, Failed, Finished, Job, Lost, Started, Told, run
+from clockhands.jobs.engines import Event, Failed, Finished, Job, Lost, Started, Told, run
 from oracles import sentences
 
 
@@ -181,7 +181,7 @@ def test_closing_the_run_ends_its_workers_and_what_they_started(tmp_path: Path):
 DRIVER = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from clockhands.engines import Job, run
+from clockhands.jobs.engines import Job, run
 sys.path.insert(0, {tests!r})
 jobs = [Job(str(n), "engines.calls:{call}", {arguments!r}) for n in range(2)]
 for event in run(jobs, {engine!r}, at_once=2):
@@ -217,7 +217,7 @@ def test_no_worker_survives_the_driver(tmp_path: Path, how: signal.Signals):
 SERVER = """
 from multiprocessing import forkserver
 from pathlib import Path
-from clockhands.engines.local import LocalPool
+from clockhands.jobs.engines.local import LocalPool
 
 LocalPool(1, 1, None, ())
 status = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/status").read_text()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clockhands.engines import Event, Failed, Finished, Job, Lost, Started, Told, run
-from clockhands.engines.ray import _ENVIRONMENT, _LOOPBACK
 from clockhands.errors import ClockhandsError
+from clockhands.jobs.engines import Event, Failed, Finished, Job, Lost, Started, Told, run
+from clockhands.jobs.engines.ray import _ENVIRONMENT, _LOOPBACK
 from engines.test_local import alive, driver, squares, until
 
 pytestmark = pytest.mark.slow
@@ -116,7 +116,7 @@ def test_no_worker_survives_the_driver(tmp_path: Path):
 
 CLUSTER = """
 import ray
-from clockhands.engines import Job, run
+from clockhands.jobs.engines import Job, run
 from clockhands.errors import InvalidValue
 
 context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -132,7 +132,7 @@ except InvalidValue as error:
 """
 DRIVER = """
 import sys
-from clockhands.engines import Job, run
+from clockhands.jobs.engines import Job, run
 
 *_, last = run([Job("where", "engines.calls:surroundings", {})], "ray", address=sys.argv[1])
 print(type(last).__name__, last.result["OMP_NUM_THREADS"])

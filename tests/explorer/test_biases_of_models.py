@@ -10,8 +10,8 @@ from safetensors.numpy import save_file
 
 import clockhands as ch
 from clockhands.auditing import audit
+from clockhands.encodings.specs import from_dict
 from clockhands.show.explorer.data import model_biases
-from clockhands.specs import from_dict
 from explorer.facts import MODELS
 from explorer.facts import shown as page_of
 from exploring import put, says

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Proportional
+from clockhands.encodings.specs import to_dict
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit
-from clockhands.rotary import Rotary
-from clockhands.scaling import Proportional
 from clockhands.show.explorer.data import codes, data
 from clockhands.show.explorer.page import page
-from clockhands.specs import to_dict
 from exploring import caption, plain, put, says
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ import pytest
 
 import clockhands as ch
 from browsing import expect, settled
-from clockhands.ladders import Geometric
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
 from clockhands.measures.order.sentences import SeededDraw
-from clockhands.phases import units
-from clockhands.positions import positions_of
 from explorer.facts import MODELS, audits_in, shown
 from exploring import caption, control, follow, holds, plain, put, says
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import golden_numbers as tool
-from clockhands.presets import presets
-from clockhands.specs import Spec, to_dict
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import Spec, to_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDEST = (20, 19)  # the first Node that sees without being told that a file of ours is an ES module

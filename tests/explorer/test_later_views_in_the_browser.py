@@ -10,12 +10,12 @@ import pytest
 
 import clockhands as ch
 from browsing import expect, settled
-from clockhands.additive import EvenlySpaced, SineOnly, SingleFrequency
-from clockhands.heads import margin
-from clockhands.ladders import geometric
+from clockhands.encodings.additive import EvenlySpaced, SineOnly, SingleFrequency
+from clockhands.encodings.heads import margin
+from clockhands.encodings.ladders import geometric
+from clockhands.encodings.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
 from clockhands.measures import first_negative, first_rise, kernel_bound, kernel_by_distance
 from clockhands.measures.tokens._unique import distinct_positions
-from clockhands.scaling import Dynamic, Linear, Llama3, Ntk, Yarn
 from exploring import control, holds, plain, put, says
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from typing import Any
 import mpmath
 
 from clockhands.auditing import audit
-from clockhands.ladders import Geometric
-from clockhands.presets import preset
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.presets import preset
 from clockhands.show.explorer.data import POSITIONS, data, precise
 from explorer.facts import MODELS, audits_in
 

@@ -8,8 +8,8 @@ import pytest
 
 import clockhands as ch
 from browsing import PATIENCE, expect, settled
-from clockhands.phases import units
-from clockhands.positions import positions_of
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
 from exploring import caption, control, holds, plain, put, says
 
 pytestmark = pytest.mark.slow

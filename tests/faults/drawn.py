@@ -3,8 +3,8 @@
 import math
 
 import clockhands as ch
-from clockhands.ladders import Geometric
-from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.scaling import Linear, Llama3, LongRope, Ntk, Yarn
 from faults import wrong_additive, wrong_biases, wrong_rotary
 from faults.rates import factor_of
 

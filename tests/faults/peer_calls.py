@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import clockhands as ch
-from clockhands import scaling
+from clockhands.encodings import scaling
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.calling import within
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
+from clockhands.recognition.calling import within
 from clockhands.testing import CannotCheck, check_additive, check_bias, check_rotary
 from faults.written import rotated
 from testing.written_biases import linear

@@ -5,7 +5,7 @@ The quick tests draw a third of the faults, in NumPy, and a few in PyTorch; the 
 
 import pytest
 
-from clockhands.faults import ADDITIVE, BIAS
+from clockhands.recognition.faults import ADDITIVE, BIAS
 from faults import wrong_additive, wrong_biases, wrong_rotary
 from faults.rows import expected
 

@@ -5,7 +5,7 @@ share takes a spec, for its fields alone, and ``wrong``: its right twin is the s
 """
 
 import clockhands as ch
-from clockhands.specs import with_fields
+from clockhands.encodings.specs import with_fields
 from faults.rates import factor_of, geometric, rates_of
 from faults.rows import cast, through
 

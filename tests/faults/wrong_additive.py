@@ -6,9 +6,9 @@ import math
 import numpy as np
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, Learned, Sinusoidal
-from clockhands.ladders import EvenSteps, Geometric
-from clockhands.specs import with_fields
+from clockhands.encodings.additive import AxialSinusoidal, Learned, Sinusoidal
+from clockhands.encodings.ladders import EvenSteps, Geometric
+from clockhands.encodings.specs import with_fields
 from faults import written
 from faults.rows import LOW, NO_JAX, cast, named, one_of, row
 from faults.written import added, of_another, on_the_fly, other_layout, rows_of

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from clockhands.biases import Alibi, Buckets, CeilingBuckets
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets
 from faults.rows import LOW, named, one_of, row, through
 from testing.written_biases import deberta_rows, geometric, linear, looked_up, paper_slopes, t5_buckets, table
 

@@ -6,9 +6,9 @@ import functools
 import numpy as np
 
 import clockhands as ch
-from clockhands.rotary import chunked, interleaved
-from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Yarn
-from clockhands.specs import with_fields
+from clockhands.encodings.rotary import chunked, interleaved
+from clockhands.encodings.scaling import Linear, Llama3, LongRope, Ntk, Yarn
+from clockhands.encodings.specs import with_fields
 from faults import written
 from faults.rates import plain as ladder_of
 from faults.rates import rates_of

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import additive, biases, specs
-from clockhands.additive import WarpedPosition
-from clockhands.mixtures import LayerMixture
-from clockhands.rotary import XPos, chunked, rotating
+from clockhands.encodings import additive, biases, specs
+from clockhands.encodings.additive import WarpedPosition
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.rotary import XPos, chunked, rotating
 from late import Late
 
 torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")

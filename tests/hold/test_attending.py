@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import clockhands as ch
-from clockhands import biases
+from clockhands.encodings import biases
 from late import Late
 
 torch, held, attending = Late("torch"), Late("clockhands.torch"), Late("clockhands.torch._attending")

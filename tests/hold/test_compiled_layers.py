@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import clockhands as ch
-from clockhands.scaling import Yarn
+from clockhands.encodings.scaling import Yarn
 from late import Late
 
 torch, held = Late("torch"), Late("clockhands.torch")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, EvenlySpaced, FourierFeatures, SineOnly, SingleFrequency
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.rotary import XPos, chunked
-from clockhands.traces import BOUND
+from clockhands.encodings.additive import AxialSinusoidal, EvenlySpaced, FourierFeatures, SineOnly, SingleFrequency
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.rotary import XPos, chunked
+from clockhands.encodings.traces import BOUND
 from late import Late
 
 torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import FourierFeatures
-from clockhands.biases import Clipped, Fire, Kerple
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.biases import Clipped, Fire, Kerple
 from late import Late
 
 jax, jnp, held = Late("jax"), Late("jax.numpy"), Late("clockhands.jax")

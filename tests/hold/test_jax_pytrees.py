@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Fire, Kerple, Window
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.rotary import XPos
-from clockhands.traces import BOUND
+from clockhands.encodings.biases import Fire, Kerple, Window
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import XPos
+from clockhands.encodings.traces import BOUND
 from late import Late, jax_with_64_bits
 from oracles import sentences
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import resize
-from clockhands.biases import Fire, LogWindow
+from clockhands.encodings.additive import resize
+from clockhands.encodings.biases import Fire, LogWindow
 from late import Late
 from oracles import sentences
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked
-from clockhands.traces import BOUND
+from clockhands.encodings.biases import CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import XPos, chunked
+from clockhands.encodings.traces import BOUND
 from late import Late
 
 torch, held = Late("torch"), Late("clockhands.torch")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, FourierFeatures
-from clockhands.biases import Fire, Kerple, Window
-from clockhands.rotary import XPos, chunked
+from clockhands.encodings.additive import AxialSinusoidal, FourierFeatures
+from clockhands.encodings.biases import Fire, Kerple, Window
+from clockhands.encodings.rotary import XPos, chunked
 from late import Late
 from oracles import sentences
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Window, row_numbers
-from clockhands.diagnosis import hint_of
-from clockhands.faults import FAULTS
+from clockhands.encodings.biases import Window, row_numbers
+from clockhands.recognition.diagnosis import hint_of
+from clockhands.recognition.faults import FAULTS
 from late import Late
 
 torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")

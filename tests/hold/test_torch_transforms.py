@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import clockhands as ch
-from clockhands.rotary import XPos
+from clockhands.encodings.rotary import XPos
 from late import Late
 
 torch, held = Late("torch"), Late("clockhands.torch")

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 import clockhands as ch
-from clockhands import biases
 from clockhands import torch as held
+from clockhands.encodings import biases
 
 
 class AnyCode(torch.nn.Module):

@@ -29,10 +29,10 @@ import yaml
 
 with atheris.instrument_imports(include=["clockhands"]):
     from clockhands.auditing import audit
+    from clockhands.configs import open_target
     from clockhands.errors import ClockhandsError
+    from clockhands.jobs.survey.store import SurveyStore
     from clockhands.lab.store import Store
-    from clockhands.sources import open_target
-    from clockhands.survey.store import SurveyStore
 
 from auditing.everyday_models import CONFIGS, llama_32_gguf
 from written_files import (

@@ -10,13 +10,13 @@ import warnings
 import numpy as np
 import pytest
 
-from clockhands.additive import Learned
 from clockhands.auditing import audit
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
+from clockhands.encodings.additive import Learned
 from clockhands.errors import InvalidValue
 from clockhands.measures import properties
 from clockhands.recognition import identify
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
 from written_files import written
 
 PHI = {"model_type": "phi3", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}

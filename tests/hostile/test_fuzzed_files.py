@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clockhands.configs import open_target
 from clockhands.errors import TooLarge, Unreadable
-from clockhands.sources import open_target
 from memory_peaks import traced
 from sources.test_arrays import npy_of
 from written_files import (

@@ -21,9 +21,9 @@ from click.testing import CliRunner
 
 from clockhands.auditing import audit
 from clockhands.cli import main
+from clockhands.configs import open_target
+from clockhands.configs.models_under import models_under
 from clockhands.errors import Unreadable
-from clockhands.sources import open_target
-from clockhands.sources.models_under import models_under
 from memory_peaks import AT_HAND
 from written_files import entry, refusal, safetensors_bytes, written
 
@@ -355,7 +355,7 @@ def test_two_named_targets_have_the_limits_of_memory_and_time(tmp_path, monkeypa
         return audit(target, *more, **how)
 
     monkeypatch.setattr("clockhands.cli.audit.audit", fault)
-    monkeypatch.setattr("clockhands.survey.worker.MEMORY", 2**28)
+    monkeypatch.setattr("clockhands.jobs.survey.worker.MEMORY", 2**28)
     done = CliRunner().invoke(main, ["audit", *(str(tmp_path / name) for name in names), "--json", "--timeout", "0.3"])
     told = json.loads(done.stdout)
     assert [Path(each["target"]).name for each in told["targets"]] == ["good"]
@@ -369,8 +369,8 @@ def test_a_file_that_a_search_cannot_judge_is_told_by_its_audit(tmp_path, monkey
     """Whatever is raised, the search goes on to the next file."""
     for folder, name in (("a", "config.json"), ("b", "x.yaml"), ("c", "config.json")):
         model(tmp_path / folder, b'{"model": {"hidden_size": 1}}', name)
-    monkeypatch.setattr("clockhands.sources.models_under.could_be_dialect", lambda _: 1 / 0)
-    monkeypatch.setattr("clockhands.sources.models_under.dialect_of", lambda _: 1 / 0)
+    monkeypatch.setattr("clockhands.configs.models_under.could_be_dialect", lambda _: 1 / 0)
+    monkeypatch.setattr("clockhands.configs.models_under.dialect_of", lambda _: 1 / 0)
     assert [path.relative_to(tmp_path).as_posix() for path in models_under(tmp_path)] == ["a", "b/x.yaml", "c"]
 
 

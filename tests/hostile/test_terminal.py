@@ -13,8 +13,8 @@ from safetensors.numpy import save_file
 
 from clockhands.cli import main
 from clockhands.cli.group import COMMANDS
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.store import SurveyStore
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.store import SurveyStore
 from written_files import gguf_bytes, gguf_key, gguf_tensor
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "clockhands"

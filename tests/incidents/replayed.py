@@ -18,12 +18,13 @@ from auditing import published_fields
 from auditing.faulty_containers import CONTAINER_FAULTS
 from auditing.faulty_files import CONFIG_FAULTS
 from auditing.model_files import Model, written_model
-from clockhands import scaling, testing
+from clockhands import testing
 from clockhands.auditing import Audit, audit
-from clockhands.readers import Statement, facts, runtimes, statements
-from clockhands.readers.drafts import contexts_differ, of_draft
-from clockhands.rotary.axes import chunked
-from clockhands.scaling import yarn_magnitude
+from clockhands.encodings import scaling
+from clockhands.encodings.rotary.axes import chunked
+from clockhands.encodings.scaling import yarn_magnitude
+from clockhands.runtimes import Statement, facts, runtimes, statements
+from clockhands.runtimes.drafts import contexts_differ, of_draft
 from clockhands.show.differences import first_difference
 from faults import wrong_additive, wrong_biases, wrong_rotary
 from faults.rates import rates_of

@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from clockhands.readers import runtimes
+from clockhands.runtimes import runtimes
 from faults.rows import expected, kind_of
 from incidents.replayed import audited_file, checked, drafted, followers, incidents, pointed_to, row_of, runtime_of
 

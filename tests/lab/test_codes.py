@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import additive, biases, sampling
+from clockhands.encodings import additive, biases, sampling
+from clockhands.encodings.mixtures import LayerMixture
 from clockhands.errors import InvalidValue
-from clockhands.faults import FAULTS
 from clockhands.lab import study as studies
 from clockhands.lab.arms import Setting, setting, sizes_of, wanted
 from clockhands.lab.sections import Arm
-from clockhands.mixtures import LayerMixture
+from clockhands.recognition.faults import FAULTS
 from lab.test_studies import changed, refuses, shipped
 from late import Late
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from clockhands.claims import coverage, estimated
 from clockhands.lab import study as studies
 from clockhands.lab.results import GateResult, Results, chance_above, holm
 from clockhands.lab.store import Key, StoredRow, StoredStudy, Trial
 from clockhands.lab.tuning import best, tuning_study
+from clockhands.measures.claims import coverage, estimated
 
 STUDY = """\
 question = "Which is better?"

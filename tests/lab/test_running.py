@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.engines import ENGINES, Failed, Finished
 from clockhands.errors import InvalidValue
+from clockhands.jobs.engines import ENGINES, Failed, Finished
 from clockhands.lab import _texts as texts
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Store

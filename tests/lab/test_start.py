@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, Unreadable
 from clockhands.lab import _start as start
 from clockhands.lab import _texts as texts
@@ -19,7 +20,6 @@ from clockhands.lab import _tokens as tokens
 from clockhands.lab.arms import Setting
 from clockhands.lab.study import Arm, Model
 from clockhands.lab.tasks import Language
-from clockhands.rotary import Rotary
 from late import Late
 from written_files import gguf_bytes, gguf_key, gguf_tensor, written
 
@@ -225,7 +225,7 @@ def test_a_gguf_file_of_plain_numbers(tmp_path, head):
 
 def test_the_code_keeps_its_own_numbers(tmp_path):
     name = npz_file(tmp_path)
-    from clockhands.additive import Learned
+    from clockhands.encodings.additive import Learned
 
     made = start.sizes_of_start(Model(start=name))
     code = codes.ModelCode(Setting(Learned(8, rows=16)), NONE, True, 0)

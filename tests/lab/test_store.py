@@ -20,10 +20,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clockhands.databases import _opening as opening
-from clockhands.databases import locks
-from clockhands.databases import store_errors as errors
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.jobs.databases import _opening as opening
+from clockhands.jobs.databases import locks
+from clockhands.jobs.databases import store_errors as errors
 from clockhands.lab import store as module
 from clockhands.lab._records import Key, Measurement, StoredRow
 from clockhands.lab.store import VERSION, Store

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.biases import Alibi, bias
+from clockhands.encodings.biases import Alibi, bias
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Linear
+from clockhands.encodings.specs import SPECS
 from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
 from clockhands.lab import arms, study
 from clockhands.lab.sections import GRID_CODES, Model
 from clockhands.lab.store import Key
-from clockhands.rotary import Rotary
-from clockhands.scaling import Linear
-from clockhands.specs import SPECS
 
 HERE = Path(__file__).parent
 STUDY = Path(__file__).with_name("small_study.toml").read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ SIZES = {"width": 16, "layers": 2, "sequences": 32, "length": 16, "vocabulary": 
 
 
 def test_what_does_not_fit_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch, cases):
-    monkeypatch.setattr("clockhands.memory.available", lambda: 32 << 30)
+    monkeypatch.setattr("clockhands.encodings.memory.available", lambda: 32 << 30)
     for change, what in (
         ({"width": 1 << 20}, "The activations of a training step"),
         ({"lengths": [16, 10_000_000]}, "The attention bias of the longest sequence"),

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clockhands.formats import files
 from clockhands.lab import study as studies
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.tasks import IGNORED
-from clockhands.sources import files
 from late import Late
 
 torch, training = Late("torch"), Late("clockhands.lab._training")

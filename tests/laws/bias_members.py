@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Slopes, Window
+from clockhands.encodings.biases import (
+    Alibi,
+    Buckets,
+    CeilingBuckets,
+    Clipped,
+    Decay,
+    Fire,
+    Kerple,
+    LogWindow,
+    Slopes,
+    Window,
+)
 from clockhands.testing.laws import BiasSubject
 
 DIAGONALS = {"constant along diagonals"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Counter,
@@ -19,7 +19,7 @@ from clockhands.additive import (
     SingleFrequency,
     WarpedPosition,
 )
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Repeated
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Repeated
 from clockhands.testing import Law, Subject, broken
 
 # How many cells of a table are drawn for each library but NumPy: JAX compiles every operation for every shape.

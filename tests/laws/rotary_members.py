@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Joined
-from clockhands.rotary import XPos, alternating, chunked, interleaved, rotate
-from clockhands.scaling import Linear, Llama3, LongRope, MixedNtk, Proportional, Yarn
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Joined
+from clockhands.encodings.rotary import XPos, alternating, chunked, interleaved, rotate
+from clockhands.encodings.scaling import Linear, Llama3, LongRope, MixedNtk, Proportional, Yarn
 from clockhands.testing import Subject
 
 FAR = range(-(2**40), 2**40 + 1)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import specs, testing
-from clockhands.biases import Alibi, BiasCode
+from clockhands import testing
+from clockhands.encodings import specs
+from clockhands.encodings.biases import Alibi, BiasCode
 from clockhands.testing import BiasSubject
 from conftest import load_backend
 from laws.bias_members import MEMBERS, subject_of, values_for

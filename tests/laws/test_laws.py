@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import specs, testing
+from clockhands import testing
+from clockhands.encodings import specs
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.mixtures import LayerMixture
 from clockhands.errors import InvalidType
-from clockhands.ladders import Geometric
-from clockhands.mixtures import LayerMixture
 from conftest import load_backend
 from laws.bias_members import MEMBERS as BIAS_MEMBERS
 from laws.members import DRAWN, MEMBERS, NO_SHIFT, judge, other_libraries, subject_of
@@ -79,7 +80,7 @@ def test_all_libraries_give_the_same_numbers(any_backend, draw, cases):
 
 
 def test_the_number_of_threads_changes_nothing(monkeypatch, cases):
-    from clockhands import phases
+    from clockhands.encodings import phases
 
     monkeypatch.setattr(phases, "_THREADED", 1)
     for row in MEMBERS:

@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands import testing
-from clockhands.rotary import rotate
+from clockhands.encodings.rotary import rotate
 from conftest import load_backend
 from laws.members import DRAWN, judge, other_libraries
 from laws.rotary_members import FAR, ROTARY_MEMBERS, TOLERANCE, other_layout, rotary_subject_of
@@ -143,7 +143,7 @@ def test_laws_need_room():
 
 
 def test_an_attention_factor_that_is_left_out_is_noticed():
-    from clockhands.scaling import Yarn
+    from clockhands.encodings.scaling import Yarn
 
     spec = ch.Rotary(12, rotated=8, scaling=Yarn(8.0, 4_096))
     plain = ch.Rotary(12, rotated=8, scaling=Yarn(8.0, 4_096, attention_factor=1.0))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from clockhands import table
-from clockhands.additive import AxialSinusoidal, Counter, Learned, Sinusoidal
-from clockhands.dtypes import output_dtype
+from clockhands.encodings.additive import AxialSinusoidal, Counter, Learned, Sinusoidal
+from clockhands.encodings.dtypes import output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.measures import cosine_below, expected_offset_share, expected_share, expected_terms, pair_error
 from clockhands.measures.adding._adding import adding

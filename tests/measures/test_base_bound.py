@@ -6,9 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from clockhands.additive import Sinusoidal
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.ladders import Explicit, Geometric, geometric
+from clockhands.encodings.rotary import Rotary, XPos
+from clockhands.encodings.scaling import Linear
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit, Geometric, geometric
 from clockhands.measures.ladders.base_bound import (
     base_bound,
     critical_dimension,
@@ -19,8 +21,6 @@ from clockhands.measures.ladders.base_bound import (
 )
 from clockhands.measures.ladders.sound_bases import lowest_sums, product, search_step
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary, XPos
-from clockhands.scaling import Linear
 
 SMOLLM2 = Rotary(head_width=64, base=100_000.0)
 

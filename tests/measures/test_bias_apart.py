@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Window
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, Window
 from clockhands.measures.biases.apart import distinct, told_apart
 from clockhands.measures.subject import subject_of
 from laws.bias_members import values_for

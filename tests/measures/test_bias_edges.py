@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from clockhands.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
+from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
 from clockhands.measures.biases.edges import edges, rows_of_window, sides
 from clockhands.measures.subject import subject_of
 

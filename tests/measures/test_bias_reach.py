@@ -9,7 +9,7 @@ import pytest
 from mpmath import mp, mpf
 
 import clockhands as ch
-from clockhands.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.biases import Alibi, Buckets, CeilingBuckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
 from clockhands.measures.biases.reach import reach
 from clockhands.measures.subject import subject_of
 from laws.bias_members import values_for

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AdditiveCode,
     AxialSinusoidal,
     Binary,
@@ -23,13 +23,13 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi, Buckets, Decay, Fire, Kerple, LogWindow, bias
+from clockhands.encodings.biases import Alibi, Buckets, Decay, Fire, Kerple, LogWindow, bias
+from clockhands.encodings.presets import preset
+from clockhands.encodings.rotary import Rotary, XPos
+from clockhands.encodings.scaling import Yarn
 from clockhands.measures import subject
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens.bounded import bounded
-from clockhands.presets import preset
-from clockhands.rotary import Rotary, XPos
-from clockhands.scaling import Yarn
 
 DTYPES = ["float32", "float16", "bfloat16"]
 

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from clockhands.additive import table
+from clockhands.encodings.additive import table
 from clockhands.errors import InvalidValue
 from clockhands.measures.tokens.collisions import Collisions, collisions, row_hashes
 

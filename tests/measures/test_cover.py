@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from clockhands.additive import EvenlySpaced, Sinusoidal
-from clockhands.ladders import Explicit, evenly_spaced, geometric
+from clockhands.encodings.additive import EvenlySpaced, Sinusoidal
+from clockhands.encodings.ladders import Explicit, evenly_spaced, geometric
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Linear
 from clockhands.measures.ladders.cover import cover, cover_of, stretches_covered
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary
-from clockhands.scaling import Linear
 
 
 def found(spec, length, dtype="float32"):

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Llama3
 from clockhands.errors import InvalidValue
 from clockhands.measures import difference, distances
-from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3
 
 LLAMA_3_1 = Llama3(factor=8, original=8192)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     Binary,
     Counter,
     FourierFeatures,
@@ -19,13 +19,13 @@ from clockhands.additive import (
     Sinusoidal,
     WarpedPosition,
 )
-from clockhands.biases import Alibi, BiasCode, Buckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
-from clockhands.ladders import Explicit
+from clockhands.encodings.biases import Alibi, BiasCode, Buckets, Clipped, Decay, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.presets import preset, presets
+from clockhands.encodings.rotary import Rotary
 from clockhands.measures import _measuring as measures
 from clockhands.measures.subject import subject_of
-from clockhands.mixtures import LayerMixture
-from clockhands.presets import preset, presets
-from clockhands.rotary import Rotary
 from laws.bias_members import values_for
 from memory_peaks import traced
 

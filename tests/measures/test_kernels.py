@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Counter,
     FourierFeatures,
@@ -19,12 +19,12 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.ladders import Explicit, Geometric
+from clockhands.encodings.ladders import Explicit, Geometric
+from clockhands.encodings.rotary import Rotary, XPos, rotate
+from clockhands.encodings.scaling import Yarn
 from clockhands.measures import kernel_bound, kernel_by_distance, out_of_order
 from clockhands.measures.shifts._kernels import dot_products_by_distance, kernel
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary, XPos, rotate
-from clockhands.scaling import Yarn
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 

@@ -6,13 +6,13 @@ import mpmath
 import numpy as np
 
 import clockhands as ch
-from clockhands.additive import Binary, Counter, FourierFeatures, NormalizedCounter, SineOnly, WarpedPosition
-from clockhands.biases import Buckets, Clipped, Decay, Fire, Kerple, row_numbers
-from clockhands.ladders import Explicit
+from clockhands.encodings.additive import Binary, Counter, FourierFeatures, NormalizedCounter, SineOnly, WarpedPosition
+from clockhands.encodings.biases import Buckets, Clipped, Decay, Fire, Kerple, row_numbers
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.rotary import XPos
+from clockhands.encodings.scaling import Linear, Proportional
 from clockhands.measures import longer_texts
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import XPos
-from clockhands.scaling import Linear, Proportional
 
 
 def found(spec, length, values=None):

@@ -7,11 +7,11 @@ import mpmath
 import numpy as np
 import pytest
 
+from clockhands.encodings.ladders import evenly_spaced, explicit, geometric
+from clockhands.encodings.phases import DIRECT_FINE
 from clockhands.errors import InvalidValue
-from clockhands.ladders import evenly_spaced, explicit, geometric
 from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
 from clockhands.measures.tokens.smooth import step_distances
-from clockhands.phases import DIRECT_FINE
 from memory_peaks import traced
 
 

@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from clockhands import mixtures, specs
-from clockhands.additive import AdditiveCode, Sinusoidal, add
-from clockhands.biases import Alibi, BiasCode, Clipped, bias
+from clockhands.encodings import mixtures, specs
+from clockhands.encodings.additive import AdditiveCode, Sinusoidal, add
+from clockhands.encodings.biases import Alibi, BiasCode, Clipped, bias
+from clockhands.encodings.ladders import EvenSteps
+from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import EvenSteps
 from clockhands.measures.order import permuting
 from clockhands.measures.order._members import members, through, values_for
 from clockhands.measures.order.attention import Layer, Rounded, attend, drawn_layers, mean
 from clockhands.measures.order.permuting import FIGURES, NOTHING, order
-from clockhands.rotary import Rotary, rotate
 
 A, B = np.array([1.0, 0.0]), np.array([0.5, 2.0])
 BLIND = {"ALiBi symmetric", "KERPLE power symmetric"}

@@ -9,10 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.additive import FourierFeatures, SineOnly, Sinusoidal
-from clockhands.biases import Alibi
+from clockhands.encodings.additive import FourierFeatures, SineOnly, Sinusoidal
+from clockhands.encodings.biases import Alibi
+from clockhands.encodings.ladders import explicit, geometric
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Linear
 from clockhands.errors import InvalidValue
-from clockhands.ladders import explicit, geometric
 from clockhands.measures.ladders._angle_errors import FROM_A_BASE
 from clockhands.measures.ladders.precision import (
     WAYS,
@@ -23,8 +25,6 @@ from clockhands.measures.ladders.precision import (
     precision_table,
 )
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary
-from clockhands.scaling import Linear
 
 # Significant bits, smallest exponent of a last place, largest number.
 FORMATS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import clockhands as ch
-from clockhands.mixtures import LayerMixture
-from clockhands.specs import SPECS
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.specs import SPECS
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = re.compile(r"(?<!\\)\|")

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.dtypes import output_dtype
+from clockhands.encodings.dtypes import output_dtype
 from clockhands.errors import InvalidValue
 from clockhands.measures import (
     cosine_below,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clockhands import table
-from clockhands.additive import Sinusoidal
+from clockhands.encodings.additive import Sinusoidal
 from clockhands.errors import InvalidValue
 from clockhands.measures import (
     commuting_form,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Counter,
@@ -22,14 +22,14 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import Alibi, Buckets, Fire, Window, bias
+from clockhands.encodings.biases import Alibi, Buckets, Fire, Window, bias
+from clockhands.encodings.rotary import Rotary, XPos, rotate
 from clockhands.measures import judged
 from clockhands.measures.biases._diagonals import along_diagonals
 from clockhands.measures.shifts._kernels import kernel
 from clockhands.measures.shifts._linear_maps import best_linear_map
 from clockhands.measures.shifts._rotations import distances_tried, error_bound, shift
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary, XPos, rotate
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     Binary,
     Counter,
     EvenlySpaced,
@@ -17,12 +17,12 @@ from clockhands.additive import (
     Sinusoidal,
     table,
 )
-from clockhands.ladders import explicit, geometric
+from clockhands.encodings.ladders import explicit, geometric
+from clockhands.encodings.phases import DIRECT_FINE
+from clockhands.encodings.presets import preset
+from clockhands.encodings.rotary import Rotary
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens.smooth import adjacent_distance, random_pair_distance, smooth, step_distances
-from clockhands.phases import DIRECT_FINE
-from clockhands.presets import preset
-from clockhands.rotary import Rotary
 
 DTYPES = ["float32", "float16", "bfloat16"]
 

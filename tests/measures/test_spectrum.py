@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Learned,
@@ -16,7 +16,7 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.ladders import Explicit
+from clockhands.encodings.ladders import Explicit
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens._spectrum import rank_of_real_numbers, spectrum, spread_of_clock, spread_of_rows
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from clockhands.additive import FourierFeatures, SineOnly, Sinusoidal, WarpedPosition
-from clockhands.ladders import Explicit
+from clockhands.encodings.additive import FourierFeatures, SineOnly, Sinusoidal, WarpedPosition
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.rotary import Rotary
 from clockhands.measures.ladders.turning import completes, turning
 from clockhands.measures.subject import subject_of
-from clockhands.rotary import Rotary
 
 SMOLLM2 = Rotary(head_width=64, base=100_000.0)
 

@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Counter,
@@ -22,11 +22,11 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
+from clockhands.encodings.presets import preset
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Yarn
 from clockhands.measures.subject import hands_of, rounding_distance, subject_of
 from clockhands.measures.tokens._unique import unique
-from clockhands.presets import preset
-from clockhands.rotary import Rotary
-from clockhands.scaling import Yarn
 from memory_peaks import AT_HAND
 
 with mpmath.workdps(50):
@@ -242,7 +242,7 @@ def test_codes_that_say_nothing_a_single_token_and_a_learned_scale():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_million_tokens_of_512_channels_are_compared_in_a_gigabyte(dtype):
     program = f"""{AT_HAND}
-from clockhands.additive import Sinusoidal
+from clockhands.encodings.additive import Sinusoidal
 from clockhands.measures.subject import subject_of
 from clockhands.measures.tokens._unique import unique
 found = unique(subject_of(Sinusoidal(512), 2**20, "{dtype}", None))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import EvenSteps
 
 FAMILIES = ("sinusoidal", "sinusoidal_relative", "timestep", "sinusoidal_2d", "sinusoidal_3d", "fourier")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import EvenSteps, Geometric, Joined
-from clockhands.rotary import XPos, alternating, chunked, grid, interleaved, rotate
-from clockhands.scaling import Linear, Yarn
+from clockhands.encodings.ladders import EvenSteps, Geometric, Joined
+from clockhands.encodings.rotary import XPos, alternating, chunked, grid, interleaved, rotate
+from clockhands.encodings.scaling import Linear, Yarn
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from clockhands.ladders import geometric
-from clockhands.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
+from clockhands.encodings.ladders import geometric
+from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from oracles import published
 from oracles.rows import every
 

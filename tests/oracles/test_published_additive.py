@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, FourierFeatures
+from clockhands.encodings.additive import AxialSinusoidal, FourierFeatures
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import with_fields
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid
-from clockhands.presets import presets
-from clockhands.specs import with_fields
 from late import Late
 from oracles import published
 from oracles.additive_cases import CASES, FAMILIES, IMAGE, IMAGE_XY, IMAGE_YX, MAE, POINTS, Case, case

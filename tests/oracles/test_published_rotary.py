@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.ladders import Geometric, geometric
-from clockhands.rotary import chunked, grid, rotate
-from clockhands.scaling import Yarn
+from clockhands.encodings.ladders import Geometric, geometric
+from clockhands.encodings.rotary import chunked, grid, rotate
+from clockhands.encodings.scaling import Yarn
 from oracles import published, rotary_conventions
 from oracles.rotary_conventions import APPLIED, DEFECTS, HALVES, INTERLEAVED, POSITIONS, TABLES, VISION, per_axis, units
 from oracles.rows import every

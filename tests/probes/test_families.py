@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from auditing import loaded_models as models
-from clockhands.sources.resolved import layer_numbers
+from clockhands.configs.resolved import layer_numbers
 from late import Late
 from probes.tiny_models import MORE, hidden_bias, small, tiny
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.configs.resolved import Code
+from clockhands.encodings.layouts import pair_channels
 from clockhands.errors import InvalidValue
-from clockhands.layouts import pair_channels
-from clockhands.sources.resolved import Code
 from late import Late
 from probes import probed_models as models
 from probes.probed_models import faults, live

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from clockhands.additive import Sinusoidal, table
-from clockhands.heads import relative_head
+from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.heads import relative_head
+from clockhands.encodings.rotary import Rotary
 from clockhands.lab.arms import setting
 from clockhands.lab.sections import Arm, Model
-from clockhands.rotary import Rotary
 from late import Late
 
 torch, transformers = Late("torch"), Late("transformers")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.claims import studies
+from clockhands.measures.claims import studies
 from late import Late
 from packaged_weights import packaged, smollm2_file
 

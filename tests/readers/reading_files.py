@@ -2,9 +2,9 @@
 
 import json
 
-from clockhands.readers import readings
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
+from clockhands.configs import open_target
+from clockhands.configs.resolve import resolve
+from clockhands.runtimes import readings
 
 
 def read(folder, config, reader, length=None):

@@ -8,8 +8,8 @@ from itertools import combinations
 import pytest
 
 from clockhands.errors import InvalidValue
-from clockhands.readers import PATTERNS, Statement, release_order, runtimes, statements
-from clockhands.readers._misread import BASES, FORMS
+from clockhands.runtimes import PATTERNS, Statement, release_order, runtimes, statements
+from clockhands.runtimes._misread import BASES, FORMS
 
 THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 OF_A_RELEASE = re.compile(r"\d+\.\d+|\bb\d{3,}\b|\bat [0-9a-f]{12}\b")
@@ -66,7 +66,7 @@ def test_every_runtime_has_a_statement_and_its_releases_in_order():
 
 
 def test_no_key_of_the_data_is_without_a_meaning():
-    held = json.loads(resources.files("clockhands.readers").joinpath("misread.json").read_text(encoding="utf-8"))
+    held = json.loads(resources.files("clockhands.runtimes").joinpath("misread.json").read_text(encoding="utf-8"))
     assert set(held) == {"says", "runtimes", "statements"}
     assert {key for row in held["runtimes"].values() for key in row} <= {"title", "releases"}
 

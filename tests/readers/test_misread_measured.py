@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.readers import Statement, statements
+from clockhands.runtimes import Statement, statements
 from readers.reading_files import read
 
 CASES = json.loads(Path(__file__).with_name("misread.json").read_text(encoding="utf-8"))["cases"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.readers import misreadings
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
+from clockhands.configs import open_target
+from clockhands.configs.resolve import resolve
+from clockhands.runtimes import misreadings
 
 FILES = json.loads(Path(__file__).with_name("patterns.json").read_text(encoding="utf-8"))["files"]
 

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.configs import open_target
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import Code
 from clockhands.errors import InvalidValue
-from clockhands.readers import PATTERNS, READERS, compared, readings
-from clockhands.readers.telling import reading_to_dict
-from clockhands.readers.views import about, facts
+from clockhands.runtimes import PATTERNS, READERS, compared, readings
+from clockhands.runtimes.telling import reading_to_dict
+from clockhands.runtimes.views import about, facts
 from clockhands.show.terminal import rows_of_readers
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_attention_heads": 32,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.readers.views import facts
+from clockhands.runtimes.views import facts
 from readers.reading_files import read as read_by
 
 CASES = json.loads(Path(__file__).with_name("transformers_4.json").read_text(encoding="utf-8"))["cases"]

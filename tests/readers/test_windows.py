@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.readers import readings
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import layer_numbers
+from clockhands.configs import open_target
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import layer_numbers
+from clockhands.runtimes import readings
 from readers.reading_files import read
 
 CASES = json.loads(Path(__file__).with_name("windows.json").read_text(encoding="utf-8"))["cases"]

@@ -13,9 +13,9 @@ import ml_dtypes
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import Geometric
-from clockhands.rotary import XPos
-from clockhands.scaling import Linear, Yarn
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.rotary import XPos
+from clockhands.encodings.scaling import Linear, Yarn
 
 F = np.float32
 Function = Callable[[np.ndarray, np.ndarray], np.ndarray]

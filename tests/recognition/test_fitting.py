@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric
+from clockhands.encodings.scaling import Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric
 from clockhands.recognition import fit_ladder
-from clockhands.scaling import Linear, Llama3, LongRope, Ntk, Proportional, Yarn
 
 EPSILON = 2.0**-24
 DIVISORS = tuple(round(1 + 0.02 * pair**1.5, 2) for pair in range(32))

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import Geometric
+from clockhands.encodings.ladders import Geometric
 from clockhands.recognition.functions import identify_function
 
 WIDTH = 32

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import calling
+from clockhands.encodings.ladders import Explicit, Geometric, Joined
+from clockhands.encodings.rotary import rotate
+from clockhands.encodings.scaling import Dynamic, Linear, LongRope
+from clockhands.encodings.traces import library_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Explicit, Geometric, Joined
+from clockhands.recognition import calling
 from clockhands.recognition.functions import identify_function
-from clockhands.rotary import rotate
-from clockhands.scaling import Dynamic, Linear, LongRope
-from clockhands.traces import library_of
 
 WIDTH = 32
 SPEC = ch.Rotary(WIDTH)

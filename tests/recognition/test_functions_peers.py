@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import clockhands as ch
-from clockhands import scaling as scalings
+from clockhands.encodings import scaling as scalings
+from clockhands.encodings.scaling import Dynamic
 from clockhands.recognition.functions import identify_function
-from clockhands.scaling import Dynamic
 
 pytestmark = pytest.mark.slow
 PEERS = json.loads(Path(__file__).with_name("peers.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import Explicit
+from clockhands.encodings.ladders import Explicit
 from clockhands.recognition.functions import identify_function
 from oracles import published, rotary_conventions
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.encodings.rotary import rotate
 from clockhands.recognition.functions import identify_function
-from clockhands.rotary import rotate
 
 KINDS = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 # What stays of a phase's rate in each: a unit of the last bit of a rate, and of the powers it was made by.

@@ -7,12 +7,12 @@ import pytest
 from numpy.polynomial import legendre
 
 import clockhands as ch
-from clockhands.additive import AdditiveCode, Learned
-from clockhands.biases import BiasCode
+from clockhands.encodings.additive import AdditiveCode, Learned
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import with_fields
 from clockhands.errors import ClockhandsError
-from clockhands.grids import Grid
-from clockhands.presets import presets
-from clockhands.specs import with_fields
 from packaged_weights import packaged
 
 # No sentence about numbers alone may contain these: as smooth as trained rows are many others.

@@ -3,7 +3,7 @@
 import numpy as np
 
 import clockhands as ch
-from clockhands.specs import with_fields
+from clockhands.encodings.specs import with_fields
 from oracles import published
 from oracles.additive_cases import FAMILIES
 

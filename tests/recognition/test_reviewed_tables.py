@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import Geometric
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid
-from clockhands.ladders import Geometric
 from clockhands.recognition._matches import Equivalent
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, FourierFeatures
-from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Explicit, Geometric
+from clockhands.encodings.additive import AxialSinusoidal, FourierFeatures
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric
 
 
 def identified(rows, **options):

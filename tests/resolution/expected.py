@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.rotary import Rotary
-from clockhands.sources.resolve import Code, Resolved, resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import Code, Resolved, resolve
+from clockhands.configs.targets import Opened
+from clockhands.encodings.rotary import Rotary
 
 # Float32 tables differ from the real numbers by less than this.
 RELATIVE = 1e-6

@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
 from resolution.expected import opened
 
 CASES = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))["cases"]

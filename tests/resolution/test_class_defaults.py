@@ -5,7 +5,7 @@ The rows that tools/model_types.py read from classes are held to these in ``test
 
 import pytest
 
-from clockhands.sources.model_types import model_type, model_types, table
+from clockhands.configs.model_types import model_type, model_types, table
 from resolution.expected import layer_numbers, reasons, resolved
 from resolution.library import gaps, kinds, pairing, read_config
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.sources import dialects as dialects_module
-from clockhands.sources import open_target
-from clockhands.sources.dialects import dialect_of, dialects, in_dialect
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import resolve
+from clockhands.configs import dialects as dialects_module
+from clockhands.configs import open_target
+from clockhands.configs.dialects import dialect_of, dialects, in_dialect
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
 from resolution.expected import fact_gaps
 
 PUBLISHED = Path(__file__).parents[1] / "published"

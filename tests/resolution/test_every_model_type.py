@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.sources.model_types import model_type
+from clockhands.configs.model_types import model_type
 from resolution.expected import read_reasons, reasons, resolved
 from resolution.test_whole_specs import NEAR, cosine_sine
 from written_files import written

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Llama3
+from clockhands.formats.arrays import TensorInfo
 
 SMALL = {
     "general.architecture": "llama",

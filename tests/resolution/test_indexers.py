@@ -14,11 +14,11 @@ import pytest
 
 import clockhands as ch
 from clockhands.auditing import audit
-from clockhands.readers import misreadings
-from clockhands.sources import open_target
-from clockhands.sources.model_types import model_type
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import INDEXER, layer_numbers
+from clockhands.configs import open_target
+from clockhands.configs.model_types import model_type
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import INDEXER, layer_numbers
+from clockhands.runtimes import misreadings
 from readers.reading_files import read
 
 YARN = {

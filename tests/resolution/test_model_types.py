@@ -1,6 +1,6 @@
 """The table of model types: every row can be used, and names only what exists."""
 
-from clockhands.sources.model_types import model_type, model_types, table
+from clockhands.configs.model_types import model_type, model_types, table
 from resolution.expected import reasons, resolved
 
 LISTED = (

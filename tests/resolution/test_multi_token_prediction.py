@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.sources.model_types import table
-from clockhands.sources.resolved import MTP
+from clockhands.configs.model_types import table
+from clockhands.configs.resolved import MTP
 from resolution import test_indexers
 from resolution.expected import resolved
 from written_files import entry, gguf_bytes, gguf_key, safetensors_bytes

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.configs.opened import Opened
+from clockhands.configs.overriding import overridden, read_overrides
+from clockhands.configs.resolve import resolve
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.sources.opened import Opened
-from clockhands.sources.overriding import overridden, read_overrides
-from clockhands.sources.resolve import resolve
 from resolution.expected import opened
 from resolution.test_gguf_metadata import gguf
 

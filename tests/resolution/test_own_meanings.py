@@ -8,7 +8,7 @@ import json
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.sources.resolved import layer_numbers
+from clockhands.configs.resolved import layer_numbers
 from resolution.expected import resolved
 from resolution.library import gaps, read_config
 

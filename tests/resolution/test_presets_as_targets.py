@@ -1,11 +1,11 @@
 """A preset is its own source; the length that the caller asks for still chooses the regime."""
 
-from clockhands.additive import AdditiveCode, Counter, Learned, NoPosition, Sinusoidal
-from clockhands.biases import Alibi, Buckets, Kerple, Window
-from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, Llama3
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
+from clockhands.encodings.additive import AdditiveCode, Counter, Learned, NoPosition, Sinusoidal
+from clockhands.encodings.biases import Alibi, Buckets, Kerple, Window
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Dynamic, Llama3
 
 
 def only(spec, length=None):

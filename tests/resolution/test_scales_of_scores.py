@@ -16,16 +16,16 @@ from click.testing import CliRunner
 
 from clockhands.auditing import audit
 from clockhands.cli import main
-from clockhands.readers.views import facts
-from clockhands.scaling import yarn_magnitude
-from clockhands.scores import ConstantScale, FloorLogScale, score_scale
+from clockhands.configs.model_types import model_type
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import INDEXER
+from clockhands.configs.targets import Opened
+from clockhands.encodings.scaling import yarn_magnitude
+from clockhands.encodings.scores import ConstantScale, FloorLogScale, score_scale
+from clockhands.encodings.specs import from_dict
+from clockhands.runtimes.views import facts
 from clockhands.show.report import report
 from clockhands.show.terminal import print_audit
-from clockhands.sources.model_types import model_type
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import INDEXER
-from clockhands.sources.targets import Opened
-from clockhands.specs import from_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from clockhands import additive, biases, ladders, rotary, scaling, scores
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import Code, resolve
-from clockhands.sources.resolved import INDEXER, layer_numbers
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import Code, resolve
+from clockhands.configs.resolved import INDEXER, layer_numbers
+from clockhands.encodings import additive, biases, ladders, rotary, scaling, scores
 
 HERE = Path(__file__).with_name("stated")
 MODULES = (additive, biases, ladders, rotary, scaling, scores)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.rotary import Rotary
-from clockhands.sources.model_types import model_types
+from clockhands.configs.model_types import model_types
+from clockhands.encodings.rotary import Rotary
 from resolution.expected import layer_numbers, resolved
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
-from clockhands.ladders import Geometric, Joined
-from clockhands.rotary import Rotary
-from clockhands.scaling import Ntk
+from clockhands.encodings.ladders import Geometric, Joined
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Ntk
 from clockhands.show.terminal import layout_in_words
 from clockhands.testing import check_rotary
 from resolution.expected import opened, resolved

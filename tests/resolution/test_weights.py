@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
+from clockhands.formats.arrays import TensorInfo
 
 
 class InMemory(Opened):

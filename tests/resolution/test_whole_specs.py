@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clockhands.presets import preset
-from clockhands.rotary import rotate
-from clockhands.rotary.axes import grid
+from clockhands.encodings.presets import preset
+from clockhands.encodings.rotary import rotate
+from clockhands.encodings.rotary.axes import grid
 from resolution.expected import resolved
 
 CASES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import clockhands as ch
-from clockhands.sources.resolved import TEXT, layer_numbers
+from clockhands.configs.resolved import TEXT, layer_numbers
 from resolution.expected import reasons
 
 pytestmark = pytest.mark.slow

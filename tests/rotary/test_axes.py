@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clockhands as ch
+from clockhands.encodings.ladders import EvenSteps, Geometric, Joined, Repeated
+from clockhands.encodings.rotary import chunked, cos_sin, interleaved, rerotate, rotate
+from clockhands.encodings.specs import with_fields
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Geometric, Joined, Repeated
-from clockhands.rotary import chunked, cos_sin, interleaved, rerotate, rotate
-from clockhands.specs import with_fields
 from late import Late
 from oracles import sentences
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.rotary import XPos, as_cos_sin, chunked, cos_sin, rotate, rotate_both, rotating
+from clockhands.encodings.rotary import XPos, as_cos_sin, chunked, cos_sin, rotate, rotate_both, rotating
 from late import Late
 from oracles import sentences
 from oracles.rows import every

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.rotary import rotate
+from clockhands.encodings.rotary import rotate
 from late import Late
 from laws.rotary_members import ROTARY_MEMBERS
 from oracles.rows import every

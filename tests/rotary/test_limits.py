@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.encodings.rotary import rotate, within
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.rotary import rotate, within
 from late import Late
 from oracles import sentences
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands import traces
+from clockhands.encodings import traces
+from clockhands.encodings.rotary import XPos, chunked, cos_sin, rerotate, rotate, rotate_both
+from clockhands.encodings.scaling import Linear, Yarn
+from clockhands.encodings.traces import BOUND
 from clockhands.errors import InvalidValue
-from clockhands.rotary import XPos, chunked, cos_sin, rerotate, rotate, rotate_both
-from clockhands.scaling import Linear, Yarn
-from clockhands.traces import BOUND
 from late import Late
 from oracles.rows import every
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.ladders import Geometric, Joined
-from clockhands.presets import presets
-from clockhands.rotary import grid, rotate
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import open_target
-from clockhands.specs import with_fields
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import open_target
+from clockhands.encodings.ladders import Geometric, Joined
+from clockhands.encodings.presets import presets
+from clockhands.encodings.rotary import grid, rotate
+from clockhands.encodings.specs import with_fields
 from late import Late
 from oracles.rotary_conventions import APPLIED, TABLES, units
 from oracles.rows import every

@@ -8,9 +8,9 @@ import pytest
 from scipy.sparse import csr_array as sparse_array
 
 import clockhands as ch
-from clockhands import rotary
+from clockhands.encodings import rotary
+from clockhands.encodings.rotary import XPos, grid, rerotate, rotate
 from clockhands.errors import InvalidType, InvalidValue, TooLarge
-from clockhands.rotary import XPos, grid, rerotate, rotate
 from late import Late
 from oracles import sentences
 

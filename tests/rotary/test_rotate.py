@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 import clockhands as ch
+from clockhands.encodings.ladders import Explicit, Geometric
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import XPos, chunked, cos_sin, grid, rerotate, rotate, rotate_both
+from clockhands.encodings.rotary._ways import WAYS, turned
+from clockhands.encodings.rotary.formula import plain
+from clockhands.encodings.rotary.rotating import cosine_sine
+from clockhands.encodings.scaling import Dynamic, LongRope, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit, Geometric
-from clockhands.positions import positions_of
-from clockhands.rotary import XPos, chunked, cos_sin, grid, rerotate, rotate, rotate_both
-from clockhands.rotary._ways import WAYS, turned
-from clockhands.rotary.formula import plain
-from clockhands.rotary.rotating import cosine_sine
-from clockhands.scaling import Dynamic, LongRope, Yarn
 from conftest import Cases, load_backend
 from late import Late
 from laws.rotary_members import ROTARY_MEMBERS
@@ -398,7 +398,7 @@ def test_channels_are_read_only():
 
 @every("layout", ["halves", "interleaved"])
 def test_large_heads_are_turned_in_parts_that_fit_the_cache(layout, backend):
-    from clockhands.rotary.formula import in_cache
+    from clockhands.encodings.rotary.formula import in_cache
 
     spec = ch.Rotary(72, layout, rotated=64, part="last", reordered=layout == "interleaved")
     x = heads(2, 3, 256, 72)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
+from clockhands.encodings.rotary import XPos, chunked, cos_sin, rotate, rotate_both, rotating
 from clockhands.errors import ClockhandsError
-from clockhands.rotary import XPos, chunked, cos_sin, rotate, rotate_both, rotating
 from late import Late
 from oracles.rows import every
 

@@ -1,8 +1,8 @@
 """Rows of a survey: one of each grade, and any number."""
 
 from clockhands.auditing import CORRECT
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.worker import failed
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.worker import failed
 
 ROWS = [
     SurveyRow("/m/a", "r", "1", "done", verdict=f"{CORRECT}.", model_type="llama", kinds="rotary", base=1e4,

@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 import clockhands
-from clockhands.claims import Estimate, estimated
 from clockhands.lab import study as studies
 from clockhands.lab.results import Results
 from clockhands.lab.store import Key
+from clockhands.measures.claims import Estimate, estimated
 from clockhands.show import _lab_charts as charts
 from clockhands.show._lab_answers import Ranking, answers, lines_of
 from clockhands.show._lab_charts import LOOKS

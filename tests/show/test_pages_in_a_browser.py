@@ -7,11 +7,11 @@ import pytest
 
 from browsing import expect, settled
 from clockhands.auditing import audit
+from clockhands.jobs.survey.rows import SurveyRow
 from clockhands.lab.results import Results
 from clockhands.show.lab_report import report as lab_report
 from clockhands.show.report import report
 from clockhands.show.survey_page import gallery
-from clockhands.survey.rows import SurveyRow
 from show.audited import GEMMA3, LLAMA, TWO_SHAPES
 from show.lab_studies import DROP, LENGTHS, LOSSES, MANY, hostile, made
 from show.pages import HOSTILE, written

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from clockhands.auditing import audit
 from clockhands.cli import main
-from clockhands.presets import presets
+from clockhands.encodings.presets import presets
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show.report import AUDIT, report
 from clockhands.show.terminal import changed_lines

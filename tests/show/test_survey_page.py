@@ -4,11 +4,11 @@ import json
 import re
 from pathlib import Path
 
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.worker import surveyed
 from clockhands.show._survey_charts import histogram
 from clockhands.show.stored_report import stored_report
 from clockhands.show.survey_page import file_name, gallery
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.worker import surveyed
 from show.pages import HOSTILE, Parts, check_nothing_comes_from_elsewhere
 from show.surveyed import ROWS
 

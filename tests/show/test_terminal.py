@@ -9,11 +9,11 @@ from pathlib import Path
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
 from clockhands.auditing.findings import Finding
-from clockhands.presets import names
+from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.targets import Opened
+from clockhands.encodings.presets import names
 from clockhands.show.sarif import annotations_of, sarif_of
 from clockhands.show.terminal import evidence_to_show, print_audit
-from clockhands.sources.resolved import Code, Fact, Resolved
-from clockhands.sources.targets import Opened
 
 REPORTS = Path(__file__).parent / "reports"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -7,11 +7,11 @@ import pytest
 
 import clockhands as ch
 from browsing import PATIENCE
+from clockhands.encodings.specs import from_dict, to_dict
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.show._widget import FARTHEST, style
 from clockhands.show.explorer.data import codes
 from clockhands.show.explorer.page import module
-from clockhands.specs import from_dict, to_dict
 
 # What a Jupyter client's own libraries say of each other is not ours to mend.
 pytestmark = [

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from clockhands.sources import arrays
+from clockhands.formats import arrays
 from memory_peaks import traced
 from written_files import gguf_bytes, gguf_key, onnx_bytes, onnx_tensor, written
 
@@ -251,8 +251,9 @@ def test_some_rows_are_those_of_the_whole(tmp_path, monkeypatch, cases):
 TRUNCATED_MEANWHILE = """
 import os, sys
 from clockhands.errors import Unreadable
-from clockhands.sources import _onnx, arrays, gguf, open_target
-from clockhands.sources.position_tables import rows_of
+from clockhands.formats import onnx, arrays, gguf
+from clockhands.configs import open_target
+from clockhands.configs.position_tables import rows_of
 
 def after_truncation(function):
     def called(*arguments):

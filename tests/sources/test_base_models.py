@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.configs import open_target
+from clockhands.configs.resolve import resolve
 from clockhands.errors import Unreadable
-from clockhands.sources import open_target
-from clockhands.sources.resolve import resolve
 from written_files import gguf_bytes, gguf_key
 
 LLAMA = {

@@ -7,9 +7,8 @@ import struct
 import numpy as np
 import pytest
 
-from clockhands.sources import _checkpoints as checkpoints
-from clockhands.sources import _pickles as pickles
-from clockhands.sources import arrays, open_target
+from clockhands.configs import open_target
+from clockhands.formats import arrays, checkpoints, pickles
 from written_files import (
     checkpoint_bytes,
     pickled_dictionary,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from clockhands.auditing._audits import judged
-from clockhands.sources._diffusers_fields import _classes
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs._diffusers_fields import _classes
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
 
 CLASSES = _classes()
 ROTARY = [name for name, known in CLASSES.items() if known.kind == "rotary" and known.library.startswith("diffusers")]

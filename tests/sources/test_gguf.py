@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from clockhands.sources import arrays, gguf
+from clockhands.formats import arrays, gguf
 from memory_peaks import traced
 from packaged_weights import smollm2_file
 from written_files import (

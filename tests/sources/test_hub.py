@@ -12,11 +12,12 @@ import pytest
 from huggingface_hub import constants
 from safetensors.numpy import save
 
-from clockhands import memory
 from clockhands.auditing import audit
+from clockhands.configs import open_target
 from clockhands.conversion import convert
+from clockhands.encodings import memory
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.sources import arrays, hub_cache, open_target, transfers
+from clockhands.formats import arrays, hub_cache, transfers
 from hub_server import COMMIT, Hub, Sparse, breaks_off, drips, drips_headers, listed, never_answers, never_ends, sends
 from written_files import gguf_bytes, gguf_key, gguf_tensor, refusal
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clockhands.errors import Unreadable
-from clockhands.sources import documents
-from clockhands.sources.yaml_documents import read_stream
+from clockhands.formats import documents
+from clockhands.formats.yaml_documents import read_stream
 from written_files import refusal, written
 
 

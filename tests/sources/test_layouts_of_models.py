@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
+from clockhands.configs import open_target
 from clockhands.errors import Unreadable
-from clockhands.sources import open_target
 from sources.test_arrays import npy_of
 from written_files import (
     checkpoint_bytes,

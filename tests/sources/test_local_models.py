@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.sources import is_function, open_target, path_of
+from clockhands.configs import is_function, open_target, path_of
 from written_files import small_gguf, written
 
 USUAL = "registry.ollama.ai/library/llama3.2/latest"

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.sources import _onnx as reader
-from clockhands.sources import _protobuf as protobuf
-from clockhands.sources import arrays, open_target
+from clockhands.configs import open_target
+from clockhands.formats import arrays, protobuf
+from clockhands.formats import onnx as reader
 from late import Late
 from memory_peaks import traced
 from written_files import onnx_bytes, onnx_field, onnx_node, onnx_outside, onnx_tensor, varint, written

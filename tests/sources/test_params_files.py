@@ -11,8 +11,8 @@ import math
 import numpy as np
 import pytest
 
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened
 
 LLAMA = {
     "dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "vocab_size": 128256, "multiple_of": 1024,

@@ -2,9 +2,9 @@
 
 import pytest
 
+from clockhands.configs import open_target
+from clockhands.encodings.presets import preset, presets
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.presets import preset, presets
-from clockhands.sources import open_target
 from written_files import refusal
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from clockhands.configs import projections as module
+from clockhands.configs.projections import projections
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import open_target
 from clockhands.errors import TooLarge
-from clockhands.sources import projections as module
-from clockhands.sources.projections import projections
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import open_target
 from written_files import entry, gguf_bytes, gguf_key, gguf_tensor, safetensors_bytes
 
 LLAMA = {

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from clockhands.errors import TooLarge, Unreadable
-from clockhands.sources import arrays, safetensors
+from clockhands.formats import arrays, safetensors
 from written_files import entry, safetensors_bytes, written
 
 LIBRARY_TYPES = ["float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"]

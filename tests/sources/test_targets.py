@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from clockhands.configs import Opened, open_target
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.sources import Opened, open_target
 from written_files import refusal, small_gguf, written
 
 READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"

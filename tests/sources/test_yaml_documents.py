@@ -3,8 +3,8 @@
 import pytest
 
 from clockhands.errors import Unreadable
-from clockhands.sources.key_lines import line_in
-from clockhands.sources.yaml_documents import LARGEST, key_lines, parse, read
+from clockhands.formats.key_lines import line_in
+from clockhands.formats.yaml_documents import LARGEST, key_lines, parse, read
 
 
 def fields(text):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.auditing import Audit
-from clockhands.survey import worker
+from clockhands.jobs.survey import worker
 
 
 def _with(fault: Callable[[str], None], **how: Any) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.survey.batches import Workers
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.running import SurveyOptions, survey, targets_of
-from clockhands.survey.store import SurveyStore
+from clockhands.jobs.survey.batches import Workers
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.running import SurveyOptions, survey, targets_of
+from clockhands.jobs.survey.store import SurveyStore
 from survey.test_running import model
 
 pytestmark = pytest.mark.slow
@@ -22,9 +22,9 @@ CALL = "survey.calls:leisurely"
 
 DRIVER = """
 import sys
-from clockhands.survey.batches import Workers
-from clockhands.survey.running import SurveyOptions, survey, targets_of
-from clockhands.survey.store import SurveyStore
+from clockhands.jobs.survey.batches import Workers
+from clockhands.jobs.survey.running import SurveyOptions, survey, targets_of
+from clockhands.jobs.survey.store import SurveyStore
 
 options = SurveyOptions(Workers(at_once=2, batch=7), call="survey.calls:leisurely")
 with SurveyStore.open(sys.argv[1]) as store:

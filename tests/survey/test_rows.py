@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from clockhands.auditing import audit
-from clockhands.databases.store_errors import NotAStore, OtherVersion, ReadOnly
+from clockhands.jobs.databases.store_errors import NotAStore, OtherVersion, ReadOnly
+from clockhands.jobs.survey import revisions, worker
+from clockhands.jobs.survey.revisions import revision_of
+from clockhands.jobs.survey.rows import SurveyRow, row_of
+from clockhands.jobs.survey.running import read_names, targets_of
+from clockhands.jobs.survey.store import SurveyStore, write_csv
+from clockhands.jobs.survey.worker import failed, surveyed
 from clockhands.lab.store import Store
 from clockhands.show.survey import headline, print_survey, survey_to_dict
-from clockhands.survey import revisions, worker
-from clockhands.survey.revisions import revision_of
-from clockhands.survey.rows import SurveyRow, row_of
-from clockhands.survey.running import read_names, targets_of
-from clockhands.survey.store import SurveyStore, write_csv
-from clockhands.survey.worker import failed, surveyed
 
 LLAMA3 = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from clockhands.databases.store_errors import Busy
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.survey.batches import Workers
-from clockhands.survey.rows import SurveyRow
-from clockhands.survey.running import SurveyOptions, SurveyProgress, survey, targets_of
-from clockhands.survey.store import SurveyStore
-from clockhands.survey.worker import surveyed
+from clockhands.jobs.databases.store_errors import Busy
+from clockhands.jobs.survey.batches import Workers
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.running import SurveyOptions, SurveyProgress, survey, targets_of
+from clockhands.jobs.survey.store import SurveyStore
+from clockhands.jobs.survey.worker import surveyed
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
@@ -155,7 +155,7 @@ def test_a_fault_of_our_own_is_a_row_too(models: Path, monkeypatch: pytest.Monke
     def faulty(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("clockhands.survey.worker.audited", faulty)
+    monkeypatch.setattr("clockhands.jobs.survey.worker.audited", faulty)
     row, report = surveyed(str(models / "a"), "1")
     assert (row.state, row.message, report) == ("failed", "The audit failed with KeyError: 'x'", "")
     assert "report" in row.hint

@@ -8,9 +8,9 @@ import pytest
 
 import clockhands as ch
 from auditing import loaded_models as models
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.mixtures import LayerMixture
-from clockhands.scaling import Llama3
 from late import Late
 from probes.tiny_models import small
 

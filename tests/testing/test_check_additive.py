@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AxialSinusoidal,
     Binary,
     Counter,
@@ -20,9 +20,9 @@ from clockhands.additive import (
     Sinusoidal,
     WarpedPosition,
 )
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import EvenSteps
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps
 from clockhands.testing import CannotCheck, CheckFailed, check_additive
 from faults.rates import geometric
 from faults.rows import arrays_of as arrays

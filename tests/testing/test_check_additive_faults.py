@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal, Learned, Sinusoidal
-from clockhands.grids import Grid
+from clockhands.encodings.additive import AxialSinusoidal, Learned, Sinusoidal
+from clockhands.encodings.grids import Grid
 from clockhands.testing import check_additive
 from testing.written_additive import TRAINED, wave_table
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from clockhands.biases import (
+from clockhands.encodings.biases import (
     Alibi,
     Buckets,
     CeilingBuckets,

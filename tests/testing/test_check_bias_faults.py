@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from clockhands.biases import Alibi, Buckets, Kerple
+from clockhands.encodings.biases import Alibi, Buckets, Kerple
 from clockhands.errors import InvalidValue
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
 from faults.rows import cast

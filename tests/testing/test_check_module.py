@@ -6,9 +6,9 @@ import importlib
 import pytest
 
 import clockhands as ch
-from clockhands.additive import AxialSinusoidal
+from clockhands.encodings.additive import AxialSinusoidal
+from clockhands.encodings.scaling import Linear
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.scaling import Linear
 from clockhands.testing import CannotCheck, CheckFailed, check_module
 
 LAYOUTS = ("halves", "interleaved")

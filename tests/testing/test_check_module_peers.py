@@ -6,7 +6,7 @@ What is wrong in the modules of other libraries as they are stands in tests/faul
 import pytest
 
 import clockhands as ch
-from clockhands.scaling import Dynamic, Llama3
+from clockhands.encodings.scaling import Dynamic, Llama3
 from clockhands.testing import check_module
 from late import Late
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clockhands.auditing import CODES
-from clockhands.faults import FAULTS
+from clockhands.recognition.faults import FAULTS
 from clockhands.show.explanation import fault_in_words, fault_of, shown_name
 from clockhands.testing.kinds import CHECKS, experiments
 

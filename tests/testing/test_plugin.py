@@ -192,7 +192,7 @@ def test_what_the_function_raises_is_shown_where_it_is_raised(failing):
 
 
 def test_other_failures_keep_their_tracebacks(failing):
-    assert any("clockhands/sources" in line for line in section(failing["lines"], "test_of_a_file"))
+    assert any("clockhands/configs" in line for line in section(failing["lines"], "test_of_a_file"))
     assert "E       assert 1 == 2" in section(failing["lines"], "test_of_something_else")
 
 

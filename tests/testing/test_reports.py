@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import clockhands as ch
-from clockhands.faults import FAULTS
+from clockhands.recognition.faults import FAULTS
 from clockhands.testing import CheckFailed, Explanation, Failure, Report, check_rotary
 
 CODE = "table-ends"

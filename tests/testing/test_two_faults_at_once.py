@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.ladders import Explicit, Geometric
-from clockhands.rotary import chunked, interleaved
-from clockhands.scaling import Llama3, Proportional, Yarn
+from clockhands.encodings.ladders import Explicit, Geometric
+from clockhands.encodings.rotary import chunked, interleaved
+from clockhands.encodings.scaling import Llama3, Proportional, Yarn
 from clockhands.testing import check_rotary
 from faults.written import coarse_path
 

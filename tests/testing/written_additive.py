@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 import clockhands as ch
-from clockhands.ladders import Geometric
+from clockhands.encodings.ladders import Geometric
 from faults.rows import cast
 from faults.written import added, rows_of
 

@@ -24,16 +24,16 @@ from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
 from clockhands.auditing.main_properties import MainProperties, main_properties
+from clockhands.configs.opened import READ
+from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
-from clockhands.readers import CURRENT, Reading, readings
-from clockhands.readers.runtime_release import RuntimeRelease, runtime_of
-from clockhands.readers.telling import listed, reach_of, reading_to_dict, release
-from clockhands.sources.files import file_and_key
-from clockhands.sources.opened import READ
-from clockhands.sources.overriding import evidence_by_caller, overridden, served_length
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import TEXT, Code, Resolved
-from clockhands.sources.targets import Opened, open_target
+from clockhands.formats.files import file_and_key
+from clockhands.runtimes import CURRENT, Reading, readings
+from clockhands.runtimes.runtime_release import RuntimeRelease, runtime_of
+from clockhands.runtimes.telling import listed, reach_of, reading_to_dict, release
 
 if TYPE_CHECKING:
     from torch.nn import Module

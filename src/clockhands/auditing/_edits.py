@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clockhands.sources.files import file_and_key
+from clockhands.formats.files import file_and_key
 
 STDIN = "<stdin>"
 

@@ -10,22 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned, Sinusoidal
-from clockhands.biases.codes import BiasCode, TableCode
-from clockhands.diagnosis import Reference, reference_of, slack_of
+from clockhands.configs.opened import Opened
+from clockhands.configs.position_tables import is_table, rows_of
+from clockhands.configs.resolved import Code
+from clockhands.configs.weights import BUCKETS, part_in, rows_and_width
+from clockhands.encodings.additive import Learned, Sinusoidal
+from clockhands.encodings.biases.codes import BiasCode, TableCode
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import LongRope
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.grids import Grid
-from clockhands.ladders import Explicit
+from clockhands.formats.arrays import TensorInfo
+from clockhands.formats.files import file_and_key
+from clockhands.formats.quantised import is_quantised, quantised_rows
 from clockhands.recognition import LOW_PRECISION, Match, identify
-from clockhands.rotary import Rotary
-from clockhands.scaling import LongRope
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.files import file_and_key
-from clockhands.sources.opened import Opened
-from clockhands.sources.position_tables import is_table, rows_of
-from clockhands.sources.quantised import is_quantised, quantised_rows
-from clockhands.sources.resolved import Code
-from clockhands.sources.weights import BUCKETS, part_in, rows_and_width
+from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 
 _ABSENT = "Its trained numbers are not in what was read: name the weights to have them measured."
 

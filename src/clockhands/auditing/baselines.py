@@ -12,7 +12,7 @@ from typing import Any
 from clockhands.auditing._audits import Audit
 from clockhands.auditing.findings import Finding, json_value
 from clockhands.errors import Unreadable
-from clockhands.sources import documents
+from clockhands.formats import documents
 
 Known = frozenset[str]
 

@@ -8,12 +8,12 @@ from typing import Any
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.findings._parts import Audited, Part, in_a_file, labels_of, rotary_parts
 from clockhands.auditing.findings._releases import extendable_release
-from clockhands.scaling import yarn_magnitude
-from clockhands.sources.files import file_and_key
-from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES
-from clockhands.sources.opened import Opened
-from clockhands.sources.params_fields import is_params
-from clockhands.sources.resolved import TEXT, Code, Resolved
+from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
+from clockhands.configs.opened import Opened
+from clockhands.configs.params_fields import is_params
+from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.encodings.scaling import yarn_magnitude
+from clockhands.formats.files import file_and_key
 
 OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
 """The shapes of a change: the old and the new one of configs, and the keys of a GGUF file."""

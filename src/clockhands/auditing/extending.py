@@ -13,13 +13,13 @@ from clockhands.auditing.changes import of_config, of_gguf
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
+from clockhands.configs.opened import Opened
+from clockhands.configs.overriding import overridden
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT, Code, Resolved
 from clockhands.errors import ClockhandsError
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
 from clockhands.measures.ladders.turning import turned_through
-from clockhands.sources.opened import Opened
-from clockhands.sources.overriding import overridden
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import TEXT, Code, Resolved
 
 
 @dataclass(frozen=True)

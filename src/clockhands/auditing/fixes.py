@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 from clockhands.auditing._audits import Audit
 from clockhands.auditing._edits import Edit, applied, disputed, keys_of
 from clockhands.auditing.findings import Finding
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import Code
+from clockhands.configs.targets import open_target
 from clockhands.errors import InvalidValue
-from clockhands.sources import files
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code
-from clockhands.sources.targets import open_target
+from clockhands.formats import files
 
 _DECODER = json.JSONDecoder()
 _BLANK = re.compile(r"[ \t\r\n]*")

@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clockhands.additive import WarpedPosition
 from clockhands.auditing._held_numbers import in_step, spec_of
 from clockhands.auditing.findings import json_value
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
+from clockhands.configs.resolved import SECOND, Code, Resolved
+from clockhands.encodings.additive import WarpedPosition
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.specs import SPECS
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.apart import told_apart
 from clockhands.measures.biases.edges import edges
@@ -24,9 +27,6 @@ from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
-from clockhands.rotary import Rotary
-from clockhands.sources.resolved import SECOND, Code, Resolved
-from clockhands.specs import SPECS
 
 
 def _bound_of_its_own(subject: MeasuredCode) -> Property:

@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from clockhands.additive import Learned
 from clockhands.arguments import count
 from clockhands.auditing._held_numbers import HeldCode, held_array, held_by, in_step
 from clockhands.auditing.findings import json_value
 from clockhands.auditing.findings._table_rows import audit_tables
-from clockhands.dtypes import output_dtype
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import code_of, resolve
+from clockhands.configs.resolved import Code
+from clockhands.configs.targets import open_target
+from clockhands.encodings.additive import Learned
+from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.specs import describe, to_dict
 from clockhands.errors import ClockhandsError, Unreadable
+from clockhands.formats.files import file_and_key
 from clockhands.measures import Properties, properties
-from clockhands.sources.files import file_and_key
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import code_of, resolve
-from clockhands.sources.resolved import Code
-from clockhands.sources.targets import open_target
-from clockhands.specs import describe, to_dict
 
 WITHOUT_CONTEXT = 2_048
 """Tokens that a code is measured over where nothing says how many it serves."""

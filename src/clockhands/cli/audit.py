@@ -19,8 +19,8 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 
 if TYPE_CHECKING:
     from clockhands.auditing.fixes import Fix
+    from clockhands.jobs.survey.batches import TargetOutcome
     from clockhands.probes.results import ProbeResult
-    from clockhands.survey.batches import TargetOutcome
 
 EXAMPLES = """\b
 Examples:
@@ -42,7 +42,7 @@ Examples:
 
 FORMATS = ("text", "json", "sarif", "github")
 MANY = 10  # number of targets from which a progress bar is shown, and several processes audit them
-EACH = "clockhands.survey.worker:audit_each"
+EACH = "clockhands.jobs.survey.worker:audit_each"
 
 Failure = dict[str, str]
 
@@ -239,8 +239,8 @@ def command(  # noqa: PLR0917 - click passes them by name
         raise click.UsageError("--html and --write-baseline name the same file.")
     # Imported when called: the help of all commands does not need it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
-    from clockhands.readers.runtime_release import runtime_of
-    from clockhands.sources.overriding import read_overrides
+    from clockhands.configs.overriding import read_overrides
+    from clockhands.runtimes.runtime_release import runtime_of
 
     if runtime is not None:
         runtime_of(runtime)  # an unknown name is reported before any target is read
@@ -355,7 +355,7 @@ def audited(
         alone: Whether it is the only target, which may take all memory, and for which a fault of clockhands is raised.
         how: Further arguments.
     """
-    from clockhands.survey.worker import MEMORY, limit_memory, within_limits
+    from clockhands.jobs.survey.worker import MEMORY, limit_memory, within_limits
 
     unlimited = alone or how.get("weights")  # weights are mapped into memory, which the limit counts
     take_back = (lambda: None) if unlimited else limit_memory(MEMORY)
@@ -478,7 +478,7 @@ def _beside(path: Path) -> Path:
 
 
 def _models_under(targets: Sequence[str]) -> tuple[str, ...]:
-    from clockhands.sources.models_under import models_under
+    from clockhands.configs.models_under import models_under
 
     found: list[str] = []
     for target in targets:
@@ -508,7 +508,7 @@ def _all_audited(
             if found is not None:
                 yield found
         return
-    from clockhands.survey.batches import Workers, outcomes
+    from clockhands.jobs.survey.batches import Workers, outcomes
 
     jobs = min(jobs or os.cpu_count() or 1, len(targets))
     workers = Workers(at_once=jobs, batch=max(1, min(16, len(targets) // jobs)), timeout=timeout)

@@ -10,8 +10,8 @@ import click
 
 from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
+from clockhands.configs.callables import load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.sources.callables import load, refuse_source
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation")
@@ -31,7 +31,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     if not values:
         return frozenset()
     # Imported when needed: the help does not need it.
-    from clockhands.faults import FAULTS
+    from clockhands.recognition.faults import FAULTS
 
     return known_codes(ctx, values, FAULTS, "fault")
 
@@ -119,7 +119,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 
 def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.calling import outliving
+    from clockhands.recognition.calling import outliving
 
     refuse_source(target)
     # What the function prints goes to stderr: only the report may be on stdout.
@@ -148,7 +148,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
 
 def _built(function: Any) -> Any:
     """A model: the object itself, or the result of a class or a function without arguments."""
-    from clockhands.calling import EndsProcess
+    from clockhands.recognition.calling import EndsProcess
     from clockhands.testing.kinds import is_module
 
     if is_module(function) and not isinstance(function, type):
@@ -165,7 +165,7 @@ def _built(function: Any) -> Any:
 
 def _like(like: str | None, width: int | None) -> dict[str, Any]:
     """The expected code, and its learned numbers, as options of a check."""
-    from clockhands.specs import with_fields
+    from clockhands.encodings.specs import with_fields
     from clockhands.testing.kinds import spec_of
 
     if like is None:
@@ -184,7 +184,7 @@ def _like(like: str | None, width: int | None) -> dict[str, Any]:
 
 def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:
     if as_json:
-        from clockhands.specs import to_dict
+        from clockhands.encodings.specs import to_dict
 
         spec = None if report.spec is None else to_dict(report.spec)
         print_json({"target": target, "spec": spec, **report.to_dict()})

@@ -10,7 +10,7 @@ from clockhands.cli.group import did_you_mean, one_thread
 from clockhands.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from clockhands.claims import Claim
+    from clockhands.measures.claims import Claim
 
 # 9956, 9,956 or 1.036, and not a part of a longer number.
 NUMBER = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
@@ -27,7 +27,7 @@ Examples:
 def _claims() -> "Mapping[str, Claim]":
     """All claims, imported on first use: the help of all commands does not need them."""
     one_thread()
-    from clockhands.claims import CLAIMS
+    from clockhands.measures.claims import CLAIMS
 
     return CLAIMS
 
@@ -75,7 +75,7 @@ def command(ids: tuple[str, ...], as_json: bool) -> int:
     all stated digits.
     """
     chosen = [each for name, each in _claims().items() if not ids or name in ids]
-    from clockhands.claims import recompute
+    from clockhands.measures.claims import recompute
 
     found = [recompute(each) for each in chosen]
     if as_json:

@@ -8,7 +8,7 @@ import click
 from clockhands.cli.group import talk
 from clockhands.cli.output import OutPath, print_json
 from clockhands.conversion import convert
-from clockhands.layouts import Layout
+from clockhands.encodings.layouts import Layout
 
 LAYOUTS = ("halves", "interleaved")
 

@@ -8,14 +8,14 @@ from clockhands.auditing import Audit, audit_opened
 from clockhands.auditing.findings import json_value
 from clockhands.cli.group import did_you_mean, say, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
+from clockhands.configs import Opened, open_target
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import Code
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.readers import READERS, compared
-from clockhands.readers import readings as readings_of
-from clockhands.readers.drafts import contexts_differ, is_draft, of_draft
-from clockhands.readers.telling import parted_to_dict, reach_of, release
-from clockhands.sources import Opened, open_target
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import Code
+from clockhands.runtimes import READERS, compared
+from clockhands.runtimes import readings as readings_of
+from clockhands.runtimes.drafts import contexts_differ, is_draft, of_draft
+from clockhands.runtimes.telling import parted_to_dict, reach_of, release
 
 OWN = "clockhands"
 """The name of the audit's own reading, beside those of other readers."""

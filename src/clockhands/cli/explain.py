@@ -7,7 +7,7 @@ import click
 from clockhands.auditing import CODES
 from clockhands.cli.group import did_you_mean, say
 from clockhands.cli.output import json_option, print_json
-from clockhands.faults import FAULTS
+from clockhands.recognition.faults import FAULTS
 
 EXAMPLES = """\b
 Examples:

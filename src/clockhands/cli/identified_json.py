@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal
 from clockhands.auditing.findings import json_value
+from clockhands.configs.targets import open_target
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.specs import SPECS, describe, from_dict, to_dict
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.grids import Grid
+from clockhands.formats import documents
 from clockhands.recognition import Match, Matches
-from clockhands.sources import documents
-from clockhands.sources.targets import open_target
-from clockhands.specs import SPECS, describe, from_dict, to_dict
 
 # Characters that a shell leaves unchanged.
 _PLAIN = re.compile(r"[\w.,:=@%+/-]+")

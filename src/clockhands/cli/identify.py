@@ -12,12 +12,12 @@ from clockhands.arguments import shown
 from clockhands.cli.group import complain, say, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.cli.table import parse_positions
+from clockhands.configs.callables import load, refuse_source
+from clockhands.configs.targets import Opened, is_function, open_target
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
+from clockhands.formats import arrays, files
+from clockhands.formats.arrays import TensorInfo
 from clockhands.recognition import Matches, identify
-from clockhands.sources import arrays, files
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.callables import load, refuse_source
-from clockhands.sources.targets import Opened, is_function, open_target
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -94,7 +94,7 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
 
 
 def _function(target: str, width: int | None, options: dict[str, Any]) -> Matches:
-    from clockhands.calling import outliving
+    from clockhands.recognition.calling import outliving
 
     running = hanging()
     keep_stdout()
@@ -121,7 +121,7 @@ def _of_function(target: str, width: int | None, options: dict[str, Any]) -> Mat
 
 def _tables(target: str, positions: str | None) -> tuple[list[tuple[str, TensorInfo | None, Matches]], bool]:
     """The result for each table of a file, and whether one could not be read."""
-    from clockhands.sources.position_tables import rows_of
+    from clockhands.configs.position_tables import rows_of
 
     opened = _opened(target)
     for note in opened.notes:
@@ -161,7 +161,7 @@ def _opened(target: str) -> Opened:
 
 def _chosen(opened: Opened) -> tuple[str, ...]:
     """The tables to identify."""
-    from clockhands.sources.position_tables import position_tables
+    from clockhands.configs.position_tables import position_tables
 
     if len(opened.tensors) == 1:
         return tuple(opened.tensors)

@@ -232,7 +232,7 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
         _need("ray", "ray")
     if how["tensorboard"] is not None:
         _need("tensorboard", "tensorboard")
-    from clockhands.databases.store_errors import NotAStore
+    from clockhands.jobs.databases.store_errors import NotAStore
     from clockhands.lab.running import AS_BEGUN, Options, check
     from clockhands.lab.store import Store
 
@@ -297,7 +297,7 @@ def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None
 
 def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path | None, again: bool) -> None:
     """Train what is missing of a study, with progress."""
-    from clockhands.engines import Failed, Finished, Lost, Started, Told
+    from clockhands.jobs.engines import Failed, Finished, Lost, Started, Told
     from clockhands.lab.running import events, prepare
     from clockhands.show.lab import ProgressView
 

@@ -67,7 +67,7 @@ def showing_what_is_fetched() -> Iterator[None]:
         yield
         return
     # Imported when there may be something to fetch: the help of all commands needs none of it.
-    from clockhands.sources.transfers import WATCH
+    from clockhands.formats.transfers import WATCH
 
     def show(what: str) -> None:
         width = shutil.get_terminal_size().columns - 1
@@ -88,7 +88,7 @@ _CLEARED = "\r\x1b[2K"  # the beginning of the line, and nothing on it
 
 def hanging() -> int:
     """How many calls of a user's code exceeded their time and are still running."""
-    calling = sys.modules.get("clockhands.calling")
+    calling = sys.modules.get("clockhands.recognition.calling")
     return 0 if calling is None else calling.hanging()
 
 
@@ -178,7 +178,7 @@ def _same(path: Path, read: str | Path) -> bool:
 
 def _place(read: str | Path) -> Path | None:
     # Imported when a file is to be written: the help of all commands needs none of it.
-    from clockhands.sources.targets import path_of
+    from clockhands.configs.targets import path_of
 
     return read if isinstance(read, Path) else path_of(read)
 
@@ -193,7 +193,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
         reads: What is never replaced, as in `not_there`.
     """
     # Imported when a file is to be written: the help of all commands needs none of it.
-    from clockhands.sources import files
+    from clockhands.formats import files
 
     not_there(path, force=force, reads=reads)
     unfinished = None

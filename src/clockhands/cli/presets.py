@@ -4,8 +4,8 @@ import click
 
 from clockhands.cli.group import say
 from clockhands.cli.output import json_option, print_json
-from clockhands.presets import presets
-from clockhands.specs import describe, to_dict
+from clockhands.encodings.presets import presets
+from clockhands.encodings.specs import describe, to_dict
 
 
 @click.command("presets")

@@ -24,9 +24,9 @@ from clockhands.cli.output import (
 from clockhands.errors import InvalidValue, Unreadable
 
 if TYPE_CHECKING:
-    from clockhands.survey.rows import SurveyRow
-    from clockhands.survey.running import SurveyProgress
-    from clockhands.survey.store import SurveyStore
+    from clockhands.jobs.survey.rows import SurveyRow
+    from clockhands.jobs.survey.running import SurveyProgress
+    from clockhands.jobs.survey.store import SurveyStore
 
 STORE = "survey.sqlite"
 PAGES = 1000
@@ -90,9 +90,9 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
     """
     if not targets and names is None:
         raise click.UsageError("Name a folder, a model, or a list of them with --names.")
-    from clockhands.survey.batches import Workers
-    from clockhands.survey.running import SurveyOptions, survey, targets_of
-    from clockhands.survey.store import SurveyStore
+    from clockhands.jobs.survey.batches import Workers
+    from clockhands.jobs.survey.running import SurveyOptions, survey, targets_of
+    from clockhands.jobs.survey.store import SurveyStore
 
     _check_files(how)
     workers = Workers(how["engine"], how["address"], how["jobs"], timeout=how["timeout"])
@@ -122,7 +122,7 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
 @_page
 def report(store: Path, **how: Any) -> int:
     """Show what a survey found: as text, as a page, as CSV, as JSON."""
-    from clockhands.survey.store import SurveyStore
+    from clockhands.jobs.survey.store import SurveyStore
 
     _check_files(how)
     with SurveyStore.open(store, create=False, write=False) as opened:
@@ -132,7 +132,7 @@ def report(store: Path, **how: Any) -> int:
 @contextmanager
 def _listed(targets: tuple[str, ...], names: str | None) -> Iterator[Iterator[str]]:
     """The named targets, then those of the list."""
-    from clockhands.survey.running import read_names
+    from clockhands.jobs.survey.running import read_names
 
     if names is None:
         yield iter(targets)
@@ -158,8 +158,8 @@ def _check_files(how: dict[str, Any]) -> None:
 
 def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
     """Print the survey, and write the requested files."""
-    from clockhands.survey.revisions import still_there
-    from clockhands.survey.store import export_csv
+    from clockhands.jobs.survey.revisions import still_there
+    from clockhands.jobs.survey.store import export_csv
 
     rows, gone = still_there(store.rows())
     # A program that asks for data does not pay for the drawing.
@@ -210,10 +210,10 @@ def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
     """
     from importlib.metadata import version
 
+    from clockhands.jobs.survey.revisions import revision_of
+    from clockhands.jobs.survey.worker import audited
     from clockhands.show.report import report as page
     from clockhands.show.stored_report import stored_report
-    from clockhands.survey.revisions import revision_of
-    from clockhands.survey.worker import audited
 
     if row.revision and row.version == version("clockhands") and row.revision == revision_of(row.target):
         return page([audited(row.target, store.length)], explorer=False)

@@ -13,14 +13,14 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from clockhands.additive import table
 from clockhands.cli.group import say, talk
 from clockhands.cli.output import DTYPES, OutPath, not_there, write_whole
+from clockhands.configs.targets import open_target
+from clockhands.encodings.additive import table
+from clockhands.encodings.grids import Grid, without_prefix
+from clockhands.encodings.positions import Positions, positions_of
+from clockhands.encodings.specs import to_json
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid, without_prefix
-from clockhands.positions import Positions, positions_of
-from clockhands.sources.targets import open_target
-from clockhands.specs import to_json
 
 _WHOLE = r"[+-]?\d[\d_]*"
 _SLICE = re.compile(rf"^({_WHOLE}):({_WHOLE})(?::({_WHOLE}))?$")

@@ -5,10 +5,10 @@ Tensors indexed by a channel of a query or key are reordered; all others are cop
 rewrites a position table in another convention of the same ladder.
 """
 
+from clockhands.configs.tensor_names import Arrangement
 from clockhands.conversion._converting import Converted, convert
 from clockhands.conversion._planning import CannotConvert
 from clockhands.conversion._rows import convert_rows, row_order
 from clockhands.conversion._tables import convert_table
-from clockhands.sources.tensor_names import Arrangement
 
 __all__ = ["Arrangement", "CannotConvert", "Converted", "convert", "convert_rows", "convert_table", "row_order"]

@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clockhands.arguments import shown
+from clockhands.configs.rotary_fields import LAYOUT_KEY
+from clockhands.configs.targets import Opened, open_target
 from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, listed, whole
 from clockhands.conversion._planning import CannotConvert, Move, RotaryModel, model_of, moves
 from clockhands.conversion._writing import write
+from clockhands.encodings.layouts import Layout, layout_of
 from clockhands.errors import Unreadable
-from clockhands.layouts import Layout, layout_of
-from clockhands.sources import documents, files, safetensors
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.shards import LAYOUT_NOTE, WeightsHeader, out_of_folder
-from clockhands.sources.targets import Opened, open_target
+from clockhands.formats import documents, files, safetensors
+from clockhands.formats.arrays import TensorInfo
+from clockhands.formats.shards import LAYOUT_NOTE, WeightsHeader, out_of_folder
 
 FROM_NOTE = "clockhands.layout_from"
 

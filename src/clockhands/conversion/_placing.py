@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from clockhands.errors import InvalidValue
-from clockhands.sources import files
-from clockhands.sources.shards import out_of_folder
+from clockhands.formats import files
+from clockhands.formats.shards import out_of_folder
 
 WEIGHTS, INDEX = ".safetensors", ".safetensors.index.json"
 

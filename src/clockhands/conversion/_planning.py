@@ -12,19 +12,14 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.conversion._rows import row_order
-from clockhands.conversion._writing import bits_of
-from clockhands.errors import ClockhandsError
-from clockhands.layouts import Layout
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.model_types import model_type
-from clockhands.sources.model_types import table as model_table
-from clockhands.sources.resolve import Code, resolve
-from clockhands.sources.resolved import layer_numbers
-from clockhands.sources.rotary_fields import LAYOUT_KEY
-from clockhands.sources.section_fields import Section, fields_of, sections
-from clockhands.sources.targets import Opened
-from clockhands.sources.tensor_names import (
+from clockhands.configs.model_types import model_type
+from clockhands.configs.model_types import table as model_table
+from clockhands.configs.resolve import Code, resolve
+from clockhands.configs.resolved import layer_numbers
+from clockhands.configs.rotary_fields import LAYOUT_KEY
+from clockhands.configs.section_fields import Section, fields_of, sections
+from clockhands.configs.targets import Opened
+from clockhands.configs.tensor_names import (
     NamedTensor,
     Part,
     Tensors,
@@ -37,6 +32,11 @@ from clockhands.sources.tensor_names import (
     tensors_of,
     type_names,
 )
+from clockhands.conversion._rows import row_order
+from clockhands.conversion._writing import bits_of
+from clockhands.encodings.layouts import Layout
+from clockhands.errors import ClockhandsError
+from clockhands.formats.arrays import TensorInfo
 
 _HINT_AGAIN = "Convert a copy of the model in float32, float16 or bfloat16, and quantise it again."
 _HINT_ROW = "What it is indexed by is not known; convert its rows with clockhands.conversion.convert_rows."

@@ -10,9 +10,9 @@ from typing import Any, get_args
 import numpy as np
 
 from clockhands.arguments import count, shown
+from clockhands.configs.tensor_names import Part
+from clockhands.encodings.layouts import Layout, layout_of, permutation
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.layouts import Layout, layout_of, permutation
-from clockhands.sources.tensor_names import Part
 
 
 def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way

@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, AxialSinusoidal, EvenlySpaced, SineOnly, SingleFrequency, Sinusoidal
-from clockhands.additive import table as table_of
 from clockhands.arguments import count, shown
+from clockhands.encodings.additive import (
+    AdditiveCode,
+    AxialSinusoidal,
+    EvenlySpaced,
+    SineOnly,
+    SingleFrequency,
+    Sinusoidal,
+)
+from clockhands.encodings.additive import table as table_of
+from clockhands.encodings.layouts import pair_channels
+from clockhands.encodings.positions import numpy_of
+from clockhands.encodings.presets import preset
+from clockhands.encodings.specs import describe
+from clockhands.encodings.traces import device_of, is_traced, library
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.layouts import pair_channels
-from clockhands.positions import numpy_of
-from clockhands.presets import preset
-from clockhands.specs import describe
-from clockhands.traces import device_of, is_traced, library
 
 SAME_RATE = Decimal("1e-6")
 """Rates that differ by at most a relative 1e-6 count as equal: bases are published with six digits."""

@@ -10,7 +10,7 @@ nnx.Linear.
 
 Positions known before tracing (NumPy values, lists, ranges, or None) are processed exactly in NumPy and never reach JAX
 as integers, which would silently overflow there without 64-bit mode. Traced positions are reduced exactly inside the
-trace, see `clockhands.traces`: cosine and sine are within 2**-22 up to position 2**31 - 1.
+trace, see `clockhands.encodings.traces`: cosine and sine are within 2**-22 up to position 2**31 - 1.
 """
 
 import math
@@ -24,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clockhands import additive, biases, rotary
 from clockhands.arguments import settle, shown
-from clockhands.biases.scoring import beside, positions_beside
+from clockhands.encodings import additive, biases, rotary
+from clockhands.encodings.biases.scoring import beside, positions_beside
 from clockhands.errors import InvalidType
 
 # No field-wise equality or hash: arrays have neither a single truth value nor a hash, and `jit` needs one.

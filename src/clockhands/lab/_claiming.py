@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from clockhands.databases.locks import give_back
 from clockhands.errors import InvalidValue
+from clockhands.jobs.databases.locks import give_back
 from clockhands.lab._records import Key
 
 

@@ -9,9 +9,12 @@ import torch
 from torch import nn
 
 import clockhands.torch as held
-from clockhands import additive, biases, rotary
+from clockhands.encodings import additive, biases, rotary
+from clockhands.encodings.mixtures import LayerCode, LayerMixture
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults import (
+from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
+from clockhands.lab.study import Arm, Study
+from clockhands.recognition.faults import (
     SeenAdditive,
     SeenBias,
     SeenRotary,
@@ -23,9 +26,6 @@ from clockhands.faults import (
     rotary_stateful,
     rotary_suspects,
 )
-from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
-from clockhands.lab.study import Arm, Study
-from clockhands.mixtures import LayerCode, LayerMixture
 
 _FEW = 8  # the length in tokens with which a code is built as a test
 
@@ -129,7 +129,7 @@ def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:
 
 
 class FaultyCode(held.PositionModule):
-    """A code with one fault of `clockhands.faults`, as a module like those of `clockhands.torch`.
+    """A code with one fault of `clockhands.recognition.faults`, as a module like those of `clockhands.torch`.
 
     The effect of a fault is taken from its suspect (a faulty function): an additive code is ``a x + t`` at each
     position, a rotary code a matrix at each position, a bias a matrix of numbers. Faults that depend on the token, on

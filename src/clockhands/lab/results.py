@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.claims.studies import Estimate, estimated
+from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
 from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
-from clockhands.specs import describe
+from clockhands.measures.claims.studies import Estimate, estimated
 
 CHANCE = 0.05
 """A statement is known where chance makes it look true with at most this probability, after Holm's correction."""

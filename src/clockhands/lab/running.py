@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from clockhands.engines import Event, Failed, Finished, Job, run
 from clockhands.errors import InvalidValue
+from clockhands.jobs.engines import Event, Failed, Finished, Job, run
 from clockhands.lab import _model_codes as model_codes
 from clockhands.lab import _tokens as tokens
 from clockhands.lab import arms

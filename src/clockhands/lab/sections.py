@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from clockhands import scaling, specs
 from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.encodings import scaling, specs
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 SCHEMA = 1

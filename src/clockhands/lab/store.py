@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 from clockhands.arguments import count, one_of, real, shown
-from clockhands.databases import Database, Form, cell
-from clockhands.databases.locks import hold
-from clockhands.databases.store_errors import StoreError, read_only, said
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.formats import files
+from clockhands.jobs.databases import Database, Form, cell
+from clockhands.jobs.databases.locks import hold
+from clockhands.jobs.databases.store_errors import StoreError, read_only, said
 from clockhands.lab._claiming import TrialClaim
 from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
-from clockhands.sources import files
 
 APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1

@@ -7,9 +7,9 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from clockhands.errors import ClockhandsError
+from clockhands.formats import files
 from clockhands.lab.store import StoredRow
 from clockhands.lab.study import Study
-from clockhands.sources import files
 
 
 def check_folder(folder: Path) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.specs import Spec, describe, to_dict
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding._adding import adding
 from clockhands.measures.biases.apart import told_apart
@@ -22,8 +24,6 @@ from clockhands.measures.tokens._spectrum import spectrum
 from clockhands.measures.tokens._unique import unique
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
-from clockhands.mixtures import LayerMixture
-from clockhands.specs import Spec, describe, to_dict
 
 QUESTIONS = {
     "bounded": "Do the values of the encoding stay bounded for any text length?",
@@ -114,7 +114,7 @@ class Properties:
     def __str__(self) -> str:
         """The code, and one line for each property.
 
-        >>> from clockhands.additive import NoPosition
+        >>> from clockhands.encodings.additive import NoPosition
         >>> print(str(properties(NoPosition(width=8), 16)).splitlines()[0])
         NoPosition, width 8, over 16 tokens in float32
         """
@@ -154,7 +154,7 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
             another shape, NaN or infinite.
         InvalidType: ``spec`` is not a position code.
 
-    >>> from clockhands.additive import Sinusoidal
+    >>> from clockhands.encodings.additive import Sinusoidal
     >>> report = properties(Sinusoidal(width=64), 2048)
     >>> report.bounded.holds, report.unique.holds
     (True, True)

@@ -35,15 +35,15 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import FourierFeatures, Learned, NormalizedCounter, SineOnly
-from clockhands.biases import Buckets, CeilingBuckets, Clipped, Fire, LogWindow, Window
+from clockhands.encodings.additive import FourierFeatures, Learned, NormalizedCounter, SineOnly
+from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, Fire, LogWindow, Window
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.measures.biases._lines import unknown
 from clockhands.measures.biases.edges import sides
 from clockhands.measures.ladders.turning import completes, span, turning_ladders
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import MeasuredCode
-from clockhands.rotary import Rotary
 
 _MOST_NUMBERS = 1 << 24
 _SAME = 1e-9

@@ -13,20 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, Learned, NoPosition, WarpedPosition, table
-from clockhands.additive.waves import check_fits
 from clockhands.arguments import count, shown
-from clockhands.biases import BiasCode
-from clockhands.biases.values import values_of
-from clockhands.clocks import Clock
-from clockhands.dtypes import before_rounding, limits, output_dtype
+from clockhands.encodings.additive import AdditiveCode, Learned, NoPosition, WarpedPosition, table
+from clockhands.encodings.additive.waves import check_fits
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.biases.values import values_of
+from clockhands.encodings.clocks import Clock
+from clockhands.encodings.dtypes import before_rounding, limits, output_dtype
+from clockhands.encodings.ladders import Ladder
+from clockhands.encodings.phases import fill
+from clockhands.encodings.positions import numpy_of, positions_of
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.rotary.rotating import cosine_sine
+from clockhands.encodings.specs import SPECS
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.ladders import Ladder
-from clockhands.phases import fill
-from clockhands.positions import numpy_of, positions_of
-from clockhands.rotary import Rotary
-from clockhands.rotary.rotating import cosine_sine
-from clockhands.specs import SPECS
 
 Code = AdditiveCode | Rotary | BiasCode
 MakeRows = Callable[[int, int], np.ndarray]
@@ -299,7 +299,7 @@ def rows_of(subject: MeasuredCode, axis: int = 0, dtype: object = None) -> MakeR
     other axes do not change along this one, and the order of channels changes no distance. For other codes the rows are
     `MeasuredCode.rows`.
 
-    Accuracy: that of `clockhands.phases`, rounded once to the dtype.
+    Accuracy: that of `clockhands.encodings.phases`, rounded once to the dtype.
 
     Raises:
         InvalidValue: The numbers overflow the dtype.

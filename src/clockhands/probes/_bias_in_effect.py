@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from clockhands.auditing import Finding
 from clockhands.auditing.findings import judge
-from clockhands.biases import Alibi, BiasCode, Buckets, bias
-from clockhands.diagnosis import of_slopes
-from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.configs.resolved import Code, layer_numbers, layer_ranges
+from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.probes._attended import Attended, attended
 from clockhands.probes._yardsticks import runner, takes
-from clockhands.sources.resolved import Code, layer_numbers, layer_ranges
+from clockhands.recognition.diagnosis import of_slopes
 
 TOKENS = 48
 """Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""

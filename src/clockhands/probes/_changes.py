@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.encodings.ladders import Ladder, geometric
+from clockhands.encodings.layouts import Layout, pair_channels, permutation
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder, geometric
-from clockhands.layouts import Layout, pair_channels, permutation
-from clockhands.rotary import Rotary
 
 HELD = "inv_freq"
 SAME = 1e-5

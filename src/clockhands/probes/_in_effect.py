@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.auditing.modules import Expected, expected_of
-from clockhands.diagnosis import Cosines, of_table
-from clockhands.dtypes import UNIT_ROUNDOFF
-from clockhands.layouts import Layout, pair_channels
+from clockhands.configs.resolved import TEXT, Code, layer_numbers
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.layouts import Layout, pair_channels
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Dynamic, LongRope
+from clockhands.encodings.scores import score_scale
 from clockhands.probes._attended import Attended, attended
 from clockhands.probes._yardsticks import runner
-from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, LongRope
-from clockhands.scores import score_scale
-from clockhands.sources.resolved import TEXT, Code, layer_numbers
+from clockhands.recognition.diagnosis import Cosines, of_table
 
 TOKENS = 6
 _CONSECUTIVE, _FAR = 64, (127, 511, 1023, 4095, 16383, 65535)
@@ -73,7 +73,7 @@ class LayerRotation:
         layer: Its number.
         path: The path of its attention.
         of: ``queries`` or ``keys``.
-        fault: The matching fault of `clockhands.faults`; None if no known one fits.
+        fault: The matching fault of `clockhands.recognition.faults`; None if no known one fits.
         evidence: As the finding ``rotation-differs`` takes it.
     """
 
@@ -307,7 +307,7 @@ _FAULTS = {
     "buffer-zero": "no-rotation",
     "attention-factor-differs": "attention-factor",
 }
-"""What the diagnosis of numbers calls a fault, and what `clockhands.faults` calls it of a rotation."""
+"""What the diagnosis of numbers calls a fault, and what `clockhands.recognition.faults` calls it of a rotation."""
 
 
 def _half_stands(table: Cosines, rates: np.ndarray) -> bool:

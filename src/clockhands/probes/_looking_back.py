@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.additive import AdditiveCode, table
-from clockhands.heads import relative_head
-from clockhands.rotary import Rotary, rotate
+from clockhands.encodings.additive import AdditiveCode, table
+from clockhands.encodings.heads import relative_head
+from clockhands.encodings.rotary import Rotary, rotate
 
 REACH = 16
 """Distances that are looked at, before and after the query."""

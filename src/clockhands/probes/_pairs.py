@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.layouts import pair_channels
+from clockhands.encodings.layouts import pair_channels
 from clockhands.probes._changes import (
     Rotating,
     Waves,

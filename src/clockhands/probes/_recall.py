@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.encodings.scaling import Dynamic, Linear, Ntk, Scaling, Yarn
 from clockhands.errors import InvalidValue
 from clockhands.probes._changes import Waves, of_waves, rotating
 from clockhands.probes._yardsticks import takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Progress
-from clockhands.scaling import Dynamic, Linear, Ntk, Scaling, Yarn
 
 FACT, QUESTION = (
     "\nThe pass key is {key}. Remember it: {key} is the pass key.\n",

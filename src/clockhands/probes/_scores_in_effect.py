@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from clockhands.auditing import Finding
 from clockhands.auditing.findings import judge
+from clockhands.configs.resolved import layer_ranges
+from clockhands.encodings.scores import ConstantScale
 from clockhands.probes._attended import Attended, attended
 from clockhands.probes._in_effect import DeclaredLayer, tolerance
 from clockhands.probes._yardsticks import runner
-from clockhands.scores import ConstantScale
-from clockhands.sources.resolved import layer_ranges
 
 Order = Literal["kept", "halves"]
 """Of the rotated channels that attention receives: as projected, or first the even ones, then the odd ones."""

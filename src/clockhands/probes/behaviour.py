@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from clockhands.auditing.modules import open_module, walked
+from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.probes._layers import begun_at, kept_outputs, stacks
 from clockhands.probes._places import Reached, all_removed, reached
@@ -25,7 +26,6 @@ from clockhands.probes._statistics import ERRORS, PairedDifference, difference
 from clockhands.probes._yardsticks import SAYS, Yardstick, divergence, runner, takes, yardstick
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
-from clockhands.sources.resolve import resolve
 
 SHIFTS = (1, 1000)
 SHIFTED_WINDOWS = 2

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.fixes import codes_with_fix
+from clockhands.configs.resolved import TEXT, Code
 from clockhands.probes._changes import Change, Rotating, Waves, of_other_layout, of_waves
 from clockhands.probes._statistics import PairedDifference, difference
 from clockhands.probes.models import RunningModel
 from clockhands.probes.pricing import declared_rotary, losses, rotating_of
 from clockhands.probes.results import Progress
-from clockhands.sources.resolved import TEXT, Code
 
 _OF_LAYOUT = frozenset({"converted-layout", "pairing-against-format"})
 _OF_BUFFERS = ("buffer-", "scaling-inert", "attention-factor-differs", "shared-object-mutated")

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands import rotary
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
-from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
+from clockhands.encodings import rotary
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.ladders import Explicit
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.ladders import Explicit
 from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.probes._image_coordinates import image_coordinates
@@ -47,8 +48,7 @@ from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.readers.telling import listed
-from clockhands.sources.resolved import TEXT, layer_numbers, layer_ranges
+from clockhands.runtimes.telling import listed
 from clockhands.testing import check_generation
 
 SHIFT = 1000

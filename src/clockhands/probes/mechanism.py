@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.additive import Sinusoidal
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Explicit
 from clockhands.probes._additive_terms import EXACT, Adding, ScoreTerms, adding, score_terms
 from clockhands.probes._changes import Rotating, rotating
 from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
@@ -21,7 +22,6 @@ from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.models import RunningModel
 from clockhands.probes.pricing import declared_rotary
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
-from clockhands.rotary import Rotary
 
 MOST_TOKENS, MOST_PRICED = 512, 2
 """Tokens of a window that are looked at, and windows on which pairs are switched off."""

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from clockhands.arguments import shown
+from clockhands.configs.resolve import resolve
+from clockhands.configs.targets import Opened, open_target
+from clockhands.encodings.memory import available, readable
 from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
-from clockhands.memory import available, readable
-from clockhands.sources.resolve import resolve
-from clockhands.sources.targets import Opened, open_target
 
 # Weights are held in float32; activations, logits and what the loader holds at once are beside them.
 _BYTES, _BESIDE = 4, 1.5

@@ -9,6 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.auditing import audit
+from clockhands.configs.resolved import TEXT
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Yarn
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.probes._changes import (
     Change,
@@ -26,9 +29,6 @@ from clockhands.probes._changes import (
 from clockhands.probes._statistics import ERRORS, LEAST, PairedDifference, difference
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
-from clockhands.rotary import Rotary
-from clockhands.scaling import Yarn
-from clockhands.sources.resolved import TEXT
 
 SHIFT = 1000
 """Tokens by which all positions are shifted."""

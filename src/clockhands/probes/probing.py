@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from clockhands.arguments import count, shown
 from clockhands.auditing import Audit, Finding
+from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
-from clockhands.memory import available, readable
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
 from clockhands.probes.live import check_live, measure_live

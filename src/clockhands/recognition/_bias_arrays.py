@@ -11,12 +11,12 @@ from typing import cast
 
 import numpy as np
 
-from clockhands.biases import BiasCode, bias
-from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.biases import BiasCode, bias
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.specs import describe, with_fields
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
-from clockhands.specs import describe, with_fields
 
 # The original conventions; of several presets with the same numbers, these come first.
 _KNOWN = ("alibi", "bloom", "t5", "t5-decoder")

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Spacing, Span
+from clockhands.encodings.scaling import SCALINGS, Scaling
+from clockhands.encodings.scaling.measured import SCALED, USUAL_BASES, Fit, FittedLine, MeasuredRates, Shares, first_of
+from clockhands.encodings.written_numbers import Interval, shortest, significant
 from clockhands.errors import InvalidValue
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Spacing, Span
-from clockhands.scaling import SCALINGS, Scaling
-from clockhands.scaling.measured import SCALED, USUAL_BASES, Fit, FittedLine, MeasuredRates, Shares, first_of
-from clockhands.written_numbers import Interval, shortest, significant
 
 # Cost of a spacing in addition to the digits of its numbers. Of two descriptions that fit, the cheaper comes first.
 COSTS = {"span": 2, "multiplier": 2, "steps": 4, "explicit": 40}

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, one_of, shown
-from clockhands.calling import (
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.recognition.calling import (
     LIBRARIES,
     ForeignFunction,
     Library,
@@ -18,7 +19,6 @@ from clockhands.calling import (
     library_name,
     refusals,
 )
-from clockhands.errors import InvalidType, InvalidValue
 
 _DTYPES = ("float32", "float64", "float16", "bfloat16")
 

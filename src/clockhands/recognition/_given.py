@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
 
 # Dtypes that round neighbouring positions and phases of usual context lengths to the same number.

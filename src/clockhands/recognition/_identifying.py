@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import positions_of
 from clockhands.recognition._given import given_of
 from clockhands.recognition._matches import Matches
 
@@ -53,7 +53,7 @@ def identify(
         ``rate x step``: the highest is taken as 1 rad/token, unless a preset with other frequencies fits.
         ``equivalents`` are names of other presets that are the same code, and specs that give the same numbers with
         another base for another span or rule of odd widths. No problem is reported, because nothing is declared:
-        `clockhands.diagnosis.of_rates` compares ``spec.rates`` with declared ones.
+        `clockhands.recognition.diagnosis.of_rates` compares ``spec.rates`` with declared ones.
 
     Accuracy: a table rounded to a dtype of relative rounding ``u`` is matched if every number is within ``4 u`` of
     the scale; if its phases were computed in float32, within ``2**-24 |phase| (3 |log rate| + 5)`` more, which

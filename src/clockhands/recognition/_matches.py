@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.specs import Spec, describe
+from clockhands.encodings.specs import Spec, describe
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, AxialSinusoidal, Sinusoidal, table
+from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, Sinusoidal, table
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.presets import preset, presets
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Dynamic
 from clockhands.errors import ClockhandsError
-from clockhands.grids import Grid
-from clockhands.positions import positions_of
-from clockhands.presets import preset, presets
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Equivalent, Match
-from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic
 
 Kind = TypeVar("Kind")
 

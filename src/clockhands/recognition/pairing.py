@@ -43,8 +43,8 @@ from typing import get_args
 import numpy as np
 
 from clockhands.arguments import count
+from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.errors import InvalidValue
-from clockhands.layouts import Layout, pair_channels
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 

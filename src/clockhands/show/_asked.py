@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count, real, shown
+from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import positions_of
 
 MOST_POINTS = 2048
 """Points of a line, or rows of a picture, that are computed: a few for each dot of a figure."""

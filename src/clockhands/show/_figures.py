@@ -3,7 +3,7 @@
 Each has a question as its heading and below it the answer with the numbers of the code. It is a matplotlib figure
 without a window. All take ``theme="dark"`` for dark colours. They need ``pip install 'clockhands[figures]'``.
 
->>> from clockhands.additive import Sinusoidal
+>>> from clockhands.encodings.additive import Sinusoidal
 >>> heatmap(Sinusoidal(width=64), 128).savefig("table.svg")  # doctest: +SKIP
 """
 

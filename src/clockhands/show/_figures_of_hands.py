@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.additive import table
-from clockhands.additive.codes import AdditiveCode
 from clockhands.arguments import count, shown
-from clockhands.clocks import Clock
+from clockhands.encodings.additive import table
+from clockhands.encodings.additive.codes import AdditiveCode
+from clockhands.encodings.clocks import Clock
+from clockhands.encodings.layouts import pair_channels
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.layouts import pair_channels
 from clockhands.measures import completes
-from clockhands.phases import units
-from clockhands.positions import positions_of
 from clockhands.show._asked import MOST_POINTS, evenly, every, one_position, several
 from clockhands.show._colours import Theme, colours
 from clockhands.show._frames import (
@@ -29,7 +30,6 @@ from clockhands.show._frames import (
     signed_map,
     wavelength_in_words,
 )
-from clockhands.specs import describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def heatmap(
         InvalidType, InvalidValue: The spec has no table along one axis, or an argument cannot be used.
         NotInstalled: matplotlib is not installed.
 
-    >>> from clockhands.additive import Sinusoidal
+    >>> from clockhands.encodings.additive import Sinusoidal
     >>> heatmap(Sinusoidal(width=8), 16).axes[0].images[0].get_array().shape
     (16, 8)
     """

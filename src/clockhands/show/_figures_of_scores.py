@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count, one_of, shown
-from clockhands.biases import bias as bias_of
-from clockhands.biases.codes import BiasCode
+from clockhands.encodings.biases import bias as bias_of
+from clockhands.encodings.biases.codes import BiasCode
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType
 from clockhands.measures import (
     completes,
@@ -22,7 +23,6 @@ from clockhands.measures import (
     turned_beyond,
 )
 from clockhands.measures.order.sentences import sentence_weights
-from clockhands.rotary import Rotary
 from clockhands.show._asked import evenly, extremes, several, two_sentences
 from clockhands.show._colours import Theme, colours, signed_colours
 from clockhands.show._frames import clock_of, dressed, frame, name_end, said
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TURN = 2 * math.pi
-_EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.phases` derives
+_EXACT = 2.0**-53 * 2 * 0.78  # 0.78 ulp of 1, the bound that `clockhands.encodings.phases` derives
 _LINES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
 _SENTENCES = ("dog bites man", "man bites dog")
 _CODES = {"sinusoidal": "the sinusoidal code", "rotary": "RoPE", "alibi": "ALiBi"}

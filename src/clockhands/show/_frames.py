@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.clocks import Clock, HasClock
+from clockhands.encodings.clocks import Clock, HasClock
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.show._colours import Theme, colours, signed_colours
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 
-from clockhands.claims import Estimate
 from clockhands.lab.results import CHANCE, Results, chance_above, holm
 from clockhands.lab.study import AS_TRAINED
+from clockhands.measures.claims import Estimate
 from clockhands.show._lab_drops import drop_answers
 from clockhands.show._lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, under, value_of
 

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 
-from clockhands.claims import Estimate
 from clockhands.lab.arms import NONE
 from clockhands.lab.results import Results
 from clockhands.lab.sections import Arm
 from clockhands.lab.store import Key
+from clockhands.measures.claims import Estimate
 from clockhands.show._lab_numbers import (
     Line,
     at_length,

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clockhands.claims import Estimate, coverage
 from clockhands.lab.results import CHANCE, GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED
 from clockhands.lab.tasks import Language
+from clockhands.measures.claims import Estimate, coverage
 
 
 class Line(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.claims import Estimate
+from clockhands.measures.claims import Estimate
 from clockhands.show._lab_charts import swatch
 from clockhands.show._lab_numbers import interval_of, some_seeds, value_of
 from clockhands.show._markup import Markup, element, joined

@@ -11,10 +11,10 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from clockhands.claims import Estimate, estimated
 from clockhands.lab.results import Results
 from clockhands.lab.study import AS_TRAINED, TaskPlan
 from clockhands.lab.tasks import NAMES
+from clockhands.measures.claims import Estimate, estimated
 from clockhands.show import _lab_charts as charts
 from clockhands.show._lab_answers import (
     Ranking,

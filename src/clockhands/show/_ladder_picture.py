@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from clockhands.auditing import Audit
 from clockhands.auditing.findings import spoken
+from clockhands.configs.resolved import Code
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures import completes, turned_beyond
-from clockhands.rotary import Rotary
 from clockhands.show._markup import Markup, element
 from clockhands.show.terminal import LISTED, title_of
-from clockhands.sources.resolved import Code
 
 _ABOVE = 40  # px for the names of the two lengths
 _BELOW = 46  # px for the axis and its name

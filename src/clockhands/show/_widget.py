@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any
 
 from clockhands.arguments import count
+from clockhands.encodings.presets import preset
+from clockhands.encodings.specs import from_dict, to_dict
 from clockhands.errors import InvalidValue
-from clockhands.presets import preset
 from clockhands.show._frames import NotInstalled, clock_of
 from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
 from clockhands.show.explorer.page import module, source
-from clockhands.specs import from_dict, to_dict
 
 FARTHEST = 2**53 - 1
 """The last position that a page can name: the last whole number before a browser's numbers have gaps."""

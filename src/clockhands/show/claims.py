@@ -7,7 +7,7 @@ from typing import IO
 from rich.cells import cell_len
 from rich.text import Text
 
-from clockhands.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
+from clockhands.measures.claims import SUBJECTS, Claim, Number, Recomputed, Stated, measured
 from clockhands.show._page import Page, broken, console_on
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow", "not known": "bold blue"}
@@ -67,7 +67,7 @@ def _print_claim(page: Page, found: Recomputed) -> None:
 def summary(found: Sequence[Recomputed]) -> str:
     """How many claims there are of each verdict, and how many numbers moved.
 
-    >>> from clockhands.claims import CLAIMS, recompute
+    >>> from clockhands.measures.claims import CLAIMS, recompute
     >>> summary([recompute(CLAIMS["ratio-1.036"])])
     '1 claim: 0 true, 1 false, 0 only if, 0 not known. 4 numbers were recomputed, and none moved.'
     """
@@ -89,7 +89,7 @@ def moved_in_words(found: Recomputed, name: str) -> str:
 def condition_in_words(told: Claim) -> str:
     """The condition as a sentence; empty if there is none.
 
-    >>> from clockhands.claims import CLAIMS
+    >>> from clockhands.measures.claims import CLAIMS
     >>> condition_in_words(CLAIMS["positions-1-and-100-alike"])
     'Only if 99 tokens are a whole number of wavelengths, as for wavelengths of 99, 33, 11 or 9 tokens.'
     """
@@ -113,7 +113,7 @@ def measured_in_words(told: Claim) -> list[str]:
 def waits_in_words(told: Claim) -> str:
     r"""What is not shown yet, and the missing measurement; empty if none is missing.
 
-    >>> from clockhands.claims import CLAIMS
+    >>> from clockhands.measures.claims import CLAIMS
     >>> print(waits_in_words(CLAIMS["modern-models-prefer-rotary-or-alibi"]).replace(". ", ".\n"))
     Formulas alone do not settle this claim.
     The missing measurement is the date and the context of each model type.
@@ -136,7 +136,7 @@ def name_in_words(name: str) -> str:
 def number_in_words(stated: Stated, number: Number) -> str:
     """A recomputed number with as many digits as are stated; with all digits if it moved.
 
-    >>> from clockhands.claims.claim import at_most, exactly, near
+    >>> from clockhands.measures.claims.claim import at_most, exactly, near
     >>> number_in_words(near("60,611.5"), 60611.4778), number_in_words(near("5.66e-7"), 5.6584e-7)
     ('60,611.5', '5.66e-7')
     >>> number_in_words(exactly(True), True), number_in_words(at_most("1e-12"), 2.0e-16), number_in_words(exactly(7), 8)
@@ -163,7 +163,7 @@ def number_in_words(stated: Stated, number: Number) -> str:
 def stated_in_words(stated: Stated) -> str:
     """The stated number, in the same form.
 
-    >>> from clockhands.claims.claim import near
+    >>> from clockhands.measures.claims.claim import near
     >>> stated_in_words(near("60611.5"))
     '60,611.5'
     """

@@ -10,9 +10,9 @@ from typing import IO
 from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
-from clockhands.readers import Parted
-from clockhands.readers.drafts import contexts_differ
-from clockhands.readers.telling import (
+from clockhands.runtimes import Parted
+from clockhands.runtimes.drafts import contexts_differ
+from clockhands.runtimes.telling import (
     FAR_OFF,
     code_in_words,
     cosine_in_words,

@@ -7,7 +7,7 @@ from typing import IO
 from rich.text import Text
 
 from clockhands.auditing.findings import Kind
-from clockhands.faults import Fault
+from clockhands.recognition.faults import Fault
 from clockhands.show._page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
 
@@ -124,7 +124,7 @@ def _subject_of(fault: Fault) -> str:
 def fault_in_words(fault: Fault) -> str:
     """The symptom of a fault, after "The function"; a name in angle brackets is replaced by a measured value.
 
-    >>> from clockhands.faults import FAULTS
+    >>> from clockhands.recognition.faults import FAULTS
     >>> fault_in_words(FAULTS["another-base"])
     'computes its frequencies from base <base> instead of <declared>'
     """

@@ -9,10 +9,10 @@ from urllib.parse import quote
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.findings import in_a_file
 from clockhands.auditing.fixes import file_of
+from clockhands.configs.overriding import CALLER
+from clockhands.formats.files import file_and_key
+from clockhands.formats.key_lines import line_in
 from clockhands.show._page import safe
-from clockhands.sources.files import file_and_key
-from clockhands.sources.key_lines import line_in
-from clockhands.sources.overriding import CALLER
 
 IN_TITLES = 80
 """Letters of a name that stand in the title of a window."""

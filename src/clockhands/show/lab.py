@@ -14,12 +14,12 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from clockhands.claims import Estimate
 from clockhands.errors import ClockhandsError
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tuning import Tuned
+from clockhands.measures.claims import Estimate
 from clockhands.show._lab_drops import drop_answers, rise_of
 from clockhands.show._lab_numbers import TESTED, range_note, some_seeds, verdict, verdict_of
 from clockhands.show._page import Page, console_on, safe

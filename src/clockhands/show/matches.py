@@ -8,10 +8,10 @@ import numpy as np
 from rich.text import Text
 
 from clockhands.auditing.findings import listed, spoken
-from clockhands.grids import Grid
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.specs import SPECS, describe
 from clockhands.recognition import Match, Matches, Residual, Rows
 from clockhands.show._page import LABEL, Page, console_on, safe
-from clockhands.specs import SPECS, describe
 
 _OTHERS = 4  # the most other names that are shown
 

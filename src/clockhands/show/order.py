@@ -6,7 +6,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.additive import AdditiveCode
+from clockhands.encodings.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
 from clockhands.show._page import Page, console_on, safe

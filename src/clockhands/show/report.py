@@ -17,6 +17,7 @@ from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import price_in_words, spoken
 from clockhands.auditing.main_properties import MainProperties
+from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
 from clockhands.show._ladder_picture import bands_of, ladder_picture
 from clockhands.show._markup import Markup, document, element, joined
@@ -35,7 +36,6 @@ from clockhands.show.terminal import (
     title_of,
     where_of,
 )
-from clockhands.sources.resolved import Code
 
 AUDIT = "clockhands-audit"
 """The id of the script element that holds what `clockhands audit --json` prints."""

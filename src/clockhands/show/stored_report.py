@@ -5,10 +5,10 @@ from importlib.resources import files
 from typing import Any
 
 from clockhands.auditing.findings import spoken
+from clockhands.jobs.survey.rows import SurveyRow
 from clockhands.show._markup import Markup, document, element
 from clockhands.show.explorer.page import source
 from clockhands.show.findings import IN_TITLES, cut, short_name
-from clockhands.survey.rows import SurveyRow
 
 AUDIT = "clockhands-audit"
 

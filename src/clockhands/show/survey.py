@@ -7,9 +7,9 @@ from typing import IO, Any
 from rich.text import Text
 
 from clockhands.auditing import CODES
+from clockhands.jobs.survey.rows import SurveyRow
 from clockhands.show._page import Page, console_on, safe
 from clockhands.show.findings import short_name
-from clockhands.survey.rows import SurveyRow
 
 GRADES = {
     "error": "with errors",

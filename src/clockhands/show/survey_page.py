@@ -15,14 +15,14 @@ from importlib.resources import files
 from typing import Any
 
 from clockhands.auditing import CODES
-from clockhands.readers import READERS, facts
+from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.runtimes import READERS, facts
 from clockhands.show._markup import Markup, document, element
 from clockhands.show._page import safe
 from clockhands.show._survey_charts import histogram
 from clockhands.show.explorer.page import source
 from clockhands.show.findings import cut, short_name
 from clockhands.show.survey import GRADES, headline
-from clockhands.survey.rows import SurveyRow
 
 ROWS = "survey"
 """The id of the script element that holds the rows."""

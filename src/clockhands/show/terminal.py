@@ -25,16 +25,16 @@ from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import file_of, lines_of_edit
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.auditing.published_costs import LABELS
+from clockhands.configs.resolved import COMPUTED, Code
+from clockhands.encodings.layouts import LAYOUTS
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scores import score_scale
 from clockhands.errors import ClockhandsError
-from clockhands.layouts import LAYOUTS
 from clockhands.measures import SHORT
-from clockhands.readers import TEXT, Reading
-from clockhands.readers.telling import listed, part_in_words, parted_in_words, release
-from clockhands.rotary import Rotary
-from clockhands.scores import score_scale
+from clockhands.runtimes import TEXT, Reading
+from clockhands.runtimes.telling import listed, part_in_words, parted_in_words, release
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
-from clockhands.sources.resolved import COMPUTED, Code
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
@@ -522,7 +522,7 @@ def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def score_scale_in_words(code: Code) -> str:
     """The factor on scores at position ``p``, and its value at the last position.
 
-    >>> from clockhands.scores import FloorLogScale
+    >>> from clockhands.encodings.scores import FloorLogScale
     >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
     'multiplied by 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
     """
@@ -545,7 +545,7 @@ def layout_in_words(code: Code) -> str:
 
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
     'half-split: pairs (i, i+32)'
-    >>> from clockhands.presets import preset
+    >>> from clockhands.encodings.presets import preset
     >>> layout_in_words(Code("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
     'all cosines'
     """
@@ -568,8 +568,8 @@ def layout_in_words(code: Code) -> str:
 def _partner(code: Code) -> int | str:
     """How far a dimension is from its partner: half of what its ladder is laid over, of which a part may not rotate.
 
-    >>> from clockhands.rotary import Rotary
-    >>> from clockhands.scaling import Proportional
+    >>> from clockhands.encodings.rotary import Rotary
+    >>> from clockhands.encodings.scaling import Proportional
     >>> _partner(Code("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
     256
     """
@@ -592,7 +592,7 @@ def _waves(order: str) -> tuple[str, str]:
 def sections_in_words(code: Code) -> str:
     """How many pairs each axis has, as text; empty for one axis.
 
-    >>> from clockhands.rotary import Rotary, chunked
+    >>> from clockhands.encodings.rotary import Rotary, chunked
     >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
     'temporal 16, height 24, width 24 pairs, consecutive'
     """

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.calling import ForeignFunction, Refused, error_text
+from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType
-from clockhands.specs import describe
+from clockhands.recognition.calling import ForeignFunction, Refused, error_text
 from clockhands.testing.kinds import spec_of
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
 

@@ -80,7 +80,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AdditiveCode,
     EvenlySpaced,
     FourierFeatures,
@@ -88,12 +88,12 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.biases import BiasCode
-from clockhands.dtypes import SMALLEST as TINY
-from clockhands.dtypes import UNIT_ROUNDOFF as UNIT
-from clockhands.faults import ChannelWaves, hands_of
-from clockhands.ladders import EvenSteps, Joined, Repeated
-from clockhands.rotary import Rotary
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.dtypes import SMALLEST as TINY
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF as UNIT
+from clockhands.encodings.ladders import EvenSteps, Joined, Repeated
+from clockhands.encodings.rotary import Rotary
+from clockhands.recognition.faults import ChannelWaves, hands_of
 
 SINGLE = UNIT["float32"]
 

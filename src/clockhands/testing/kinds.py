@@ -47,7 +47,7 @@ def spec_of(like: Any) -> Any:
     """The spec of a preset name with fields; anything that is not a string is returned as it is."""
     if not isinstance(like, str):
         return like
-    from clockhands.sources.targets import open_target
+    from clockhands.configs.targets import open_target
 
     return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
 
@@ -69,9 +69,9 @@ def kind_for(fn: Any, like: Any) -> str:
             "`like` is missing: the encoding that the function should compute.",
             'Give a spec, or a preset\'s name: like="llama3.1".',
         )
-    from clockhands.additive.codes import AdditiveCode
-    from clockhands.biases.codes import BiasCode
-    from clockhands.rotary import Rotary
+    from clockhands.encodings.additive.codes import AdditiveCode
+    from clockhands.encodings.biases.codes import BiasCode
+    from clockhands.encodings.rotary import Rotary
 
     spec = spec_of(like)
     for kind, codes in (("rotary", Rotary), ("additive", AdditiveCode), ("bias", BiasCode)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import InvalidValue
-from clockhands.faults import FAULTS
+from clockhands.recognition.faults import FAULTS
 
 WIDTH = 88
 """Columns of a report as text; pytest indents it further."""

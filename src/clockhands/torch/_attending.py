@@ -12,7 +12,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
-from clockhands.compiling import forward_mode, transforms_active
+from clockhands.encodings.compiling import forward_mode, transforms_active
 
 # Queries at a time: 4 sequences of 1,024 keys are 1 MiB of float32, which stays in the cache of one core.
 _ROWS = 64

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 
 from clockhands.arguments import shown
-from clockhands.biases import BiasCode, Fire, LogWindow, Window, bias, some_heads
-from clockhands.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
-from clockhands.biases.values import Values, refuse_distributed, values_of
+from clockhands.encodings.biases import BiasCode, Fire, LogWindow, Window, bias, some_heads
+from clockhands.encodings.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
+from clockhands.encodings.biases.values import Values, refuse_distributed, values_of
+from clockhands.encodings.positions import Positions
+from clockhands.encodings.traces import as_tensor, in_full
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.positions import Positions
-from clockhands.traces import as_tensor, in_full
 
 # FlexAttention's own order: score, batch, head, index of the query, index of the key.
 ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
@@ -52,7 +52,7 @@ def score_mod(
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
 
-    >>> from clockhands.biases import Alibi
+    >>> from clockhands.encodings.biases import Alibi
     >>> mod = score_mod(Alibi(heads=2), 1, 4)
     >>> float(mod(torch.tensor(1.0), 0, 0, torch.tensor(0), torch.tensor(2)))
     0.9375

@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from clockhands import rotary, traces
 from clockhands.arguments import count, shown
+from clockhands.encodings import rotary, traces
+from clockhands.encodings.grids import at_origin
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.grids import at_origin
 from clockhands.torch._attending import attention
 from clockhands.torch._remembering import shared
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from clockhands import additive, biases, mixtures, rotary
 from clockhands.arguments import count, shown
+from clockhands.encodings import additive, biases, mixtures, rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.torch._interface import PositionModule, Prepared, PreparedMixture
 from clockhands.torch._modules import Additive, Bias, Rotary

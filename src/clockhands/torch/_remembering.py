@@ -6,8 +6,8 @@ from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 
-from clockhands.biases import BiasCode
-from clockhands.compiling import is_transformed
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.compiling import is_transformed
 
 _MOST = 1 << 26  # bytes of a mask that is kept: 4 heads of 2,048 x 2,048 in float32
 

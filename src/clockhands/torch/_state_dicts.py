@@ -6,7 +6,7 @@ computed one, within the rounding of its dtype and of usual float32 arithmetic, 
 (another base, a missing scaling, frequencies rounded to bfloat16, uninitialised memory) loading fails, and the message
 says by how much the tensor differs, and from which pair on.
 
-`clockhands.diagnosis` makes the comparison and derives the error bounds.
+`clockhands.recognition.diagnosis` makes the comparison and derives the error bounds.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands import additive, biases, rotary
-from clockhands.diagnosis import Computed, Verdict, of_array
+from clockhands.encodings import additive, biases, rotary
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.recognition.diagnosis import Computed, Verdict, of_array
 
 _RATES = {"inv_freq", "original_inv_freq", "freqs"}
 _COSINES, _SINES = {"cos_cached", "cos_cache", "cos"}, {"sin_cached", "sin_cache", "sin"}

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from clockhands.auditing.modules import DeclaredPart, Expected
-from clockhands.diagnosis import Cosines, of_table
+from clockhands.configs.resolved import TEXT, Code
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.errors import InvalidValue
-from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, LongRope
-from clockhands.sources.resolved import TEXT, Code
+from clockhands.recognition.diagnosis import Cosines, of_table
 from clockhands.transformers._rotary_part import Form, RotaryOutput, frequencies_of
 
 _NEAR, _FAR = 512, (777, 1024, 2049, 4097, 8191)

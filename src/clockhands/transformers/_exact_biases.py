@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.biases import Alibi, Buckets
-from clockhands.biases.matrices import row_numbers
+from clockhands.encodings.biases import Alibi, Buckets
+from clockhands.encodings.biases.matrices import row_numbers
 from clockhands.transformers._exact_tables import RowsBeside
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.additive import Sinusoidal, table
-from clockhands.rotary import Rotary, cos_sin
+from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.rotary import Rotary, cos_sin
 
 
 def exact_rows(spec: Sinusoidal | Rotary, like: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing import audit
+from clockhands.configs.resolved import TEXT, Code, layer_numbers
+from clockhands.encodings.mixtures import LayerCode, LayerMixture
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.mixtures import LayerCode, LayerMixture
-from clockhands.rotary import Rotary
-from clockhands.sources.resolved import TEXT, Code, layer_numbers
 
 
 def spec_of(

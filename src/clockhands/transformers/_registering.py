@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clockhands.configs.resolved import REGISTERED
+from clockhands.encodings.scaling import Dynamic
 from clockhands.errors import InvalidValue
-from clockhands.scaling import Dynamic
-from clockhands.sources.resolved import REGISTERED
 from clockhands.transformers._rotary_part import rotary_by_kind
 from clockhands.transformers.installed import add_rope_type
 
@@ -27,7 +27,7 @@ def register() -> tuple[str, ...]:
         The names; a second call changes nothing.
 
     Accuracy: frequencies within half a unit of the last place of float32; those of Transformers are off by up to a few
-    units (``clockhands.diagnosis.slack_of``).
+    units (``clockhands.recognition.diagnosis.slack_of``).
 
     Raises:
         InvalidValue: From a model with such a type, when its config does not decide the frequencies.

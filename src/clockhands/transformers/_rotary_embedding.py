@@ -11,8 +11,8 @@ from transformers import AutoConfig, AutoModel
 
 from clockhands.arguments import one_of, shown
 from clockhands.auditing.modules import declared_parts, module_of, walked
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.rotary import Rotary
 from clockhands.transformers._comparing import outputs_of
 from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of, rotary_by_kind
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.arguments import shown
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.rotary import Rotary, cos_sin
+from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.mixtures import LayerMixture
-from clockhands.rotary import Rotary, cos_sin
-from clockhands.scaling import Dynamic, LongRope
 from clockhands.transformers._reading import spec_of
 
 Form = Literal["halves", "interleaved", "pairs", "complex"]

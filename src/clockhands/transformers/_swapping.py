@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.additive import Sinusoidal
 from clockhands.arguments import shown
 from clockhands.auditing.modules import DeclaredPart, Expected, declared_parts, in_part, module_of, walked
-from clockhands.biases import Alibi, Buckets
-from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.configs.resolved import Code, layer_numbers
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.biases import Alibi, Buckets
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.rotary import Rotary
-from clockhands.sources.resolved import Code, layer_numbers
 from clockhands.transformers._comparing import certain, differs, of_text, outputs_of
 from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt, buckets_of
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows

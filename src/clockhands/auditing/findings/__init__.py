@@ -28,7 +28,7 @@ from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_valu
 from clockhands.auditing.findings._kind import EXPECTED, Kind, explanations, listed
 from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
-from clockhands.sources.overriding import CALLER
+from clockhands.configs.overriding import CALLER
 
 __all__ = [
     "CHECKS",

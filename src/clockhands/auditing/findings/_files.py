@@ -8,16 +8,16 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.configs.gguf_fields import ARCHITECTURE
+from clockhands.configs.openers import open_file, open_gguf
+from clockhands.configs.params_fields import SCALED, meta_scaling
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.errors import ClockhandsError
-from clockhands.scaling import yarn_magnitude
-from clockhands.sources import files
-from clockhands.sources.files import file_and_key
-from clockhands.sources.gguf_fields import ARCHITECTURE
-from clockhands.sources.openers import open_file, open_gguf
-from clockhands.sources.params_fields import SCALED, meta_scaling
-from clockhands.sources.pickled_names import UNREAD, names_that_run
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import TEXT, Code, Resolved
+from clockhands.formats import files
+from clockhands.formats.files import file_and_key
+from clockhands.formats.pickled_names import UNREAD, names_that_run
 
 
 class FilesDisagree(Kind, code="files-disagree"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.auditing._edits import Edit
-from clockhands.specs import WRITTEN, to_dict
+from clockhands.encodings.specs import WRITTEN, to_dict
 
 SEVERITIES = ("error", "warning", "note")
 """From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""

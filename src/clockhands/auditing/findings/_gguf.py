@@ -30,13 +30,13 @@ from clockhands.auditing.findings._releases import (
 )
 from clockhands.auditing.findings._scalings import LongropeSwapped
 from clockhands.auditing.findings._values import DefaultBase
+from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
+from clockhands.configs.model_types import table
+from clockhands.configs.resolved import Code
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError
-from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3
-from clockhands.sources.files import file_and_key
-from clockhands.sources.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
-from clockhands.sources.model_types import table
-from clockhands.sources.resolved import Code
+from clockhands.formats.files import file_and_key
 
 _AGAIN = "Convert the model again with a current converter"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
 from clockhands.auditing.findings._kind import Kind, listed, nearest, spoken
-from clockhands.sources.files import file_and_key
-from clockhands.sources.overriding import CALLER
+from clockhands.configs.overriding import CALLER
+from clockhands.formats.files import file_and_key
 
 # A share of the channels and their number express the same setting: the value of one key is not valid for the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")

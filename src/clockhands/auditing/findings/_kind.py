@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
-from clockhands.readers.telling import listed
-from clockhands.sources.files import file_and_key
+from clockhands.formats.files import file_and_key
+from clockhands.runtimes.telling import listed
 
 EXPECTED = "Expected for this model; no action needed."
 

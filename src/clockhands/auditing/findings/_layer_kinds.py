@@ -6,8 +6,8 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, in_a_file, labels_of, rotary_parts
-from clockhands.sources.fields import MOST_LAYERS
-from clockhands.sources.projections import other_widths
+from clockhands.configs.fields import MOST_LAYERS
+from clockhands.configs.projections import other_widths
 
 _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.configs.dialects import set_lengths
+from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
+from clockhands.encodings.rotary import Rotary
+from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import completes
-from clockhands.readers.telling import listed
-from clockhands.rotary import Rotary
-from clockhands.sources.dialects import set_lengths
-from clockhands.sources.files import file_and_key
-from clockhands.sources.resolved import SECOND, TEXT, Code, Resolved
+from clockhands.runtimes.telling import listed
 
 # Encodings that scalings in a config do not change.
 _WITHOUT_SCALING: Mapping[str | None, str] = {

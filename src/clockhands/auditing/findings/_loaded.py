@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from clockhands.auditing.findings._kind import Kind, spoken
-from clockhands.diagnosis import hint_of
-from clockhands.faults import FAULTS
+from clockhands.recognition.diagnosis import hint_of
+from clockhands.recognition.faults import FAULTS
 
 
 class Loaded(Kind):

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings._kind import Kind
-from clockhands.readers import Reading
-from clockhands.readers.runtime_release import RuntimeRelease
-from clockhands.sources.fields import Fields, shown
-from clockhands.sources.files import file_and_key
-from clockhands.sources.model_types import CodeOfType, ModelType, table
-from clockhands.sources.resolve import type_of
-from clockhands.sources.resolved import Code, Resolved
-from clockhands.sources.section_fields import Section, sections
-from clockhands.sources.targets import Opened
+from clockhands.configs.fields import Fields, shown
+from clockhands.configs.model_types import CodeOfType, ModelType, table
+from clockhands.configs.resolve import type_of
+from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.section_fields import Section, sections
+from clockhands.configs.targets import Opened
+from clockhands.formats.files import file_and_key
+from clockhands.runtimes import Reading
+from clockhands.runtimes.runtime_release import RuntimeRelease
 
 
 @dataclass(frozen=True)

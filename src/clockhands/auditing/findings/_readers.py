@@ -7,9 +7,13 @@ from typing import Any
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.configs.model_types import model_type
+from clockhands.configs.resolved import TEXT, Code
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
-from clockhands.readers import Parted, Reading, incomparable
-from clockhands.readers.telling import (
+from clockhands.runtimes import Parted, Reading, incomparable
+from clockhands.runtimes.telling import (
     code_in_words,
     in_its_place,
     pairs_in_words,
@@ -17,11 +21,7 @@ from clockhands.readers.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.readers.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
-from clockhands.rotary import Rotary
-from clockhands.scaling import Yarn, longrope_magnitude, yarn_magnitude
-from clockhands.sources.model_types import model_type
-from clockhands.sources.resolved import TEXT, Code
+from clockhands.runtimes.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
 
 
 def _readers(names: Sequence[str] | None, otherwise: str) -> str:

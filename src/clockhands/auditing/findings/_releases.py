@@ -11,12 +11,12 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, in_a_file, rotary_parts
-from clockhands.rotary import Rotary
-from clockhands.scaling import Llama3, Yarn
-from clockhands.sources.dialects import in_dialect
-from clockhands.sources.overriding import CALLER
-from clockhands.sources.resolved import Code
-from clockhands.sources.section_fields import fields_of
+from clockhands.configs.dialects import in_dialect
+from clockhands.configs.overriding import CALLER
+from clockhands.configs.resolved import Code
+from clockhands.configs.section_fields import fields_of
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Llama3, Yarn
 
 
 class OfRelease(Kind):

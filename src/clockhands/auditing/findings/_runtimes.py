@@ -8,7 +8,9 @@ from clockhands.auditing._edits import Edit, applied, placed
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
-from clockhands.readers import (
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.runtimes import (
     Parted,
     Reading,
     Statement,
@@ -18,10 +20,8 @@ from clockhands.readers import (
     readings,
     release_order,
 )
-from clockhands.readers.runtime_release import misreaders
-from clockhands.readers.telling import reach_of, release
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import resolve
+from clockhands.runtimes.runtime_release import misreaders
+from clockhands.runtimes.telling import reach_of, release
 
 
 class MisreadByRuntime(Kind, code="misread-by-runtime"):

@@ -7,10 +7,10 @@ from clockhands.auditing._edits import Edit, moved, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, nearest, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
+from clockhands.configs.resolved import Code
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import LongRope
 from clockhands.measures.ladders.base_bound import first_failing_distance
-from clockhands.rotary import Rotary
-from clockhands.scaling import LongRope
-from clockhands.sources.resolved import Code
 
 _BY_ITSELF = "a scaling block with its numbers"
 

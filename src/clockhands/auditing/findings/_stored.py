@@ -12,12 +12,12 @@ from clockhands.auditing._held_numbers import expected_of
 from clockhands.auditing.findings import _loaded as loaded
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check
-from clockhands.diagnosis import ROUNDED, Verdict, judged, rounded_to
+from clockhands.configs.model_types import model_type
+from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.weights import RATES
 from clockhands.errors import ClockhandsError
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.model_types import model_type
-from clockhands.sources.resolved import TEXT, Code
-from clockhands.sources.weights import RATES
+from clockhands.formats.arrays import TensorInfo
+from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_to
 
 
 class Stored(Kind):

@@ -12,23 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, Sinusoidal, table
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
 from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
-from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.configs.model_types import learned_tensors
+from clockhands.configs.position_tables import is_table, position_tables, rows_of
+from clockhands.configs.resolve import code_of
+from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.targets import Opened
+from clockhands.encodings.additive import AdditiveCode, Sinusoidal, table
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.specs import SPECS, describe
 from clockhands.errors import ClockhandsError
-from clockhands.grids import Grid
+from clockhands.formats.arrays import TensorInfo
+from clockhands.formats.files import file_and_key
 from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.files import file_and_key
-from clockhands.sources.model_types import learned_tensors
-from clockhands.sources.position_tables import is_table, position_tables, rows_of
-from clockhands.sources.resolve import code_of
-from clockhands.sources.resolved import TEXT, Code, Resolved
-from clockhands.sources.targets import Opened
-from clockhands.specs import SPECS, describe
 
 _TENSOR = "The tensor must be computed or loaded again."
 

@@ -7,7 +7,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, replaced
 from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
-from clockhands.sources.files import file_and_key
+from clockhands.formats.files import file_and_key
 
 # Bases that loaders and classes use if a file has none; they are right for models with a few thousand positions.
 _USUAL_BASE = 10_000.0

@@ -14,14 +14,14 @@ import numpy as np
 
 from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.configs.projections import Projections, WeightProjection, projections
+from clockhands.configs.resolved import TEXT, Code, Resolved, layer_ranges
+from clockhands.configs.targets import Opened
+from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.layouts import Layout
-from clockhands.readers.telling import listed
+from clockhands.formats import files
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
-from clockhands.sources import files
-from clockhands.sources.projections import Projections, WeightProjection, projections
-from clockhands.sources.resolved import TEXT, Code, Resolved, layer_ranges
-from clockhands.sources.targets import Opened
+from clockhands.runtimes.telling import listed
 
 _PAIRED = {"interleaved": "neighbouring rows form a pair", "halves": "rows half a head apart form a pair"}
 

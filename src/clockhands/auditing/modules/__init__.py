@@ -1,7 +1,7 @@
 """A loaded ``torch.nn.Module``: the position data that it holds, compared with what its own config declares.
 
-`_held` walks the module, `_serving` finds the declared code of each part, `clockhands.diagnosis` compares numbers with
-the correct ones, and each other module checks one kind of data.
+`_held` walks the module, `_serving` finds the declared code of each part, `clockhands.recognition.diagnosis` compares
+numbers with the correct ones, and each other module checks one kind of data.
 """
 
 from dataclasses import replace
@@ -24,10 +24,10 @@ from clockhands.auditing.modules._kept import (
 from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
 from clockhands.auditing.modules._rates import ladder_codes, rates_cases
 from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
-from clockhands.sources.files import file_and_key
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import resolve
-from clockhands.sources.resolved import TEXT, Resolved
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT, Resolved
+from clockhands.formats.files import file_and_key
 
 __all__ = [
     "DeclaredPart",

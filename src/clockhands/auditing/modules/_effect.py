@@ -17,14 +17,14 @@ from clockhands.auditing.findings import Kind
 from clockhands.auditing.findings._loaded import RotationDiffers
 from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
-from clockhands.diagnosis import Cosines, Verdict, of_table, one_of_each
+from clockhands.configs.resolve import code_of
+from clockhands.configs.resolved import Code, layer_ranges
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Dynamic, LongRope
+from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import identify
-from clockhands.rotary import Rotary
-from clockhands.scaling import Dynamic, LongRope
-from clockhands.sources.resolve import code_of
-from clockhands.sources.resolved import Code, layer_ranges
-from clockhands.specs import describe
+from clockhands.recognition.diagnosis import Cosines, Verdict, of_table, one_of_each
 
 _CONSECUTIVE = 512
 _FAR = (777, 1023, 1024, 1025, 2049, 4097, 8191, 16385, 32769, 65537, 131071)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.sources.weights import TABLE
+from clockhands.configs.weights import TABLE
 
 # Names under which libraries keep what they compute; a kind of layer (Transformers 5) may precede them, and which of
 # several ladders it is.

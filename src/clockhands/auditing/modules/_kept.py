@@ -18,8 +18,11 @@ from clockhands.auditing.findings._loaded import (
 from clockhands.auditing.findings._table_rows import ZeroTable
 from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked, numbers_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
-from clockhands.biases import Alibi
-from clockhands.diagnosis import (
+from clockhands.configs.resolved import Code, layer_ranges
+from clockhands.encodings.biases import Alibi
+from clockhands.encodings.layouts import Layout
+from clockhands.encodings.rotary import Rotary
+from clockhands.recognition.diagnosis import (
     ROUNDED,
     SLOPES,
     Verdict,
@@ -31,9 +34,6 @@ from clockhands.diagnosis import (
     recognised_spec,
     reference_of,
 )
-from clockhands.layouts import Layout
-from clockhands.rotary import Rotary
-from clockhands.sources.resolved import Code, layer_ranges
 
 _WAVES = "cosines and sines"
 _FLOATS = ("float64", "float32", "float16", "bfloat16")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked
+from clockhands.configs.opened import Opened
+from clockhands.configs.openers import open_document
+from clockhands.configs.weights import rows_and_width
 from clockhands.errors import Unreadable
-from clockhands.sources.arrays import TensorInfo
-from clockhands.sources.documents import Document
-from clockhands.sources.opened import Opened
-from clockhands.sources.openers import open_document
-from clockhands.sources.weights import rows_and_width
+from clockhands.formats.arrays import TensorInfo
+from clockhands.formats.documents import Document
 
 CONFIG = "config"
 """What stands before the colon in the place of a value of the module's config, where files have their name."""

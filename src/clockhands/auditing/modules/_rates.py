@@ -12,8 +12,8 @@ from clockhands.auditing.findings import CODES, Kind
 from clockhands.auditing.findings._loaded import AttentionFactorDiffers
 from clockhands.auditing.modules._held import HeldTensor, Walked, parameters_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
-from clockhands.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
-from clockhands.sources.resolved import Code, layer_ranges
+from clockhands.configs.resolved import Code, layer_ranges
+from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, recognised_spec, unlike_any
 
 # A factor on cosine and sine is computed in double precision, or kept in float32.
 _SAME_FACTOR = 2.0**-20

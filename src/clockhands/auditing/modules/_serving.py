@@ -8,7 +8,7 @@ from typing import Any
 from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.modules._held import Walked, layers_in
 from clockhands.auditing.modules._opening import within
-from clockhands.sources.resolved import Code, Resolved, layer_numbers, layer_ranges
+from clockhands.configs.resolved import Code, Resolved, layer_numbers, layer_ranges
 
 # Words in a path that name the part of the model; the first match counts.
 _PARTS = (

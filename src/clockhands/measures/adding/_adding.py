@@ -42,8 +42,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, Learned, table
-from clockhands.dtypes import limits
+from clockhands.encodings.additive import AdditiveCode, Learned, table
+from clockhands.encodings.dtypes import limits
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding._recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
 from clockhands.measures.adding._score_terms import expected_offset_share, expected_terms

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, not_negative, positive
-from clockhands.dtypes import output_dtype
+from clockhands.encodings.dtypes import output_dtype
 
 _NODES = 64  # nodes of each integral
 _KNOTS = 33  # knots of the polynomial between the logarithms of two integrals

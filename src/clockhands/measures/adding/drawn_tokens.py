@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal, table
 from clockhands.arguments import count
+from clockhands.encodings.additive import Sinusoidal, table
 from clockhands.measures.adding._recoverable import (
     Recovered,
     cosine_below,

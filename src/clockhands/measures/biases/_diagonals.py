@@ -27,7 +27,7 @@ formula, and the differences are None.
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.biases import BiasCode, TableCode, bias, row_numbers
+from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import InvalidValue
 from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import MeasuredCode

@@ -10,7 +10,7 @@ line[distance]``: at equal content, the weight of a key is ``exp(-fall)`` times 
 
 import numpy as np
 
-from clockhands.biases import (
+from clockhands.encodings.biases import (
     Alibi,
     BiasCode,
     Buckets,

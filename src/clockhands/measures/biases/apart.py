@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.biases import Buckets, CeilingBuckets, Clipped, LogWindow, TableCode, Window, row_numbers
-from clockhands.biases.linear import LinearCode
-from clockhands.biases.values import values_of
-from clockhands.dtypes import before_rounding
+from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, LogWindow, TableCode, Window, row_numbers
+from clockhands.encodings.biases.linear import LinearCode
+from clockhands.encodings.biases.values import values_of
+from clockhands.encodings.dtypes import before_rounding
 from clockhands.errors import InvalidValue
 from clockhands.measures.biases._lines import (
     AFTER_SAYS,

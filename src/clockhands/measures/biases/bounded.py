@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.biases import Fire, Kerple, LogWindow
-from clockhands.biases.codes import TableCode
-from clockhands.biases.linear import LinearCode
+from clockhands.encodings.biases import Fire, Kerple, LogWindow
+from clockhands.encodings.biases.codes import TableCode
+from clockhands.encodings.biases.linear import LinearCode
 from clockhands.measures.property import Property, measured, not_computed, said
 from clockhands.measures.subject import MeasuredCode
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clockhands.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
-from clockhands.biases.linear import LinearCode
+from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
+from clockhands.encodings.biases.linear import LinearCode
 from clockhands.measures.biases._lines import MOST_DISTANCE, name, refuse_others
 from clockhands.measures.property import Property, measure, measured, not_applicable
 from clockhands.measures.subject import MeasuredCode

@@ -39,9 +39,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.biases import Buckets, CeilingBuckets, Clipped, Fire, Kerple, LogWindow, Window
-from clockhands.biases.linear import LinearCode
-from clockhands.biases.values import values_of
+from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, Fire, Kerple, LogWindow, Window
+from clockhands.encodings.biases.linear import LinearCode
+from clockhands.encodings.biases.values import values_of
 from clockhands.measures.biases._lines import (
     AFTER_SAYS,
     MOST_DISTANCE,

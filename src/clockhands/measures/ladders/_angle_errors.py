@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count, one_of, positive, shown
-from clockhands.dtypes import before_rounding, limits, output_dtype
+from clockhands.encodings.dtypes import before_rounding, limits, output_dtype
+from clockhands.encodings.ladders import Ladder, working
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder, working
 
 WAYS: Mapping[str, str] = MappingProxyType(
     {
@@ -225,7 +225,7 @@ def phase_errors(
         InvalidValue, InvalidType: An argument is invalid, or the way computes frequencies from a base and the ladder
             has none.
 
-    >>> from clockhands.ladders import explicit
+    >>> from clockhands.encodings.ladders import explicit
     >>> phase_errors(explicit([1.0, 0.5]), [257, 258], "bfloat16", "throughout").tolist()
     [[-1.0, -0.5], [0.0, 0.0]]
     """
@@ -241,7 +241,7 @@ def phase_error(ladder: Ladder, position: int, dtype: object, way: str, *, base:
 
     Arguments as for `phase_errors`.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> f"{phase_error(geometric(256), 131_072, 'float32', 'power'):.1e}"
     '5.6e-03'
     """
@@ -265,7 +265,7 @@ def first_position_off(
     Raises:
         InvalidValue, InvalidType: As for `phase_errors`.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> first_position_off(geometric(64), 4096, "bfloat16", "positions", 0.5)
     257
     """
@@ -303,7 +303,7 @@ def precision_table(
 
     None means that a number overflows the dtype. Arguments as for `phase_errors`.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> precision_table(geometric(64), [256, 257], ["bfloat16"], ["positions"])
     {'bfloat16': {'positions': [0.0, 1.0]}}
     """

@@ -43,14 +43,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import SineOnly, WarpedPosition
-from clockhands.ladders import Geometric
+from clockhands.encodings.additive import SineOnly, WarpedPosition
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.rotary import Rotary
 from clockhands.measures.ladders.sound_bases import product, search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.ladders.turning import turned_through, turning_ladders
 from clockhands.measures.property import Property, measure, measured, not_applicable, said
 from clockhands.measures.shifts._kernels import kernel_by_distance
 from clockhands.measures.subject import MeasuredCode
-from clockhands.rotary import Rotary
 
 __all__ = [
     "base_bound",

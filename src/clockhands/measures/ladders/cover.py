@@ -34,8 +34,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from clockhands.additive import WarpedPosition
-from clockhands.ladders import evenly_spaced, geometric
+from clockhands.encodings.additive import WarpedPosition
+from clockhands.encodings.ladders import evenly_spaced, geometric
 from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
 from clockhands.measures.property import Property, measure, measured, not_applicable, percent
 from clockhands.measures.subject import MeasuredCode

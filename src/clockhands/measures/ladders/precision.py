@@ -38,11 +38,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.additive import WarpedPosition
-from clockhands.biases import BiasCode, Fire, Kerple, bias
-from clockhands.biases.linear import LinearCode
-from clockhands.dtypes import output_dtype
-from clockhands.ladders import Ladder, geometric
+from clockhands.encodings.additive import WarpedPosition
+from clockhands.encodings.biases import BiasCode, Fire, Kerple, bias
+from clockhands.encodings.biases.linear import LinearCode
+from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.ladders import Ladder, geometric
 from clockhands.measures.ladders._angle_errors import (
     DTYPES,
     FROM_A_BASE,

@@ -30,11 +30,11 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
-from clockhands.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
-from clockhands.ladders import Ladder, working
+from clockhands.encodings.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
+from clockhands.encodings.ladders import Ladder, working
+from clockhands.encodings.positions import numpy_of
 from clockhands.measures.property import Property, Unanswered, measure, measured, not_applicable, not_computed, said
 from clockhands.measures.subject import MeasuredCode
-from clockhands.positions import numpy_of
 
 # A pair whose wavelength equals the length completes its rotation; rounding must not change that.
 _TURN = 2 * math.pi * (1 - 1e-12)

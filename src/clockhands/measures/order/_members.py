@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AdditiveCode,
     AxialSinusoidal,
     Binary,
@@ -23,7 +23,7 @@ from clockhands.additive import (
     WarpedPosition,
     add,
 )
-from clockhands.biases import (
+from clockhands.encodings.biases import (
     Alibi,
     BiasCode,
     Buckets,
@@ -37,11 +37,11 @@ from clockhands.biases import (
     Window,
     bias,
 )
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.rotary import Rotary, XPos, chunked, rotate
+from clockhands.encodings.scaling import Llama3
+from clockhands.encodings.specs import Spec
 from clockhands.measures.order.attention import UNIT, Layer, Role, Rounded, attend
-from clockhands.mixtures import LayerMixture
-from clockhands.rotary import Rotary, XPos, chunked, rotate
-from clockhands.scaling import Llama3
-from clockhands.specs import Spec
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from clockhands.arguments import count
-from clockhands.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
 
 UNIT = UNIT_ROUNDOFF["float64"]

@@ -11,10 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.additive import Sinusoidal, table
-from clockhands.biases import Alibi, bias
+from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.biases import Alibi, bias
+from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.measures.order.attention import Layer
-from clockhands.rotary import Rotary, rotate
 
 SentenceCode = Literal["none", "sinusoidal", "rotary", "alibi"]
 

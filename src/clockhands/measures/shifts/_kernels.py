@@ -28,7 +28,7 @@ the dot product depends on both positions, and its mean over all pairs of tokens
   rows of neighbouring positions.
 
 **Accuracy.** `kernel_by_distance` is a product of two tables of units, ``g(a n + b) = sum_i Re(u_i(a n) u_i(b))``.
-Units of 2**-53 below. The parts of ``u`` are within 1.55 (`clockhands.phases`); a decay ``exp(d k)`` is within 2.4 (one
+Units of 2**-53 below. The parts of ``u`` are within 1.55 (`phases`); a decay ``exp(d k)`` is within 2.4 (one
 ulp of the exponential, and ``x exp(-x) < 0.37`` for the rounding of ``d k``) and its product with a part rounded once
 more: 5 in all. The product of two is within ``sqrt(2) (5 + 5) < 15``. A sum of ``2 n`` products in any order adds
 ``2 n`` times the sum of their sizes, which is at most ``n``. Together `kernel_bound`: ``n (2 n + 15) 2**-53``, 1.5e-11
@@ -42,14 +42,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.arguments import count
+from clockhands.encodings.ladders import Ladder
+from clockhands.encodings.memory import refuse_larger
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder
 from clockhands.measures.property import Property, measure, measured, not_computed, percent
 from clockhands.measures.subject import MeasuredCode, row_norms, rows_within
-from clockhands.memory import refuse_larger
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.rotary import Rotary
 
 # Rows, and multiplications, of a measure over pairs of tokens; of longer texts only the first tokens are used.
 _ROWS, _WORK = 8192, 4e9
@@ -76,7 +76,7 @@ def kernel_by_distance(ladder: Ladder, length: int, decay: NDArray[np.float64] |
         InvalidValue: The length is below 1.
         TooLarge: So many numbers would not fit in memory.
 
-    >>> from clockhands.additive import Sinusoidal
+    >>> from clockhands.encodings.additive import Sinusoidal
     >>> kernel_by_distance(Sinusoidal(width=512).ladder, 11)[[0, 10]].round(4).tolist()
     [256.0, 173.7897]
     """

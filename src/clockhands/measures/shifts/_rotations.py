@@ -36,7 +36,7 @@ Of other codes (shares of variance by ``distances``; see `clockhands.measures.sh
 For biases, see `clockhands.measures.biases._diagonals`.
 
 **Accuracy.** The bound of the error: rows of numbers of size at most ``S`` are within ``d`` of the real ones, half the
-dtype's spacing below ``S`` and ``2**-46 S`` for what came before (`clockhands.phases`), 1.01 times that for numbers
+dtype's spacing below ``S`` and ``2**-46 S`` for what came before (`phases`), 1.01 times that for numbers
 rounded by way of float32. A number of the predicted row is ``c x + s y`` with ``c**2 + s**2 = 1``: ``x`` and ``y``
 bring ``(|c| + |s|) d <= sqrt(2) d``, the errors of ``c`` and ``s`` (1.55 x 2**-53 each) and two roundings at most
 ``7 x 2**-53 S``, a decay 5 more. The later row brings ``d``. Together ``(1 + sqrt(2)) d + 12 x 2**-53 S``.
@@ -50,17 +50,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
-from clockhands.dtypes import SMALLEST, limits, output_dtype
+from clockhands.encodings.additive import AdditiveCode, Counter, NormalizedCounter, Sinusoidal, WarpedPosition
+from clockhands.encodings.dtypes import SMALLEST, limits, output_dtype
+from clockhands.encodings.layouts import pair_channels
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.layouts import pair_channels
 from clockhands.measures.biases._diagonals import diagonals
 from clockhands.measures.property import Property, measure, measured, not_computed, percent
 from clockhands.measures.shifts._linear_maps import Judged, judged
 from clockhands.measures.subject import MeasuredCode, rows_within, zero_tokens
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.rotary import Rotary
 
 _COMPARED = 12  # tokens that are compared at each distance
 _LONGEST = 1 << 60  # tokens: the sum of two distances is still a position

@@ -37,12 +37,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from clockhands.encodings.ladders import Ladder
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidValue
-from clockhands.ladders import Ladder
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import MeasuredCode
-from clockhands.phases import units
-from clockhands.positions import positions_of
 
 # Multiplications of a decomposition, and rows of a code without a clock; more would take too long.
 _WORK, _ROWS = 8e9, 1 << 15
@@ -99,7 +99,7 @@ def rank_of_real_numbers(ladder: Ladder) -> int:
     Frequencies that give the same angles at every whole position, up to full rotations and the direction, count once.
     They are compared by 128 bits of a rotation.
 
-    >>> from clockhands.ladders import Explicit
+    >>> from clockhands.encodings.ladders import Explicit
     >>> rank_of_real_numbers(Explicit((1.0, 1.0, 0.5, 0.0)).ladder(4, 8))
     5
     """

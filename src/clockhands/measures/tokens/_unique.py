@@ -34,8 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import FourierFeatures
-from clockhands.dtypes import limits
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.dtypes import limits
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import (

@@ -26,13 +26,13 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Counter, FourierFeatures, Learned, NormalizedCounter, Sinusoidal
-from clockhands.dtypes import limits
+from clockhands.encodings.additive import Counter, FourierFeatures, Learned, NormalizedCounter, Sinusoidal
+from clockhands.encodings.dtypes import limits
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.bounded import bounded_bias
 from clockhands.measures.property import Property, measure, measured, not_computed, said
 from clockhands.measures.subject import MeasuredCode, PairLadders, different_axes, hands_of, row_norms, rows_of
-from clockhands.rotary import Rotary
 
 _MOST_NUMBERS = 1 << 24
 _BLOCK = 1 << 20

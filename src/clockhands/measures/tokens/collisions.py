@@ -85,7 +85,7 @@ def row_hashes(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
 
 
 def _height(width: int) -> int:
-    """Rows of a block: a multiple of the number that `clockhands.phases` computes together."""
+    """Rows of a block: a multiple of the number that `clockhands.encodings.phases` computes together."""
     return max(64, min(1 << 15, _BLOCK // width // 64 * 64))
 
 

@@ -19,11 +19,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from clockhands.encodings.ladders import TWO_PI, Ladder, working
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidValue
-from clockhands.ladders import TWO_PI, Ladder, working
 from clockhands.measures.tokens.smooth import step_distances
-from clockhands.phases import units
-from clockhands.positions import positions_of
 
 LARGEST_TABLE = 16_384
 """Rows from which on not all pairs are compared."""
@@ -49,7 +49,7 @@ def nearest_offset(ladder: Ladder, length: int) -> tuple[int, float]:
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5, for the code; the distance is elementary.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> k, apart = nearest_offset(geometric(1), 1000)
     >>> k, round(apart, 7)
     (710, 6.03e-05)
@@ -157,7 +157,7 @@ def period(ladder: Ladder) -> float | None:
     whole numbers; numbers up to a million are recognised, to 50 digits. The period is not a whole number of tokens,
     unless a frequency is a rational part of 2 pi to all its digits.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> round(period(geometric(4)), 1), period(geometric(32))
     (6283.2, None)
     """
@@ -184,7 +184,7 @@ def near_period(ladder: Ladder) -> float | None:
 
     Each pair has then rotated once more than its slower neighbour, so all are off by one common angle.
 
-    >>> from clockhands.ladders import evenly_spaced
+    >>> from clockhands.encodings.ladders import evenly_spaced
     >>> round(near_period(evenly_spaced(256, 1.0, 1e-4)))
     1602
     """

@@ -30,9 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned
+from clockhands.encodings.additive import Learned
+from clockhands.encodings.ladders import Ladder
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Ladder
 from clockhands.measures.property import Property, measure, measured, not_computed
 from clockhands.measures.subject import (
     MakeRows,
@@ -44,8 +46,6 @@ from clockhands.measures.subject import (
     row_norms,
     rows_of,
 )
-from clockhands.phases import units
-from clockhands.positions import positions_of
 
 _MOST_NUMBERS = 1 << 28  # rows that are computed for a code without a formula
 _BLOCK = 1 << 20
@@ -59,7 +59,7 @@ def adjacent_distance(ladder: Ladder) -> float:
 
     Accuracy: as `step_distances`.
 
-    >>> from clockhands.ladders import geometric
+    >>> from clockhands.encodings.ladders import geometric
     >>> round(adjacent_distance(geometric(256)), 3), round(adjacent_distance(geometric(32)), 3)
     (3.714, 1.472)
     """

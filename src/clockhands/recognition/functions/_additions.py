@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Learned, Sinusoidal, table
-from clockhands.additive.sinusoidal import Waves
-from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
-from clockhands.ladders import Explicit
-from clockhands.layouts import Layout
+from clockhands.encodings.additive import Learned, Sinusoidal, table
+from clockhands.encodings.additive.sinusoidal import Waves
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.layouts import Layout
+from clockhands.encodings.specs import describe
+from clockhands.encodings.written_numbers import Interval, shortest
 from clockhands.recognition._functions_calling import Reader
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match
@@ -27,8 +29,6 @@ from clockhands.recognition.functions._phases import (
 )
 from clockhands.recognition.functions._rotated_pairs import NOTHING, RotatedPairs
 from clockhands.recognition.tables import identify_rows
-from clockhands.specs import describe
-from clockhands.written_numbers import Interval, shortest
 
 # The most rows from which the table is recognised; later positions are compared with the recognised code.
 _ROWS = 2048

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
-from clockhands.ladders import Explicit, Joined, Spacing
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.ladders import Explicit, Joined, Spacing
+from clockhands.encodings.written_numbers import Interval
 from clockhands.recognition._fitting import Fit, fit_ladder
 from clockhands.recognition._functions_calling import Reader, Refused
 from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
-from clockhands.written_numbers import Interval
 
 _TURN = 2 * np.pi
 # Fractions of a token, for functions that accept them: the first one determines rates up to pi x 2**10 rad/token.

@@ -68,7 +68,7 @@ def identify_function(
             the message says what the function raised.
         InvalidType: It is not a function.
 
-    >>> from clockhands.rotary import Rotary, rotate
+    >>> from clockhands.encodings.rotary import Rotary, rotate
     >>> def turned(x, positions): return rotate(x, Rotary(16, "interleaved", base=500_000.0), positions)
     >>> match = identify_function(turned, width=16)[0]
     >>> match.spec.layout, match.spec.base, match.computed_in

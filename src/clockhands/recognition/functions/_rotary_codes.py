@@ -12,9 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.encodings.ladders import Explicit, Geometric
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.rotary import Rotary, XPos, rotate
+from clockhands.encodings.rotary.rotating import cosine_sine
+from clockhands.encodings.scaling import SCALINGS, Dynamic, KnownScaling, LongRope
+from clockhands.encodings.scaling.measured import Beyond
+from clockhands.encodings.specs import describe
+from clockhands.encodings.written_numbers import Interval, shortest
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Explicit, Geometric
-from clockhands.positions import positions_of
 from clockhands.recognition._fitting import Fit
 from clockhands.recognition._functions_calling import Reader, Refused
 from clockhands.recognition._matches import Match
@@ -38,12 +44,6 @@ from clockhands.recognition.functions._phases import (
     wrapped,
 )
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, turned_at_zero
-from clockhands.rotary import Rotary, XPos, rotate
-from clockhands.rotary.rotating import cosine_sine
-from clockhands.scaling import SCALINGS, Dynamic, KnownScaling, LongRope
-from clockhands.scaling.measured import Beyond
-from clockhands.specs import describe
-from clockhands.written_numbers import Interval, shortest
 
 # With low precision, dozens of odd numbers give the same rates: at most this many of the shortest are returned.
 _EQUIVALENTS = 8

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clockhands.layouts import Layout, pair_channels
+from clockhands.encodings.layouts import Layout, pair_channels
 
 # Entries below this, relative to the largest one, count as 0: rounding in float32 sums of 2**20 channels leaves less.
 NOTHING = 2.0**-22

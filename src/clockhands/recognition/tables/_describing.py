@@ -19,18 +19,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Ladder, Spacing
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import Positions, positions_of
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling.measured import Fit
+from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Explicit, Geometric, Ladder, Spacing
-from clockhands.phases import units
-from clockhands.positions import Positions, positions_of
 from clockhands.recognition._fitting import fit_ladder
 from clockhands.recognition._preset_names import of_kind
 from clockhands.recognition.tables._progressions import Progression
-from clockhands.rotary import Rotary
-from clockhands.scaling.measured import Fit
-from clockhands.written_numbers import UNKNOWN, plain
 
 _SIGMAS = 4.0  # the largest distance of round numbers from the measured ones, in standard deviations
 BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)

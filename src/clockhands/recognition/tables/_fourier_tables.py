@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clockhands.additive import FourierFeatures
-from clockhands.grids import Grid
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.specs import describe
+from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
 from clockhands.recognition.tables._progressions import PairReading, readings, turned
 from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
-from clockhands.specs import describe
-from clockhands.written_numbers import UNKNOWN, plain
 
 _TURN = 2 * math.pi
 _CLOSE = 0.01  # the largest difference of steps of one pair (about rad) while a grid is searched

@@ -13,12 +13,14 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from clockhands.additive import AxialSinusoidal, table
-from clockhands.additive.axial import Channels
+from clockhands.encodings.additive import AxialSinusoidal, table
+from clockhands.encodings.additive.axial import Channels
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import EvenSteps, Spacing
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.specs import describe
+from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import ClockhandsError
-from clockhands.grids import Grid
-from clockhands.ladders import EvenSteps, Spacing
-from clockhands.positions import positions_of
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Equivalent, Match, Matches, Residual, Rows
 from clockhands.recognition._preset_names import of_kind, ranked
@@ -32,8 +34,6 @@ from clockhands.recognition.tables._progressions import (
     turned,
 )
 from clockhands.recognition.tables._verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
-from clockhands.specs import describe
-from clockhands.written_numbers import UNKNOWN, plain
 
 _LOADED = 1 << 23  # the most numbers that are used to find the grid
 _MOST = 5  # the most axes that are split off, one after another

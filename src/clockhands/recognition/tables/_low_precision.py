@@ -14,14 +14,14 @@ from itertools import product
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal, table
-from clockhands.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.layouts import pair_channels
+from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
-from clockhands.layouts import pair_channels
 from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match, Matches, Residual
 from clockhands.recognition._preset_names import KNOWN, alike, of_kind
-from clockhands.specs import describe
 
 PARTS = ("positions", "rates", "phases")
 

@@ -16,8 +16,8 @@ from typing import Literal, cast
 
 import numpy as np
 
-from clockhands.clocks import Order
-from clockhands.layouts import Layout
+from clockhands.encodings.clocks import Order
+from clockhands.encodings.layouts import Layout
 
 # In independent noise, the size of a pair varies by about half of its value; in a pair of sine and cosine, by rounding.
 _UNSTEADY = 0.4

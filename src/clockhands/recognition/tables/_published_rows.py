@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from clockhands.additive import (
+from clockhands.encodings.additive import (
     AdditiveCode,
     AxialSinusoidal,
     FourierFeatures,
@@ -21,12 +21,12 @@ from clockhands.additive import (
     WarpedPosition,
     table,
 )
+from clockhands.encodings.specs import describe, with_fields
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind
 from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
-from clockhands.specs import describe, with_fields
 
 FARTHEST = 2048  # row 0 is looked up among the first so many positions, fewer in wide tables
 _NUMBERS = 1 << 18  # the most numbers of a preset that are computed for this

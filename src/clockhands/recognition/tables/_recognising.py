@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from clockhands.additive import FourierFeatures
-from clockhands.dtypes import UNIT_ROUNDOFF
-from clockhands.ladders import Explicit
-from clockhands.positions import positions_of
+from clockhands.encodings.additive import FourierFeatures
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.specs import describe
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import with_equal_words
@@ -17,7 +18,6 @@ from clockhands.recognition.tables._low_precision import identify_low_precision
 from clockhands.recognition.tables._published_rows import identify_published
 from clockhands.recognition.tables._sinusoids import checked, identify_single, sinusoids
 from clockhands.recognition.tables._unknown_rows import unknown_rows
-from clockhands.specs import describe
 
 LEAST_ROWS = 4
 HEAD = 256  # rows at the start that are checked: they must be finite and not all equal

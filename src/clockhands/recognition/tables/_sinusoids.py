@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal, table
+from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import Explicit, Geometric
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.specs import describe, to_dict
+from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import InvalidValue
-from clockhands.grids import Grid
-from clockhands.ladders import Explicit, Geometric
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches, Rows
 from clockhands.recognition._preset_names import alike, named_equivalent, rope_presets, turned_round
@@ -47,9 +50,6 @@ from clockhands.recognition.tables._verifying import (
     exact_match,
     residual_of,
 )
-from clockhands.rotary import Rotary
-from clockhands.specs import describe, to_dict
-from clockhands.written_numbers import UNKNOWN, plain
 
 HEAD = 256  # rows at the start in which candidates are searched
 _TRIED = 4  # the most candidates that are fitted to the whole table

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import FourierFeatures, Learned
+from clockhands.encodings.additive import FourierFeatures, Learned
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import of_kind

@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode, table
-from clockhands.grids import Grid
-from clockhands.phases import thread_count
-from clockhands.positions import positions_of
+from clockhands.encodings.additive import AdditiveCode, table
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.phases import thread_count
+from clockhands.encodings.positions import positions_of
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Residual, Rows
 

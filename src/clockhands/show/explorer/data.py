@@ -6,20 +6,20 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from clockhands.additive import Sinusoidal
 from clockhands.auditing import Audit
 from clockhands.auditing.target_properties import held_codes
-from clockhands.biases import Alibi, Buckets
+from clockhands.configs import open_target
+from clockhands.configs.resolved import Code
+from clockhands.encodings.additive import Sinusoidal
+from clockhands.encodings.biases import Alibi, Buckets
+from clockhands.encodings.ladders import Explicit, Geometric, Ladder
+from clockhands.encodings.phases import units
+from clockhands.encodings.positions import positions_of
+from clockhands.encodings.presets import preset, presets
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.specs import to_dict
 from clockhands.errors import ClockhandsError
-from clockhands.ladders import Explicit, Geometric, Ladder
-from clockhands.phases import units
-from clockhands.positions import positions_of
-from clockhands.presets import preset, presets
-from clockhands.rotary import Rotary
 from clockhands.show.terminal import changed_lines
-from clockhands.sources import open_target
-from clockhands.sources.resolved import Code
-from clockhands.specs import to_dict
 
 PLAIN = "vaswani2017"
 """The code that the page opens on where no model is given: the paper's."""

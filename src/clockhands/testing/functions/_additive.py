@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import (
+from clockhands.arguments import count, positive, shown
+from clockhands.encodings.additive import (
     AdditiveCode,
     AxialSinusoidal,
     Binary,
@@ -23,11 +24,15 @@ from clockhands.additive import (
     resize,
     table,
 )
-from clockhands.arguments import count, positive, shown
-from clockhands.calling import Refused
-from clockhands.dtypes import output_dtype
+from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.memory import refuse_larger
+from clockhands.encodings.positions import numpy_of
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.faults import (
+from clockhands.recognition import identify
+from clockhands.recognition.calling import Refused
+from clockhands.recognition.faults import (
     ADDITIVE,
     SeenAdditive,
     StagedAdditive,
@@ -36,11 +41,6 @@ from clockhands.faults import (
     further_suspects,
     hands_of,
 )
-from clockhands.grids import Grid
-from clockhands.ladders import Geometric
-from clockhands.memory import refuse_larger
-from clockhands.positions import numpy_of
-from clockhands.recognition import identify
 from clockhands.testing._experiments import (
     COPIES,
     ROWS,

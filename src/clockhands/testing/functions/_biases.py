@@ -13,10 +13,20 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count
-from clockhands.biases import BiasCode, TableCode, bias, row_numbers
-from clockhands.calling import Refused, as_numpy
+from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults import BIAS, Behind, Fault, GivenValues, SeenBias, Suspect, alone, bias_suspects, table_of
+from clockhands.recognition.calling import Refused, as_numpy
+from clockhands.recognition.faults import (
+    BIAS,
+    Behind,
+    Fault,
+    GivenValues,
+    SeenBias,
+    Suspect,
+    alone,
+    bias_suspects,
+    table_of,
+)
 from clockhands.testing._experiments import (
     Answer,
     Asked,

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import one_of, shown
-from clockhands.calling import (
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.recognition.calling import (
     FLOATS,
     ForeignFunction,
     Library,
@@ -18,7 +19,6 @@ from clockhands.calling import (
     likely_libraries,
     refusals,
 )
-from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 

@@ -13,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count, shown
-from clockhands.calling import Refused
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.memory import refuse_larger
+from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.faults import (
+from clockhands.recognition import identify
+from clockhands.recognition.calling import Refused
+from clockhands.recognition.faults import (
     ROTARY,
     Samples,
     SeenRotary,
@@ -26,10 +30,6 @@ from clockhands.faults import (
     rotary_suspects,
     turning_of,
 )
-from clockhands.ladders import Geometric
-from clockhands.memory import refuse_larger
-from clockhands.recognition import identify
-from clockhands.rotary import Rotary, rotate
 from clockhands.testing._experiments import (
     COPIES,
     ROWS,

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.calling import Refused
 from clockhands.errors import ClockhandsError
-from clockhands.faults import ROTARY, Fault, Suspect
+from clockhands.recognition.calling import Refused
+from clockhands.recognition.faults import ROTARY, Fault, Suspect
 from clockhands.testing._experiments import Answer, Asked, Unasked, failed_of, shares
 from clockhands.testing.reports import UNDECIDED, Explanation
 

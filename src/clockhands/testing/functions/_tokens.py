@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.dtypes import output_dtype
+from clockhands.encodings.dtypes import output_dtype
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.functions._calls import PAIRS, Called
 from clockhands.testing.reports import CannotCheck

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.calling import FLOATS, Refused, as_numpy, dtype_of
-from clockhands.layouts import Layout
-from clockhands.rotary import Rotary, rerotate
+from clockhands.encodings.layouts import Layout
+from clockhands.encodings.rotary import Rotary, rerotate
+from clockhands.recognition.calling import FLOATS, Refused, as_numpy, dtype_of
 from clockhands.testing._experiments import Answer, Unasked, shares
 from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
 

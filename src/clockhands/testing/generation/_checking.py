@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import count
-from clockhands.calling import Refused, as_numpy
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.rotary import Rotary
-from clockhands.sources.opened import Opened
-from clockhands.sources.resolve import resolve
+from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._experiments import Asked, Unasked, named, resolved
 from clockhands.testing.generation._experiments import GenerationExperiment, experiments
 from clockhands.testing.generation._explaining import explained

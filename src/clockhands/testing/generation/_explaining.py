@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.calling import Refused
-from clockhands.faults import FAULTS, GENERATION
+from clockhands.recognition.calling import Refused
+from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import Asked, Unasked, shares
 from clockhands.testing.generation._caches import (
     NOWHERE,

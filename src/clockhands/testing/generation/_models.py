@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.calling import (
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.recognition.calling import (
     FLOATS,
     LIBRARIES,
     Library,
@@ -23,7 +24,6 @@ from clockhands.calling import (
     library_name,
     likely_libraries,
 )
-from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.calling import Refused
+from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import UNIT
 from clockhands.testing.generation._models import CausalModel

@@ -2,7 +2,7 @@
 
 A law is written once and holds for every encoding of its kind, except for encodings that are declared as exceptions.
 
->>> from clockhands.additive import Sinusoidal, add
+>>> from clockhands.encodings.additive import Sinusoidal, add
 >>> spec = Sinusoidal(width=8)
 >>> subject = Subject(spec, lambda x, positions: add(x, spec, positions))
 >>> [law.name for law in laws_for(spec) if broken(law, subject)]

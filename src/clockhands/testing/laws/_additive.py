@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 
-from clockhands.clocks import kernel, shift
+from clockhands.encodings.clocks import kernel, shift
+from clockhands.encodings.layouts import pair_channels
 from clockhands.errors import InvalidValue
-from clockhands.layouts import pair_channels
 from clockhands.testing.laws._subjects import ADDITIVE, LawBroken, Subject, close, demand, laws_of
 
 _STEPS = (1, 2, 17, -5, 1_000)

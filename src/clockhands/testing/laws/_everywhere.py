@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 
-from clockhands.specs import describe, from_json, to_json
+from clockhands.encodings.specs import describe, from_json, to_json
 from clockhands.testing.laws._subjects import EVERY_KIND, Subject, close, demand, laws_of
 
 

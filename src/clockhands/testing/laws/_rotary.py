@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.rotary import Rotary
+from clockhands.encodings.rotary import Rotary
 from clockhands.testing.laws._subjects import ROTARY, Subject, close, demand, laws_of
 
 # The allowed error of a score, as a share of |q| |k|; the range of positions; and the number of tokens.

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.additive import AdditiveCode
-from clockhands.biases import BiasCode
+from clockhands.encodings.additive import AdditiveCode
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType
-from clockhands.rotary import Rotary
 
 ADDITIVE, ROTARY, BIAS = "additive", "rotary", "bias"
 # Kinds of encodings that are applied to tokens; the laws of `_everywhere` hold for them.

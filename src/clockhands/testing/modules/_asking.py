@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from clockhands.arguments import shown
-from clockhands.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.errors import InvalidType
+from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.testing._experiments import Answer, Unasked, telling
 from clockhands.testing.bounds import treated_error
 from clockhands.testing.functions._calls import CALLS, Called

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from clockhands.additive import AdditiveCode
 from clockhands.arguments import one_of, shown
-from clockhands.biases import BiasCode
-from clockhands.calling import Refused
+from clockhands.encodings.additive import AdditiveCode
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.rotary import Rotary
+from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import resolved
 from clockhands.testing.functions._rotary import LENGTH, asked_length
 from clockhands.testing.kinds import is_module

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.calling import Refused
-from clockhands.diagnosis import hint_of
 from clockhands.errors import ClockhandsError
-from clockhands.faults import FAULTS, scaling_name
+from clockhands.recognition.calling import Refused
+from clockhands.recognition.diagnosis import hint_of
+from clockhands.recognition.faults import FAULTS, scaling_name
 from clockhands.testing.modules._asking import Heard, ModuleSubject, Treated, Treatment
 from clockhands.testing.modules._tensors import Changed, Wrong, changed, held, numbers, put, spoiled, wrong_tensors
 from clockhands.testing.reports import Explanation, Failure

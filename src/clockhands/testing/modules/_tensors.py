@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.calling import as_numpy, dtype_of
-from clockhands.diagnosis import Verdict, of_array
-from clockhands.faults import scaling_name
+from clockhands.recognition.calling import as_numpy, dtype_of
+from clockhands.recognition.diagnosis import Verdict, of_array
+from clockhands.recognition.faults import scaling_name
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def _kind(one: ModuleTensor, spec: Any) -> str | None:
 
 
 def _beside(one: ModuleTensor, spec: Any, kind: str) -> Wrong | None:
-    """Compare a tensor with the numbers that the spec defines (`clockhands.diagnosis`); None if it is right."""
+    """Compare a tensor with the numbers that the spec defines (`recognition.diagnosis`); None if it is right."""
     array = as_numpy(one.tensor)
     array = array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
     dtype = str(one.tensor.dtype).removeprefix("torch.")

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.additive import AdditiveCode
 from clockhands.arguments import one_of
-from clockhands.biases import BiasCode
-from clockhands.calling import Refused, error_text
-from clockhands.faults import FAULTS
-from clockhands.specs import describe
+from clockhands.encodings.additive import AdditiveCode
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.specs import describe
+from clockhands.recognition.calling import Refused, error_text
+from clockhands.recognition.faults import FAULTS
 from clockhands.testing._experiments import Asked, Experiment, Unasked, failures_of, telling
 from clockhands.testing.functions import check_additive, check_bias, check_rotary
 from clockhands.testing.modules._asking import Broke, Heard, ModuleSubject, Treated, Treatment, undone

@@ -1,0 +1,531 @@
+"""Resolves an opened target to its position codes, with a source for every value.
+
+The steps are the same for every model: find the parts, look up their types in the table, read the quantities that the
+type reads, and make specs from them. A type that is not in the table is read by its fields alone; what follows only
+from a type (the layout) is then unknown.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clockhands.configs._diffusers_fields import CLASS_KEY, diffusers_codes
+from clockhands.configs._second_fields import for_further_tokens, in_own_layers
+from clockhands.configs._table_fields import bias_codes, table_code
+from clockhands.configs.dialects import InDialect, in_dialect
+from clockhands.configs.fields import Fields, Sourced, shown, value_of
+from clockhands.configs.gguf_fields import ARCHITECTURE, gguf_codes
+from clockhands.configs.model_types import (
+    CodeOfType,
+    ModelType,
+    by_class,
+    by_marks,
+    by_remote_class,
+    class_of_others,
+    model_type,
+    remote_class,
+    table,
+)
+from clockhands.configs.overriding import by_caller, overridden
+from clockhands.configs.params_fields import is_params, params_codes
+from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.rotary_fields import RotaryReader
+from clockhands.configs.section_fields import (
+    Section,
+    beside,
+    declared_kinds,
+    fields_of,
+    foreign_sizes,
+    ignored_keys,
+    misspelt_keys,
+    outer_keys,
+    part_of,
+    sections,
+    unread,
+)
+from clockhands.configs.targets import Opened
+from clockhands.configs.weights import tensor_codes
+from clockhands.encodings.biases import BiasCode
+from clockhands.encodings.ladders import Geometric
+from clockhands.encodings.mixtures import LayerMixture
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scaling import Scaling
+from clockhands.formats.files import file_and_key
+
+__all__ = ["Code", "Fact", "Resolved", "resolve", "type_of"]
+
+# Kinds of the specs that are added; naive codes belong to none of the known kinds.
+KINDS = {
+    "Sinusoidal": "sinusoidal",
+    "AxialSinusoidal": "sinusoidal",
+    "FourierFeatures": "sinusoidal",
+    "Learned": "learned",
+    "NoPosition": "none",
+}
+BIASES = {
+    "Alibi": "alibi",
+    "Buckets": "buckets",
+    "CeilingBuckets": "relative",
+    "Clipped": "relative",
+    "LogWindow": "relative",
+    "Window": "relative",
+}
+
+# Fields of a code that come from its spec.
+KNOWN_OF_SPECS = (
+    "kind", "layout", "width", "rotated", "base", "rates", "attention_factor", "scaling", "rows", "offset",
+    "usable_length",
+)  # fmt: skip
+
+
+def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, Any] | None = None) -> Resolved:
+    """Resolve everything that a target declares about positions.
+
+    Args:
+        opened: A target with its headers read.
+        length: The length in tokens for which frequencies are computed; None means the original trained length.
+        overrides: Values that replace those of the config, by key.
+
+    Raises:
+        InvalidValue: A value cannot be set in the named place.
+        InvalidType: A config cannot hold a value.
+    """
+    opened = overridden(opened, overrides)
+    resolved = _resolved(opened, length)
+    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes), asked=length)
+    return _stretched_from_the_context(by_caller(explained, opened), opened)
+
+
+def _stretched_from_the_context(resolved: Resolved, opened: Opened) -> Resolved:
+    """The codes, with the context as the original length of linear scalings, if it cannot include the factor.
+
+    A linear scaling has no original length, and the context of the same config may include the factor or not. A context
+    in another file than the scaling does not include it.
+    """
+    place = resolved.source.get("context", "")
+    if resolved.context is None or opened.config is None or not place.startswith(f"{opened.config_name}:"):
+        return resolved
+
+    def stretched(code: Code) -> Code:
+        scaling, where = code.scaling or {}, code.source.get("scaling", "")
+        if scaling.get("type") != "linear" or scaling.get("original") is not None or not where:
+            return code
+        together = file_and_key(place)[0] in {file_and_key(each)[0] for each in where.split(", ")}
+        return code if together else replace(code, scaling={**scaling, "original": resolved.context})
+
+    return replace(resolved, codes=tuple(map(stretched, resolved.codes)))
+
+
+def _resolved(opened: Opened, length: int | None) -> Resolved:
+    if opened.form == "preset":
+        return _of_spec(opened, length)
+    if opened.form == "gguf":
+        return _of_gguf(opened, length)
+    in_other = None if opened.form != "dialect" else in_dialect(opened.config or {}, opened.config_name or "")
+    if in_other is not None:
+        return _of_dialect(opened, in_other, length)
+    if opened.config is not None:
+        return _of_config(opened, opened.config, length)
+    facts: list[Fact] = []
+    codes = tensor_codes(opened, facts)
+    usable = next((code.rows for code in codes if code.rows is not None and code.offset is not None), None)
+    return Resolved(None, usable, length, tuple(code.within(None, None) for code in codes), tuple(facts))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The codes of one part, each with the original length of its scaling, the context and what was not read."""
+
+    codes: list[tuple[Code, int | None]]
+    context: Sourced[int] | None
+    ignored: Mapping[str, Any]
+    idle: frozenset[str] = frozenset()
+    remarks: tuple[tuple[str, str], ...] = ()
+
+    def usable(self) -> tuple[Code, ...]:
+        """The codes with the length that each can be used for."""
+        context, place = (None, None) if self.context is None else (self.context.value, self.context.source)
+        # The context of the text does not apply to a tower beside it.
+        beside = {"vision", "audio"} - {self.name}
+        return tuple(
+            code.within(None, None) if code.part in beside else code.within(context, place) for code, _ in self.codes
+        )
+
+    @property
+    def name(self) -> str:
+        """Which part it is."""
+        return self.codes[0][0].part if self.codes else "other"
+
+    @property
+    def original(self) -> int | None:
+        """The original length, if a scaling has one."""
+        return next((original for _, original in self.codes if original is not None), None)
+
+
+def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) -> Resolved:
+    facts: list[Fact] = []
+    file = opened.config_name or "config.json"
+    name = _name(config, file, "", facts)
+    facts += _given_twice(opened, file)
+    reader = _ConfigReader(opened, file, name, facts, length)
+    found = [*sections(config), *_around(config, name)]
+    parts = [reader.part(section) for section in found]
+    ignored = beside(config, file) if all(section.path for section in found) else {}
+    whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+    notes, not_read = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_read))
+    return replace(whole, notes=notes, not_read=not_read)
+
+
+def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
+    """The config of another program: one part, whose type is the program."""
+    file = opened.config_name or ""
+    reader = _ConfigReader(opened, file, None, _given_twice(opened, file), length)
+    part = reader.by_table(found.section, found.known)
+    keys, style = found.known.reads.get("style", ()), found.known.defaults.get("style")
+    other = any(code.kind != "rotary" for code, _ in part.codes)  # instead of what most models have
+    if style is not None and other and all(found.section.values.get(key) is None for key in keys):
+        if any(value is not False for value in part.ignored.values()):
+            # The file is about another encoding than the default of the program.
+            codes: list[tuple[Code, int | None]] = [(Code("text", None, None), None)]
+            return _of_parts([replace(part, codes=codes)], None, None, "", length, reader.facts, {})
+        place = f"{file}:{found.section.path}{keys[0]}"
+        taken = {"field": keys[0], "used": style, "default of": found.dialect.name, "documented": True}
+        reader.facts.append(Fact("default-value", {**taken, "belongs at": place}))
+    return _of_parts([part], part, None, "", length, reader.facts, {})
+
+
+def _given_twice(opened: Opened, file: str) -> list[Fact]:
+    twice = {"used": "the last value"}
+    return [Fact("duplicate-key", {f"{file}:{key}": "given more than once", **twice}) for key in opened.duplicates]
+
+
+def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
+    """The config itself, if its type has codes of its own around the objects of other types."""
+    known = None if name is None else model_type(name)
+    if known is None or not known.rows or not known.sections or not all(each.path for each in sections(config)):
+        return []
+    parts = [model_type(kind) for kind in known.sections.values()]
+    same = any(found is not None and found.rows == known.rows for found in parts)
+    return [] if same else [Section("text", "", config)]
+
+
+def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
+    parts: list[_Part],
+    main: _Part | None,
+    name: str | None,
+    place: str,
+    length: int | None,
+    facts: list[Fact],
+    beside: Mapping[str, Any],
+) -> Resolved:
+    """The parts of a target together; ``main`` has the context, ``place`` is the source of the type."""
+    context, original = (None, None) if main is None else (main.context, main.original)
+    source = {"model_type": place} if name is not None else {}
+    if context is not None:
+        source["context"] = context.source
+    codes = tuple(code for part in parts for code in part.usable())
+    ignored = {**beside, **{place: value for part in parts for place, value in part.ignored.items()}}
+    at = length or original or value_of(context)
+    idle = frozenset().union(*(part.idle for part in parts))
+    remarks = tuple(dict.fromkeys(each for part in parts for each in part.remarks))
+    return Resolved(name, value_of(context), at, codes, tuple(facts), source, ignored, idle, remarks=remarks)
+
+
+def _main(parts: list[_Part]) -> _Part | None:
+    """The part that the context of a model refers to: the one that reads or writes text."""
+    for name in ("text", "decoder", "encoder", "audio", "vision", "other"):
+        for part in parts:
+            holds = any(code.part == name for code, _ in part.codes)
+            if holds and (part.context is not None or part.original is not None):
+                return part
+    return None
+
+
+@dataclass(frozen=True)
+class _ConfigReader:
+    """Reads the parts of a config, whose ``top`` names a model type; facts and notes are added to its lists."""
+
+    opened: Opened
+    file: str
+    top: str | None
+    facts: list[Fact]
+    length: int | None
+    notes: list[str] = field(default_factory=list)
+    not_read: list[str] = field(default_factory=list)
+
+    def part(self, section: Section) -> _Part:
+        """The codes of a part, by the table or by its fields."""
+        name = _name(section.values, self.file, section.path, self.facts)
+        known = self._by_own_code(section, type_of(section, name, self.top))
+        if known is not None and not section.path:
+            odd = class_of_others(section.values, known)
+            if odd is not None:
+                return self._by_fields(section, name, {"other class": odd})
+            foreign = foreign_sizes(section.values, known)
+            if foreign:
+                return self._by_fields(section, name, {"other keys": foreign})
+        if known is None and name is None and (known := by_class(section.values)) is not None:
+            where = f"{self.file}:{section.path}"
+            evidence = {f"{where}architectures": section.values["architectures"], "read as": known.name}
+            self.facts.append(Fact("unknown-model-type", {place: shown(value) for place, value in evidence.items()}))
+        made = None if known is not None else diffusers_codes(section.values, self.file, self.facts)
+        if made is not None:
+            codes, fields = made
+            return _Part(codes, None, unread(fields))
+        if known is None and not section.path and is_params(section.values):
+            codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
+            return _Part(codes, context, unread(fields))
+        return self._by_fields(section, name) if known is None else self.by_table(section, known)
+
+    def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
+        """The type whose code runs a part: that of the class that comes with the model, if it is known."""
+        marked = None if known is None else by_marks(known.name, section.values)
+        if marked is not None:
+            return marked
+        named = remote_class(section.values)
+        if named is None:
+            return known
+        own = by_remote_class(named)
+        if own is None and known is not None:
+            place = f"{self.file}:{section.path}auto_map"
+            self.facts.append(Fact("own-code", {place: named, "read as": known.name}))
+        return own or known
+
+    def by_table(self, section: Section, known: ModelType) -> _Part:
+        """The codes of a part whose type is known."""
+        fields = fields_of(section, self.file, known, self.facts)
+        if known.not_read is not None:
+            self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
+            self.not_read.append(f"{known.not_read} ({known.name})")
+        idle = outer_keys(section, fields)
+        made: list[tuple[Code, int | None]] = []
+        rows = [row for row in known.rows if not _of_the_other_side(row, section)]
+        theirs = any(row.rows == "context" for row in known.rows) and all(row.rows != "context" for row in rows)
+        context = None if theirs else fields.whole("context")
+        for row in rows:
+            because = _chosen(fields, row)
+            if because is None or (row.heads is not None and fields.whole(row.heads) is None):
+                continue
+            of_row = fields.with_quantities(row.quantities)
+            inside = row.part == "text" or (row.part, section.part) == ("encoder", "audio")
+            own = replace(row, part=section.part) if inside and section.part != "text" else row
+            if own.kind == "rotary" and not own.formula:
+                made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
+            elif own.kind == "rotary":
+                made += [
+                    (_because(code, because), original)
+                    for every, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
+                    if (code := in_own_layers(every, of_row, own)) is not None
+                ]
+            elif own.kind in ("learned", "sinusoidal") and own.rows:
+                code, positions = table_code(of_row, known, own, self.opened.tensors)
+                made.append((_because(code, because), None))
+                if own.rows == "patches" and context is None and positions is not None:
+                    context = Sourced(positions, code.source.get("rows", ""))
+                if own.rows == "context" and context is not None:
+                    # Positions, not rows: a table may begin with rows that no token uses.
+                    context = Sourced(positions, code.source.get("context", context.source))
+            else:
+                says = because or known.architecture_source
+                made += [
+                    (_in_part(code, own.part), None)
+                    for every in bias_codes(of_row, own.kind or "none", says, own)
+                    if (code := in_own_layers(every, of_row, own)) is not None
+                    and {code.part, section.part} != {"encoder", "decoder"}
+                ]
+        if not made and known.rows:
+            made = [(_in_part(code, section.part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, known, [code for code, _ in made])
+        certain = self.opened.form != "dialect"
+        of = made[0][0].part if made else section.part
+        held = [key for key in table()["told"].get(known.name, ()) if fields.values.get(key)]
+        fields.read.update(held)
+        told = "; ".join(f"{key} is {json.dumps(shown(fields.values[key]))}" for key in held)
+        remarks = tuple((of, each) for each in (known.remark, told) if each)
+        idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
+        misspelt_keys(fields, known)
+        if context is not None and context.source == known.default_source:
+            field = known.reads["context"][0]
+            fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})
+        return _Part(made, context, unread(fields), idle, remarks)
+
+    def _predicting(
+        self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
+    ) -> list[tuple[Code, int | None]]:
+        """The codes of the layers for multi-token prediction, if a text part has them."""
+
+        def longer(further: Fields) -> list[Code]:
+            rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
+            return [code for row in rows for code, _ in RotaryReader(further, known, row, "text", self.length).codes()]
+
+        if section.part != "text":
+            return []
+        further, notes, unknown = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
+        self.notes.extend(notes)
+        self.not_read.extend(unknown)
+        return [(code, None) for code in further]
+
+    def _by_fields(self, section: Section, name: str | None, more: Mapping[str, Any] | None = None) -> _Part:
+        """The codes of a type that the table does not hold; ``more`` is further evidence of that."""
+        fields = fields_of(section, self.file, None, self.facts)
+        named = CLASS_KEY if name is None and isinstance(section.values.get(CLASS_KEY), str) else "model_type"
+        evidence = {fields.source(named): name or shown(section.values.get(CLASS_KEY)), **(more or {})}
+        fields.note("unknown-model-type", evidence)
+        part = part_of(section, name)
+        made: list[tuple[Code, int | None]] = []
+        for kind in declared_kinds(fields):
+            if kind.value == "rotary" and part == "text":
+                made += RotaryReader(fields, None, None, part, self.length).codes()
+            elif kind.value == "rotary":
+                # Images and sound have axes that no common key describes: their frequencies would be a guess.
+                made.append((_without_rates(RotaryReader(fields, None, None, part, None), kind.source), None))
+            elif kind.value in ("learned", "sinusoidal"):
+                made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
+            elif kind.value is not None:
+                made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
+        if not made:
+            made = [(_in_part(code, part), None) for code in bias_codes(fields, None, None)]
+        made += self._predicting(section, fields, None, [code for code, _ in made])
+        misspelt_keys(fields, None)
+        context = fields.whole("context")
+        return _Part(made, context, unread(fields))
+
+
+def _of_the_other_side(row: CodeOfType, section: Section) -> bool:
+    """Whether a code belongs to the side that another model has not taken: sound is input of an encoder only."""
+    return (row.part, section.part) in {("encoder", "decoder"), ("decoder", "encoder"), ("decoder", "audio")}
+
+
+def _chosen(fields: Fields, row: CodeOfType) -> str | None:
+    """Why a type has this code: the sources of its conditions, "" without any; None if it does not have the code."""
+    sources = []
+    for quantity, values in row.when.items():
+        read = {bool: fields.flag, int: fields.whole}.get(type(values[0]), fields.text)
+        found = read(quantity)
+        if found is None or found.value not in values:
+            return None
+        sources.append(found.source)
+    return ", ".join(sources)
+
+
+def _because(code: Code, chosen: str) -> Code:
+    """A code with the source of its choice, if a type has one of several."""
+    return replace(code, source={**code.source, "kind": chosen}) if chosen else code
+
+
+def _without_rates(reader: RotaryReader, because: str) -> Code:
+    """A rotary code whose frequencies are not given by a formula of this library."""
+    made = reader.codes()[0][0]
+    source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
+    code = replace(made, spec=None, rates=None, attention_factor=None, layout=None, scaling=None)
+    return replace(code, source={**source, "kind": because or reader.architecture})
+
+
+def _in_part(code: Code, part: str) -> Code:
+    """A code of a part that is not text; encoders and decoders stay as they are."""
+    return code if part == "text" or code.part != "text" else replace(code, part=part)
+
+
+def type_of(section: Section, name: str | None, top: str | None) -> ModelType | None:
+    """The entry for a section: by its own type, else by the type around it.
+
+    Old files repeat the whole model's type in a part.
+    """
+    around = model_type(top) if top is not None else None
+    if not section.path:
+        return around
+    inner = around.sections.get(section.part) if around is not None else None
+    own = name if name is not None and name != top else inner
+    found = model_type(own) if own is not None else None
+    if found is None or around is None or section.part not in around.section_defaults:
+        return found
+    return replace(found, defaults={**found.defaults, **around.section_defaults[section.part]}, around=around.title)
+
+
+def _name(values: Mapping[str, Any], file: str, path: str, facts: list[Fact]) -> str | None:
+    name = values.get("model_type")
+    if name is None or isinstance(name, str):
+        return name if name or not path else None  # an empty type in a part means that of the surrounding one
+    fact = Fact("unreadable-field", {f"{file}:{path}model_type": str(name)[:200], "expected": "a text"})
+    if fact not in facts:
+        facts.append(fact)
+    return None
+
+
+def _of_gguf(opened: Opened, length: int | None) -> Resolved:
+    facts: list[Fact] = []
+    made, context, ignored = gguf_codes(opened, facts, length)
+    name = (opened.config or {}).get(ARCHITECTURE)
+    name = name if isinstance(name, str) else None
+    part = _Part(made, context, ignored)
+    return _of_parts([part], part, name, f"{opened.config_name}:{ARCHITECTURE}", length, facts, {})
+
+
+def _of_spec(opened: Opened, length: int | None) -> Resolved:
+    """The codes of a preset or of the file of a spec; both are their own source."""
+    spec = opened.spec
+    if isinstance(spec, LayerMixture):
+        # The number of layers is not known: those of one period are named.
+        of_period = [",".join(map(str, spec.layers(code))) for code in range(len(spec.codes))]
+        each = [
+            (code, f"{layers} of every {len(spec.pattern)}") for code, layers in zip(spec.codes, of_period, strict=True)
+        ]
+    else:
+        each = [(spec, None)]
+    name = (
+        f"preset {opened.target.removeprefix('preset:')}" if opened.path is None else f"the spec in {opened.path.name}"
+    )
+    codes = []
+    for part, layers in each:
+        code = code_of(part, layers, length).within(None, None)
+        known = [field for field in KNOWN_OF_SPECS if getattr(code, field) is not None]
+        codes.append(replace(code, source=dict.fromkeys(known, name)))
+    return Resolved(None, None, length, tuple(codes), ())
+
+
+def _summary(scaling: Scaling | None) -> dict[str, Any] | None:
+    """A scaling as named in configs: the type, its factor and its original length."""
+    if scaling is None:
+        return None
+    factor, original = getattr(scaling, "factor", None), getattr(scaling, "original", None)
+    return {"type": type(scaling).__name__.lower(), "factor": factor, "original": original}
+
+
+def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
+    """The code of a spec; the frequencies of several axes follow one another."""
+    if spec is None:
+        return Code("text", layers, "none", None)
+    if isinstance(spec, Rotary):
+        if length is not None:
+            spec = replace(spec, length=length)
+        return Code(
+            "text",
+            layers,
+            "rotary",
+            spec,
+            layout=spec.layout,
+            width=spec.head_width,
+            rotated=spec.rotated,
+            base=spec.base,
+            rates=spec.rates,
+            attention_factor=spec.attention_factor,
+            scaling=_summary(spec.scaling),
+        )
+    if isinstance(spec, BiasCode):
+        return Code("text", layers, BIASES.get(type(spec).__name__), spec)
+    spacing, rates = getattr(spec, "spacing", None), getattr(spec, "rates", None)
+    if rates and isinstance(rates[0], tuple):
+        rates = tuple(rate for axis in rates for rate in axis)
+    return Code(
+        "text",
+        layers or "input",
+        KINDS.get(type(spec).__name__),
+        spec,
+        layout=getattr(spec, "layout", None),
+        width=getattr(spec, "width", None),
+        base=spacing.base if isinstance(spacing, Geometric) else None,
+        rates=rates,
+        rows=getattr(spec, "rows", None),
+        offset=getattr(spec, "offset", None),
+    )

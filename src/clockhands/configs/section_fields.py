@@ -1,0 +1,427 @@
+"""Finds the parts of a config, the kind of position code that each declares, and position keys that were not read."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any
+
+from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
+from clockhands.configs.model_types import ModelType, table
+from clockhands.configs.resolved import Code, Fact
+
+# The names of kinds of position codes in files.
+STYLES = {
+    "absolute": "learned",
+    "learned": "learned",
+    "rope": "rotary",
+    "rotary": "rotary",
+    "alibi": "alibi",
+    "sine": "sinusoidal",
+    "sinusoidal": "sinusoidal",
+    "relative_key": "relative",
+    "relative_key_query": "relative",
+    "none": "none",
+    "nope": "none",
+}
+STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "position_encoding")
+
+# A name or a letter for each layer.
+LISTS_OF_LAYERS = ("layers_block_type", "hybrid_override_pattern")
+
+# The deepest nesting: a config has three levels at most.
+DEEPEST = 4
+
+# Words in the names of such keys, beyond those that the table knows.
+ABOUT_POSITION = re.compile(
+    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$|attention\.temperature_"
+)
+# Quantities of a model that are not about positions by themselves.
+SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})
+# The deepest nesting: a block, one for each kind of layer, a list of numbers.
+_DEEPEST_BLOCK = 3
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a model with the object of the config that describes it.
+
+    Attributes:
+        part: ``text``, ``encoder``, ``decoder``, ``vision``, ``audio`` or ``other``.
+        path: The place of the object, such as ``"text_config."``.
+        values: The object.
+        outer: The object around it, or None.
+        places: The sources of keys (with dots into objects) that the file does not have.
+    """
+
+    part: str
+    path: str
+    values: Mapping[str, Any]
+    outer: Mapping[str, Any] | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+
+
+def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
+    """The parts of a config: the objects with a known name, or the config itself if none holds its text part."""
+    inner = [
+        (key, of)
+        for key, of in table()["sections"].items()
+        if isinstance(config.get(key), Mapping) and config[key] and path.count(".") < DEEPEST
+    ]
+    own = [key for key, of in inner if of in ("text", "encoder", "decoder")]
+    if not own:
+        yield Section(part, path, config)
+    for key, of in inner:
+        for section in sections(config[key], f"{path}{key}.", of if part == "text" else part):
+            yield Section(section.part, section.path, section.values, section.outer or config)
+
+
+def fields_of(section: Section, file: str, known: ModelType | None, facts: list[Fact]) -> Fields:
+    """The fields of a part, by the keys and defaults of its type; for an unknown type, by usual keys."""
+    if known is None:
+        return Fields(section.values, file, table()["spellings"]["config"], facts, path=section.path)
+    defaults, source = known.defaults, known.default_source
+    predicting = table()["spellings"]["config"]["predicting"]
+    reads = {"predicting": predicting, **known.reads, **_other_names(section.values, known)}
+    values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
+    values = {**values, **_inner_values(values, reads)}
+    if places:
+        reads["layers"] = list(places)
+    places = {**places, **section.places}
+    return Fields(
+        values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
+    )
+
+
+def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What a type reads under dotted keys, which lead into objects."""
+    found = {}
+    for key in {key for keys in reads.values() for key in keys if "." in key}:
+        outer, _, inner = key.partition(".")
+        held = values.get(outer)
+        if isinstance(held, Mapping) and inner in held:
+            found[key] = held[inner]
+    return found
+
+
+def _with_layers_counted(
+    section: Section, file: str, keys: Sequence[str], stages: Sequence[str]
+) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    """The object with its number of layers, if it has a list of layers or the numbers of its stages."""
+    values = section.values
+    for listed in stages:
+        held = values.get(listed)
+        if isinstance(held, list) and held and all(type(count) is int and count > 0 for count in held):
+            return {**values, keys[0]: sum(held)}, {keys[0]: f"sum of {file}:{section.path}{listed}"}
+    if not keys or any(key in values for key in keys):
+        return values, {}
+    for listed in LISTS_OF_LAYERS:
+        held = values.get(listed)
+        if isinstance(held, list | str) and held:
+            counted = {**values, keys[0]: len(held)}
+            return counted, {keys[0]: f"length of {file}:{section.path}{listed}"}
+    return values, {}
+
+
+def _other_names(values: Mapping[str, Any], known: ModelType) -> dict[str, list[str]]:
+    """Sizes under a usual name that the type does not read: they have priority over any default.
+
+    The length is not among them: the class uses its default, and the key is a finding, ``ignored-key``.
+    """
+    found: dict[str, list[str]] = {}
+    for quantity in ("hidden", "heads", "layers"):
+        own = known.reads.get(quantity, ())
+        if not own or any(key in values for key in own):
+            continue
+        taken = {key for other, keys in known.reads.items() if other != quantity for key in keys}
+        names = [key for key in table()["spellings"]["config"][quantity] if key in values and key not in taken]
+        if names:
+            found[quantity] = [*own, *names]
+    return found
+
+
+def foreign_sizes(values: Mapping[str, Any], known: ModelType) -> list[str]:
+    """The sizes of a config that names a type and has none of the type's own keys for them: another program wrote it.
+
+    llm-analysis names the types of Transformers in its files, and its own keys.
+    """
+    own = {key for quantity in ("hidden", "heads", "layers") for key in known.reads.get(quantity, ())}
+    if own & values.keys():
+        return []
+    return [key for keys in _other_names(values, known).values() for key in keys if key in values]
+
+
+def declared_kinds(fields: Fields) -> list[Sourced[str]]:
+    """The kinds that the fields of an unknown type declare, each with the key that declares it."""
+    found: list[Sourced[str]] = []
+
+    def add(kind: str, key: str) -> None:
+        if all(other.value != kind for other in found):
+            found.append(Sourced(kind, fields.source(key)))
+
+    for key, kind in _switches(fields):
+        add(kind, key)
+    off = [key for key in _ROTARY_SWITCHES if fields.values.get(key) is False]
+    fields.read.update(off)
+    for quantity in () if off else ("base", "local_base", "blocks", "share", "rotated"):
+        held = [key for key in fields.present(quantity) if fields.values[key] not in (0, {}, False)]
+        if held:
+            add("rotary", held[0])
+            break
+    for key in STYLE_KEYS:
+        style = fields.values.get(key)
+        if not isinstance(style, str):
+            continue
+        fields.read.add(key)
+        kind = STYLES.get(style.lower())
+        if kind is None:
+            fields.unreadable(key, f"one of {', '.join(STYLES)}")
+        elif kind != "learned" or not found:
+            # Configs derived from BERT keep "absolute" even when another encoding is used.
+            add(kind, key)
+    return found
+
+
+# Keys that say whether a model has RoPE; where one is false, a base beside it is not used.
+_ROTARY_SWITCHES = ("rope", "rotary", "use_rope", "use_rotary", "use_rotary_embeddings", "rotary_embedding")
+
+
+def _switches(fields: Fields) -> Iterator[tuple[str, str]]:
+    values = fields.values
+    attention = values.get("attn_config")
+    fields.read.update(("alibi", "relative_attention", "relative_attention_num_buckets", "rotary"))
+    if values.get("alibi") is True:
+        yield "alibi", "alibi"
+    if isinstance(attention, Mapping) and attention.get("alibi") is True:
+        yield "attn_config.alibi", "alibi"
+    if values.get("relative_attention_num_buckets"):
+        yield "relative_attention_num_buckets", "buckets"
+    if values.get("relative_attention") is True:
+        yield "relative_attention", "relative"
+    if values.get("rotary") is True:
+        yield "rotary", "rotary"
+
+
+def part_of(section: Section, name: str | None) -> str:
+    """The part of a section; a type of a tower for images or sound is not text."""
+    if section.part != "text" or section.path or name is None:
+        return section.part
+    for part, words in (("vision", ("vision", "vit", "image", "dinov")), ("audio", ("audio", "wav2vec", "wavlm"))):
+        if any(word in name.lower() for word in words):
+            return part
+    return section.part
+
+
+def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code], *, certain: bool) -> frozenset[str]:
+    """Note position keys that the type does not read; the sources of those that repeat what its codes do.
+
+    ``certain`` says that the code of the type was read for every such key; of other programs only the keys that they
+    read are known, and nothing is said of the rest.
+    """
+    data = table()
+    idle = set()
+    fields.present("unused")
+    meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
+    for key in data["position_keys"]:
+        value = fields.values.get(key)
+        if value is None or value is False or value in ([], {}, "") or key in fields.read:
+            continue
+        idle.add(fields.source(key))
+        if isinstance(value, str) and value in data["harmless"].get(key, ()):
+            continue
+        quantity = meaning.get(key, "context" if "len" in key else "")
+        instead = [other for other in known.reads.get(quantity, ()) if other in fields.values]
+        if any(fields.values[other] == value for other in instead):
+            continue
+        if not instead and value == known.fixed.get(quantity, known.defaults.get(quantity)):
+            continue  # it repeats the class default
+        if _as_computed(quantity, value, [code for code in codes if code.kind == "rotary"]):
+            continue
+        if value is True and any(row.kind == key for row in known.rows):
+            continue  # a switch for the code that the type has
+        if any(key in keys for name, keys in known.reads.items() if name != quantity):
+            continue  # it says something else in this type, of layers that this model has none of
+        if quantity == "context" and instead:
+            continue  # both say how long a text may be: that they disagree is told as such
+        idle.remove(fields.source(key))
+        if not certain:
+            continue
+        because = f"{known.title} does not read it"
+        reads = known.reads.get(quantity)
+        fields.ignored(fields.source(key), value, because, ", ".join(reads) if reads else None)
+    base, default = inner_base(fields, known), known.defaults.get("base")
+    if base is not None and base.value == default:
+        idle.add(base.source)
+    elif base is not None:
+        instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
+        fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
+    return frozenset(idle)
+
+
+# The names that programs use for RoPE with each layout, in a key for the encoding.
+_NAMED_LAYOUTS = {"rope_gptj": "interleaved", "rope_gpt_neox": "halves"}
+
+
+def _as_computed(quantity: str, value: Any, turning: Sequence[Code]) -> bool:
+    """Whether a partial rotary factor or the name of a layout equals what the codes have anyway."""
+    if not turning:
+        return False
+    if quantity == "share" and isinstance(value, int | float):
+        return all(code.width is not None and code.rotated == value * code.width for code in turning)
+    return isinstance(value, str) and all(code.layout == _NAMED_LAYOUTS.get(value, "") for code in turning)
+
+
+def inner_base(fields: Fields, known: ModelType) -> Sourced[Any] | None:
+    """A base among the values of attention: DBRX was published with it, and the class only reads the top level."""
+    attention, reads = fields.values.get("attn_config"), known.reads.get("base", ())
+    if not isinstance(attention, Mapping) or fields.declares("base"):
+        return None
+    key = next((key for key in reads if attention.get(key) is not None), None)
+    if key is None:
+        return None
+    return Sourced(attention[key], fields.source(f"attn_config.{key}"))
+
+
+def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
+    """Note position keys beside the object of the text part, which some runtimes read; the sources of equal ones."""
+    if section.part != "text" or section.outer is None:
+        return frozenset()
+    equal = set()
+    # Some types keep values there that are not about their text, such as times of sound.
+    own = table()["beside_the_text"].get(str(section.outer.get("model_type")), ())
+    for key in table()["position_keys"]:
+        value = section.outer.get(key)
+        if value is None or value in ([], {}) or value is False or key in own:
+            continue
+        inner = section.values.get(key)
+        outer = f"{fields.file}:{section.path.rsplit('.', 2)[0] if section.path.count('.') > 1 else ''}{key}"
+        if inner == value:
+            equal.add(outer)
+        elif inner is None:
+            fields.ignored(outer, value, f"the text part is read from {section.path[:-1]}")
+        else:
+            used = Sourced(inner, fields.source(key))
+            fields.conflict(used, Sourced(value, outer), used)
+    return frozenset(equal)
+
+
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """The key that a name is a misspelling of; None if there is none, or more than one.
+
+    Case, dashes and underscores do not count. Four of five letters must agree, and the lengths to two letters.
+
+    >>> misspelt("rope_scalling", ["rope_scaling", "rope_theta"]), misspelt("ropeTheta", ["rope_theta"])
+    ('rope_scaling', 'rope_theta')
+    >>> misspelt("rope_scaling_type", ["rope_scaling"])
+    """
+    written = _plain(name)
+    compared = SequenceMatcher(None, "", written, autojunk=False)  # which prepares its second text once
+    near = set()
+    for key in known:
+        plain = _plain(key)
+        if abs(len(plain) - len(written)) <= _LETTERS:
+            compared.set_seq1(plain)
+            if compared.quick_ratio() >= _ALIKE and compared.ratio() >= _ALIKE:
+                near.add(key)
+    return near.pop() if len(near) == 1 else None
+
+
+_LETTERS, _ALIKE = 2, 0.8
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def misspelt_keys(fields: Fields, known: ModelType | None) -> None:
+    """Note keys that the type does not read and that are spelt almost like a position key that the file lacks."""
+    spelt = table()["spellings"]["config"]
+    every = {key for keys in (*spelt.values(), *(known.reads.values() if known else ())) for key in keys} | family()
+    if known is None:
+        wanted = set(table()["position_keys"])
+    else:
+        about = frozenset((*table()["position_keys"], *known.reads.get("context", ())))
+        wanted = {key for keys in known.reads.values() for key in keys if "." not in key and _is_about(key, about)}
+    lacking = sorted(key for key in wanted if fields.values.get(key) is None)
+    strange = [
+        key
+        for key, value in fields.values.items()
+        if isinstance(key, str) and key not in every and key not in fields.read
+        if not key.startswith("_") and _says(value)
+    ]
+    if len(strange) > MOST_FACTS:
+        return  # more than in any model's config: nobody misspelt them
+    for key in strange:
+        meant = misspelt(key, lacking)
+        if meant is not None:
+            of = "configs of Transformers" if known is None else known.title
+            fields.note("unknown-key", {fields.source(key): fields.values[key], "meant": meant, "of": of})
+
+
+def unread(fields: Fields) -> dict[str, Any]:
+    """The values, by source, of unread position keys of an object and of the rotary blocks in it.
+
+    A null, an empty object and an empty list are left out.
+
+    Raises:
+        Unreadable: There are more than in any model's config.
+    """
+    blocks = table()["spellings"]["config"]["blocks"]
+    held = dict(_unread(fields.values, "", fields, family()))
+    unopened = {key: value for key, value in fields.values.items() if key not in fields.read}
+    held |= dict(_elsewhere(unopened, "", table()["position_keys"]))
+    for key in blocks:
+        block = fields.values.get(key)
+        if isinstance(block, Mapping) and key in fields.read:
+            held |= dict(_unread(block, f"{key}.", fields, None))
+    if len(held) > MOST_FACTS:
+        raise fields.too_many()
+    return {f"{fields.file}:{fields.path}{key}": shown(value) for key, value in held.items()}
+
+
+def _elsewhere(values: Mapping[str, Any], path: str, keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Position keys inside objects that no reader looks into."""
+    data = table()
+    searched = {*data["sections"], *data["spellings"]["config"]["blocks"]}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and str(name) not in searched and path.count(".") < _DEEPEST_BLOCK:
+            for key in keys:
+                if _says(value.get(key)):
+                    yield f"{path}{name}.{key}", value[key]
+            yield from _elsewhere(value, f"{path}{name}.", keys)
+
+
+def beside(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """The same for keys around the objects that hold the parts of a model."""
+    return {f"{file}:{key}": shown(value) for key, value in config.items() if _says(value) and _is_about(key, family())}
+
+
+def family() -> frozenset[str]:
+    """The position keys that some type reads."""
+    data = table()
+    spelt = data["spellings"]["config"]
+    return frozenset(
+        (*data["position_keys"], *(key for name, keys in spelt.items() if name not in SHAPE for key in keys))
+    )
+
+
+def _unread(
+    values: Mapping[str, Any], path: str, fields: Fields, known: frozenset[str] | None
+) -> Iterator[tuple[str, Any]]:
+    """Keys of one object by their path in it; in a block every key is about positions."""
+    read = fields.read_at.get(f"{fields.path}{path}", frozenset())
+    for name, value in values.items():
+        key = str(name)
+        if key in read and isinstance(value, Mapping) and path and path.count(".") < _DEEPEST_BLOCK:
+            yield from _unread(value, f"{path}{key}.", fields, None)
+        elif key not in read and _says(value) and (known is None or _is_about(key, known)):
+            yield f"{path}{key}", value
+
+
+def _is_about(key: Any, known: frozenset[str]) -> bool:
+    # What is dropped in training changes nothing that a trained model computes.
+    return isinstance(key, str) and (key in known or (ABOUT_POSITION.search(key) is not None and "dropout" not in key))
+
+
+def _says(value: Any) -> bool:
+    return value is not None and value not in ({}, [], "")

@@ -1,6 +1,0 @@
-"""SQLite files that survive killed processes and full disks: written in transactions, locked by the kernel."""
-
-from clockhands.databases._opening import Database, cell
-from clockhands.databases.store_errors import Form
-
-__all__ = ["Database", "Form", "cell"]

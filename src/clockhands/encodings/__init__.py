@@ -1,0 +1,1 @@
+"""Position encodings: the exact arithmetic, from rates and positions to tables, rotations and biases."""

@@ -1,0 +1,1 @@
+"""Files and their contents, opened as data: arrays, headers, documents, archives, and the hub."""

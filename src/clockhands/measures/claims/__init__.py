@@ -1,0 +1,77 @@
+"""Common statements about position encodings, with a verdict, numbers that are recomputed, an argument and a source.
+
+A subject is a Python file, whose functions compute the numbers (see `claim.py`), and a TOML file of the same name with
+the statements; every claim in such a file is found automatically.
+"""
+
+from types import MappingProxyType
+
+from clockhands.measures.claims import (
+    attention,
+    dot_products,
+    frequencies,
+    functions,
+    introductions,
+    longer_texts,
+    precision,
+    projections,
+    rotations,
+    score_biases,
+    table_rows,
+    trained,
+)
+from clockhands.measures.claims.claim import Claim, Number, Recomputed, Stated, recompute
+from clockhands.measures.claims.studies import (
+    AS_TRAINED,
+    OF_TRAINING,
+    Estimate,
+    MeasuredStudy,
+    coverage,
+    estimate_of,
+    estimated,
+    measured,
+    stored,
+)
+
+SUBJECTS = MappingProxyType(
+    {
+        title: tuple(each for each in vars(module).values() if isinstance(each, Claim))
+        for title, module in (
+            ("Frequencies and wavelengths", frequencies),
+            ("Rows of a table", table_rows),
+            ("Other functions of the position", functions),
+            ("Dot products and shifts", dot_products),
+            ("Adding and projecting", projections),
+            ("RoPE", rotations),
+            ("Score biases", score_biases),
+            ("Attention and order", attention),
+            ("Longer texts", longer_texts),
+            ("Trained models", trained),
+            ("What introductions say", introductions),
+            ("Rounding", precision),
+        )
+    }
+)
+"""The claims of each subject, in the order of reports."""
+
+CLAIMS = MappingProxyType({each.id: each for claims in SUBJECTS.values() for each in claims})
+"""Every claim by its ID, in the order of reports."""
+
+__all__ = [
+    "AS_TRAINED",
+    "CLAIMS",
+    "OF_TRAINING",
+    "SUBJECTS",
+    "Claim",
+    "Estimate",
+    "MeasuredStudy",
+    "Number",
+    "Recomputed",
+    "Stated",
+    "coverage",
+    "estimate_of",
+    "estimated",
+    "measured",
+    "recompute",
+    "stored",
+]

@@ -1,0 +1,298 @@
+"""The measured results of the lab's studies, read from the stored file that comes with the package (`studies.json`).
+
+`tools/studies_document.py` writes the file from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import InvalidValue
+
+AS_TRAINED = "as trained"
+"""The name of the evaluation without a change at test time."""
+
+OF_TRAINING = (
+    "spike",
+    "won_back",
+    "steps_to_threshold",
+    "gradient_norm",
+    "gradient_norm_start",
+    "gradient_norm_largest",
+)
+"""Measures that have no length: they are of the training."""
+
+LEVEL = 0.95
+"""The share of cases in which an interval is to hold the median, where there are seeds enough."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with the range of the seeds (`range_of`).
+
+    Attributes:
+        mean: The mean.
+        low, high: The ends of the range; None for a single seed.
+        seeds: The number of each seed.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: Mapping[int, float]
+
+    @property
+    def least(self) -> float:
+        """The low end of the range; the mean where there is a single seed."""
+        return self.mean if self.low is None else self.low
+
+    @property
+    def most(self) -> float:
+        """The high end of the range; the mean where there is a single seed."""
+        return self.mean if self.high is None else self.high
+
+    @property
+    def verdict(self) -> str:
+        """``above`` or ``below`` zero with the whole range, else ``tie``."""
+        if self.low is not None and self.low > 0:
+            return "above"
+        return "below" if self.high is not None and self.high < 0 else "tie"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON values; a number that is not finite is null. ``coverage`` is that of the range."""
+        values = {"mean": self.mean, "low": self.low, "high": self.high}
+        return {name: _json(value) for name, value in values.items()} | {
+            "coverage": None if self.low is None else coverage(len(self.seeds)),
+            "seeds": {str(seed): _json(value) for seed, value in self.seeds.items()},
+        }
+
+
+def _json(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def coverage(seeds: int) -> float:
+    """The probability that the range of so many models (`range_of`) holds the median of all such models.
+
+    A model lies above the median with probability 1/2. The range misses the median where at most ``c`` of ``n`` models
+    lie above it, or at most ``c`` below: ``1 - 2 sum_(j <= c) binomial(n, j) / 2**n``, with ``c`` models left out at
+    each end. It needs no distribution, and no number of seeds below 6 gives 95 %.
+
+    >>> [coverage(seeds) for seeds in (2, 3, 4, 5, 6)]
+    [0.5, 0.75, 0.875, 0.9375, 0.96875]
+    """
+    return _covers(seeds, _left_out(seeds))
+
+
+def _covers(seeds: int, left_out: int) -> float:
+    return 1 - 2 * sum(math.comb(seeds, each) for each in range(left_out + 1)) / 2**seeds
+
+
+def _left_out(seeds: int) -> int:
+    """How many numbers a range leaves out at each end: as many as it can, and none where it does not cover `LEVEL`."""
+    return max((each for each in range(1, (seeds - 1) // 2 + 1) if _covers(seeds, each) >= LEVEL), default=0)
+
+
+def range_of(numbers: Sequence[float]) -> tuple[float, float]:
+    """The smallest and the largest number; of 9 and more as many are left out as leave a `coverage` of 95 %.
+
+    >>> range_of([1.0, 2.0, 6.0]), range_of(range(9))
+    ((1.0, 6.0), (1, 7))
+    """
+    left_out = _left_out(len(numbers))
+    ordered = sorted(numbers)
+    return ordered[left_out], ordered[-1 - left_out]
+
+
+@dataclass(frozen=True)
+class MeasuredStudy:
+    """The stored results of one study.
+
+    Attributes:
+        name: The study's name.
+        data: Its entry in `studies.json`.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats the measurement."""
+        return f"clockhands lab run {self.name}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds that some task used."""
+        return tuple(sorted({seed for task in self.data["tasks"].values() for seed in task["seeds"]}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Where the numbers come from, as JSON values."""
+        run = self.data["run"]
+        return {
+            "study": self.name,
+            "command": self.command,
+            "commit": run["commit"],
+            "created": run["created"],
+            "seconds": run["wall_seconds"],
+            "changed": self.data.get("changed", ""),
+            "seeds": list(self.seeds),
+        }
+
+    def value(
+        self,
+        task: str,
+        arm: str,
+        measure: str = "loss",
+        *,
+        length: int = 0,
+        variant: str = AS_TRAINED,
+        protocol: str = "whole",
+    ) -> Estimate:
+        """A measure over all seeds. Length 0 is the training length.
+
+        ``loss_ratio`` is not stored: it is the loss over the same model's loss at the training length, seed by seed.
+
+        Raises:
+            InvalidValue: It was not measured.
+        """
+        where = {"variant": variant, "protocol": protocol}
+        if measure == "loss_ratio":
+            own, trained = (self.value(task, arm, length=each, **where).seeds for each in (length, 0))
+            return estimated({seed: own[seed] / trained[seed] for seed in own})
+        path = ("training", arm, measure)
+        if measure not in OF_TRAINING:
+            path = ("cells", arm, variant, protocol, measure, str(length or self._task(task)["length"]))
+        found: Any = self._task(task)
+        for step in path:
+            if step not in found:
+                raise InvalidValue(
+                    f"The stored study {self.name!r} has no {measure} for the arm {arm} in the task {task}: "
+                    f"{step!r} is missing in {' / '.join(path)}.",
+                    f"In place of {step!r}, there is: {', '.join(map(str, found))}.",
+                )
+            found = found[step]
+        return estimate_of(found, self._task(task)["seeds"])
+
+    def difference(
+        self,
+        task: str,
+        arm: str,
+        minus: str,
+        measure: str = "loss",
+        *,
+        length: int = 0,
+        variant: str = AS_TRAINED,
+        minus_variant: str = AS_TRAINED,
+        protocol: str = "whole",
+    ) -> Estimate:
+        """A measure of one arm minus that of another, seed by seed.
+
+        Raises:
+            InvalidValue: One of them was not measured, or they share no seed.
+        """
+        own = self.value(task, arm, measure, length=length, variant=variant, protocol=protocol).seeds
+        other = self.value(task, minus, measure, length=length, variant=minus_variant, protocol=protocol).seeds
+        pairs = {seed: own[seed] - other[seed] for seed in own if seed in other}
+        if not pairs:
+            raise InvalidValue(
+                f"The arms {arm} and {minus} have no seed in common in the study {self.name!r}.", "Compare other arms."
+            )
+        return estimated(pairs)
+
+    def places(self, task: str, arm: str) -> dict[str, Estimate]:
+        """The task's measure by position, depth or distance, as trained, at the longest length.
+
+        Raises:
+            InvalidValue: It was not stored.
+        """
+        data = self._task(task)
+        if arm not in data["places"].get("arms", {}):
+            raise InvalidValue(
+                f"The stored study {self.name!r} has no results by position, depth or distance for the arm {arm} in "
+                f"the task {task}.",
+                "Choose another arm or task.",
+            )
+        rows = data["places"]["arms"][arm]
+        return {
+            place: estimate_of(row, data["seeds"]) for place, row in zip(data["places"]["names"], rows, strict=True)
+        }
+
+    def _task(self, task: str) -> Mapping[str, Any]:
+        if task not in self.data["tasks"]:
+            raise InvalidValue(
+                f"The stored study {self.name!r} has no task {task!r}.",
+                f"Its tasks are: {', '.join(self.data['tasks'])}.",
+            )
+        return self.data["tasks"][task]
+
+
+def estimate_of(row: list[Any], seeds: list[int]) -> Estimate:
+    """An estimate as it is stored: mean, low, high, then the number of each seed, null where there is none.
+
+    >>> estimate_of([2.0, 1.0, 3.0, 1.0, None, 3.0], [0, 1, 2])
+    Estimate(mean=2.0, low=1.0, high=3.0, seeds={0: 1.0, 2: 3.0})
+    """
+    mean, low, high, *numbers = (None if each is None else float(each) for each in row)
+    assert mean is not None, "an estimate has a mean"
+    of_seeds = {seed: each for seed, each in zip(seeds, numbers, strict=True) if each is not None}
+    return Estimate(mean, low, high, of_seeds)
+
+
+def estimated(seeds: Mapping[int, float]) -> Estimate:
+    """The mean over seeds, and the range of the seeds.
+
+    >>> estimated({0: 1.0, 1: 2.0, 2: 6.0})
+    Estimate(mean=3.0, low=1.0, high=6.0, seeds={0: 1.0, 1: 2.0, 2: 6.0})
+    >>> estimated({0: 2.0}).low is None
+    True
+    """
+    numbers = tuple(seeds.values())
+    if not all(map(math.isfinite, numbers)):
+        return Estimate(float(np.mean(numbers)), None, None, dict(seeds))
+    low, high = range_of(numbers) if len(numbers) > 1 else (None, None)
+    return Estimate(math.fsum(numbers) / len(numbers), low, high, dict(seeds))
+
+
+def stored() -> list[str]:
+    """The names of the studies whose results come with the package."""
+    return list(_studies())
+
+
+@cache
+def _studies() -> Mapping[str, MeasuredStudy]:
+    text = resources.files("clockhands.measures.claims").joinpath("studies.json").read_text(encoding="utf-8")
+    return MappingProxyType({name: MeasuredStudy(name, data) for name, data in json.loads(text)["studies"].items()})
+
+
+@cache
+def real_model(name: str) -> Mapping[str, Any]:
+    """What `tools/real_models.py` measured on a packaged model or on one that the lab trained.
+
+    >>> real_model("minilm")["command"]
+    'tools/real_models.py minilm'
+    """
+    text = resources.files("clockhands.measures.claims").joinpath("real_models.json").read_text(encoding="utf-8")
+    return json.loads(text)[name]
+
+
+def measured(name: str) -> MeasuredStudy:
+    """The stored results of a study.
+
+    Raises:
+        InvalidValue: No results of that name come with the package.
+    """
+    if name not in _studies():
+        raise InvalidValue(
+            f"The package has no results of the study {name!r}.",
+            f"It has results of {', '.join(_studies()) or 'no study'}. For others, run `clockhands lab run {name}`, "
+            f"then tools/studies_document.py with the results file.",
+        )
+    return _studies()[name]

@@ -1,0 +1,486 @@
+"""An additive implementation in stages, and suspects that apply the right spec incorrectly.
+
+Its stages are ``places -> phases -> waves -> table -> add``: the sinusoids are scaled and added to the tokens. The
+suspects use wrong positions, round numbers, change the sum, or keep state between calls.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.encodings.additive import (
+    AdditiveCode,
+    AxialSinusoidal,
+    Binary,
+    Counter,
+    EvenlySpaced,
+    FourierFeatures,
+    Learned,
+    NormalizedCounter,
+    SineOnly,
+    SingleFrequency,
+    Sinusoidal,
+    WarpedPosition,
+)
+from clockhands.encodings.grids import Grid
+from clockhands.encodings.layouts import pair_channels
+from clockhands.recognition.faults._fault import Suspect
+from clockhands.recognition.faults._stages import (
+    COARSE,
+    FIRST_ONLY,
+    PARTS,
+    Apply,
+    Call,
+    CoarseCache,
+    Places,
+    SuspectMaker,
+    first_axis,
+    first_sequence_only,
+    kept_by_length,
+    rounded,
+    rounded_phases,
+    shared,
+    unwrapped_rates,
+)
+
+_Stage = Callable[[np.ndarray, Call], np.ndarray] | None
+
+# Phase shifts of the channels of a pair, in quarters of a rotation from a sine.
+_QUARTERS = {
+    "sin-cos": (0, 1),
+    "cos-sin": (1, 0),
+    "sin-sin": (0, 0),
+    "cos-cos": (1, 1),
+    "-sin-cos": (2, 1),
+    "cos--sin": (1, 2),
+    "sin": (0,),
+    "cos": (1,),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelWaves:
+    """The content of each channel: ``sin(sum_a p_a rates[a, c] + offsets[c] + quarters[c] pi / 2)``.
+
+    Attributes:
+        rates: Radians per token, [axes, width].
+        offsets: Radians at the origin, [width].
+        quarters: Quarters of a rotation, [width]: 0 is a sine, 1 a cosine; -1 is a column of zeros, or a coordinate.
+        raw: The axis whose raw coordinate is in this channel, [width]; -1 for none.
+        pairs: The channels of a sine and of its cosine, [pairs, 2].
+    """
+
+    rates: np.ndarray
+    offsets: np.ndarray
+    quarters: np.ndarray
+    raw: np.ndarray
+    pairs: np.ndarray
+
+    def columns(self, which: np.ndarray) -> "ChannelWaves":
+        """Some columns of the table."""
+        names = ("rates", "offsets", "quarters", "raw")
+        return replace(self, **{name: getattr(self, name)[..., which] for name in names})
+
+    def waves(self, phases: np.ndarray) -> np.ndarray:
+        """The waves at phases [..., width], between -1 and 1."""
+        with np.errstate(invalid="ignore"):  # outside the positions of a warped code, a phase may be infinite
+            out = np.where(self.quarters % 2 == 0, np.sin(phases), np.cos(phases))
+        return np.where(self.quarters < 0, 0.0, np.where(self.quarters >= 2, -out, out))
+
+
+def hands_of(spec: AdditiveCode, values: Any = None) -> ChannelWaves | None:
+    """The channels of a sinusoidal code; None for other codes."""
+    if isinstance(spec, AxialSinusoidal):
+        return _axial(spec)
+    if isinstance(spec, FourierFeatures):
+        return _fourier(spec, values)
+    if isinstance(spec, SineOnly):
+        rates = np.array(spec.ladder.rates)[None]
+        nothing = np.zeros(spec.width, int)
+        return ChannelWaves(rates, np.zeros(spec.width), nothing, nothing - 1, np.empty((0, 2), int))
+    if isinstance(spec, Sinusoidal):
+        written = min(spec.width, 2 * spec.ladder.pairs)
+        half = -(-written // 2)
+        pairs = spec.ladder.pairs
+        channels = pair_channels(pairs, "interleaved")
+        if spec.layout == "halves":
+            channels = np.stack([np.arange(pairs), half + np.arange(pairs)], axis=1)
+        return _of_pairs(spec.width, [(0, np.array(spec.rates), channels)], spec.order, 1, written)
+    if isinstance(spec, SingleFrequency | EvenlySpaced | WarpedPosition):
+        channels = pair_channels(spec.ladder.pairs, spec.layout)
+        return _of_pairs(spec.width, [(0, np.array(spec.ladder.rates), channels)], spec.order, 1, spec.width)
+    return None
+
+
+def _axial(spec: AxialSinusoidal) -> ChannelWaves:
+    channels, coordinates = spec.places
+    parts = [
+        (axis, np.array(rates), places) for axis, (rates, places) in enumerate(zip(spec.rates, channels, strict=True))
+    ]
+    hands = _of_pairs(spec.width, parts, spec.order, spec.number_of_axes, spec.width)
+    if spec.raw is not None:
+        hands.raw[coordinates] = np.arange(spec.number_of_axes)
+    return hands
+
+
+def _of_pairs(
+    width: int, parts: list[tuple[int, np.ndarray, np.ndarray]], order: str, axes: int, written: int
+) -> ChannelWaves:
+    rates, quarters = np.zeros((axes, width)), np.full(width, -1)
+    whole: list[np.ndarray] = []
+    for axis, ladder, channels in parts:
+        for wave, quarter in enumerate(_QUARTERS[order]):
+            at = channels[:, wave]
+            there = at < written
+            rates[axis, at[there]] = ladder[there]
+            quarters[at[there]] = quarter
+        kept = channels[(channels < written).all(axis=1)]
+        whole.append(kept[:, ::-1] if order.startswith("cos") else kept)
+    known = order in {"sin-cos", "cos-sin"}
+    pairs = np.concatenate(whole) if known else np.empty((0, 2), int)
+    return ChannelWaves(rates, np.zeros(width), quarters, np.full(width, -1), pairs)
+
+
+def _fourier(spec: FourierFeatures, values: Any) -> ChannelWaves:
+    numbers = np.asarray(values, np.float64).reshape(-1, spec.pairs) * spec.multiplier
+    waves = _QUARTERS[spec.order]
+    number = len(waves) * spec.pairs
+    lead = spec.axes if spec.raw == "before" else 0
+    if len(waves) == 1:
+        channels = np.arange(spec.pairs)[:, None]
+    elif spec.layout == "halves":
+        channels = np.arange(number).reshape(2, -1).T
+    else:
+        channels = np.arange(number).reshape(-1, 2)
+    rates, offsets = np.zeros((spec.axes, spec.width)), np.zeros(spec.width)
+    quarters, raw = np.full(spec.width, -1), np.full(spec.width, -1)
+    for wave, quarter in enumerate(waves):
+        at = lead + channels[:, wave]
+        rates[:, at], quarters[at] = numbers[: spec.axes], quarter
+        if spec.offsets:
+            offsets[at] = numbers[spec.axes]
+    if spec.raw is not None:
+        raw[np.arange(spec.axes) + (0 if spec.raw == "before" else number)] = np.arange(spec.axes)
+    return ChannelWaves(rates, offsets, quarters, raw, np.empty((0, 2), int))
+
+
+class StagedAdditive:
+    """A correct implementation, or one with some stages replaced.
+
+    Each stage is a function of the previous stage's result and the call (`Call`). ``reached`` has the positions of the
+    last computed rows; ``cells`` the positions of the rows of a grid, [rows, axes].
+    """
+
+    def __init__(
+        self,
+        spec: AdditiveCode,
+        values: Any = None,
+        *,
+        hands: ChannelWaves | None = None,
+        places: _Stage = None,
+        phases: _Stage = None,
+        waves: _Stage = None,
+        table: _Stage = None,
+        add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = None,
+        scale: float | None = None,
+        token_scale: float = 1.0,
+        cells: np.ndarray | None = None,
+    ) -> None:
+        self.spec: AdditiveCode = spec
+        self.values: Any = values
+        self.hands: ChannelWaves | None = hands_of(spec, values) if hands is None else hands
+        self.mean: Any
+        self.scale: Any
+        self.mean, self.scale = getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0)))
+        if scale is not None:
+            self.scale = scale
+        if isinstance(spec, Sinusoidal) and spec.scaled:
+            self.scale = self.scale * float(np.asarray(values).reshape(()))
+        self.places: _Stage = places
+        self.make_phases: _Stage = phases
+        self.waves: _Stage = waves
+        self.table: _Stage = table
+        self.add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = add
+        self.token_scale: float = token_scale
+        self.cells: np.ndarray | None = cells
+        self.reached: np.ndarray = np.zeros(0)
+
+    def __call__(
+        self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
+    ) -> np.ndarray:
+        """The result for tokens [batch, heads, seq, width], float64."""
+        at = np.asarray(positions, np.float64)
+        if self.cells is not None:  # positions are the numbers of a grid's rows
+            at = self.cells[np.clip(at.astype(np.int64), 0, len(self.cells) - 1)]
+        call = Call(self, x, at, dtype, role)
+        rows = self.rows(at if self.places is None else self.places(at, call), call)
+        if self.table is not None:
+            rows = self.table(rows, call)
+        return (self.add or added)(x, call.aligned(rows), self.token_scale)
+
+    def rows(self, at: np.ndarray, call: Call) -> np.ndarray:
+        """The rows at these positions, [..., seq, width], before the ``table`` stage."""
+        if self.hands is None:
+            return _rows_without_waves(self.spec, at, self.values)
+        self.reached = at
+        warped = _warped(self.spec, at)
+        phases = self.phases(warped) if self.make_phases is None else self.make_phases(warped, call)
+        waves = self.hands.waves(phases)
+        if self.waves is not None:
+            waves = self.waves(waves, call)
+        for channel in np.flatnonzero(self.hands.raw >= 0):
+            axis = self.hands.raw[channel]
+            waves[..., channel] = at[..., axis] if self.hands.rates.shape[0] > 1 else at
+        rows = (waves - self.mean) * self.scale
+        for zero in getattr(self.spec, "zero_rows", ()):
+            rows[at == zero] = 0
+        if self.cells is not None:  # class tokens have no position
+            rows[np.isnan(at).reshape(*rows.shape[:-1], -1).any(axis=-1)] = 0
+        return rows
+
+    @property
+    def rates(self) -> np.ndarray:
+        """Radians per token, [axes, width]."""
+        assert self.hands is not None
+        return self.hands.rates
+
+    def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
+        """Position times rate, [..., seq, width]."""
+        assert self.hands is not None
+        rates = self.hands.rates if rates is None else rates
+        return (at[..., None] * rates[0] if len(rates) == 1 else at @ rates) + self.hands.offsets
+
+
+def added(x: np.ndarray, rows: np.ndarray, token_scale: float) -> np.ndarray:
+    """The correct last stage."""
+    return token_scale * x + rows
+
+
+def _warped(spec: AdditiveCode, at: np.ndarray) -> np.ndarray:
+    if not isinstance(spec, WarpedPosition):
+        return at
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if spec.warp == "square":
+            return at * at
+        return np.log(at) if spec.warp == "log" else 1 / at
+
+
+def _rows_without_waves(spec: AdditiveCode, at: np.ndarray, values: Any) -> np.ndarray:
+    """The rows of a code without waves."""
+    if isinstance(spec, Learned):
+        table = np.asarray(values, np.float64)
+        # Like indexing: negative positions count from the end; beyond the end the last row is used, as in JAX.
+        return table[np.clip(np.floor(at).astype(np.int64) + spec.offset, -spec.rows, spec.rows - 1)]
+    channels = np.arange(spec.width)
+    if isinstance(spec, Binary):
+        return np.floor(at[..., None] / 2.0**channels) % 2
+    if isinstance(spec, Counter):
+        return np.repeat(at[..., None], spec.width, axis=-1)
+    if isinstance(spec, NormalizedCounter):
+        return np.repeat(at[..., None] / (spec.length - 1), spec.width, axis=-1)
+    return np.zeros((*at.shape, spec.width))
+
+
+@dataclass(frozen=True, eq=False)
+class SeenAdditive(SuspectMaker):
+    """Measurements of an additive implementation.
+
+    Attributes:
+        call: The arguments that it is called with.
+        dtype: The dtype of its tokens.
+        coarse: The coarser dtype in which it was also called, or None.
+        length: It was called at positions below this.
+        first_wrong: The first wrong position, or None.
+        values: The code's learned numbers, or None.
+        token_scale: The correct factor on tokens.
+        positions: The positions of the measured rows, [n], without repetition.
+        rows: The output for a token of zeros there, [n, width].
+        expected: The correct output.
+        factor: The measured factor on tokens, or None if it takes no tokens.
+        given: Learned numbers before they are resized, or None.
+        resized: The arguments of the resizing, or None.
+        grid: The grid whose cells the rows are, or None.
+        fine: Whether measured parameters are used unchanged, instead of rounded to a few digits.
+        specs: Codes that it was recognised as.
+    """
+
+    call: str
+    dtype: str
+    coarse: str | None
+    length: int
+    first_wrong: int | None
+    values: np.ndarray | None
+    token_scale: float
+    positions: np.ndarray
+    rows: np.ndarray
+    expected: np.ndarray
+    factor: float | None
+    given: np.ndarray | None = None
+    resized: Mapping[str, Any] | None = None
+    grid: Grid | None = None
+    fine: bool = False
+    specs: tuple[AdditiveCode, ...] = ()
+
+    def right(self, spec: AdditiveCode, **stages: Any) -> StagedAdditive:
+        """A correct implementation with some stages replaced."""
+        cells = None if self.grid is None else np.asarray(self.grid)
+        return StagedAdditive(spec, self.values, **{"token_scale": self.token_scale, "cells": cells, **stages})
+
+    def rates(self, hands: ChannelWaves) -> np.ndarray | None:
+        """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
+        if not len(hands.pairs) or len(hands.rates) > 1:
+            return None
+        sine, cosine = hands.pairs.T
+        at = {
+            int(place): np.angle(row[cosine] + 1j * row[sine])
+            for place, row in zip(self.positions, self.rows, strict=True)
+        }
+        return unwrapped_rates(at)
+
+    def share(self) -> float | None:
+        """The factor on the correct rows that fits the measured ones best."""
+        size = float((self.expected**2).sum())
+        return float((self.rows * self.expected).sum()) / size if size and np.isfinite(self.rows).all() else None
+
+
+def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+    """Suspects with a wrong sum of tokens and code."""
+    what = "its table is zeros" if seen.call == "positions" else "tokens are returned unchanged"
+    yield seen.suspect("not-added", {"what": what}, add=lambda x, _, scale: scale * x)
+    if seen.token_scale != 1:
+        yield seen.suspect(
+            ("not-added", "tokens-scaled"),
+            {"what": "tokens are returned unchanged", "factor": 1.0, "declared": seen.token_scale},
+            add=lambda x, *_: x,
+        )
+    yield seen.suspect("added-twice", {}, table=lambda rows, _: 2 * rows)
+    declared = seen.right(spec).scale
+    if declared not in (0.0, 1.0):
+        yield seen.suspect("scale-forgotten", {"declared": declared}, table=lambda rows, _: rows / declared)
+    if seen.call != "positions":
+        yield seen.suspect("code-multiplied", {}, add=lambda x, rows, scale: scale * x * rows)
+
+
+def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+    """Suspects with wrong positions."""
+    read = Places(spec.number_of_axes > 1)
+    # An implementation that is called without positions cannot ignore them.
+    for start in dict.fromkeys((0, spec.first, 1, 2)) if seen.call != "x" else ():
+        yield seen.suspect(
+            "positions-ignored", {"start": start}, places=lambda at, _, start=start: read.counted(at, start)
+        )
+    if seen.call != "x":
+        yield seen.suspect("positions-from-first", {}, places=read.from_first)
+    yield seen.suspect("positions-of-first-sequence", {}, places=read.of_first_sequence)
+    yield seen.suspect("sign-for-negative-positions", {}, places=lambda at, _: np.abs(at))
+    yield from _ends(spec, seen)
+    if read.several:
+        yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_axis)
+
+
+def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+    """Suspects with a table that ends, or is rebuilt, at the first wrong row."""
+    if not seen.first_wrong or spec.number_of_axes > 1:
+        return
+    rows = int(seen.first_wrong)
+    ways: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+        ("repeats the last row", lambda at: np.minimum(at, rows - 1)),
+        ("starts again at row 0", lambda at: at % rows),
+    )
+    for how, places in ways:
+        yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=lambda at, _, places=places: places(at))
+    yield seen.suspect(
+        "table-ends",
+        {"rows": rows, "how": "adds nothing"},
+        table=lambda table, call: np.where(call.positions[..., None] < rows, table, 0.0),
+    )
+    if seen.right(spec).hands is None:
+        return
+    for dtype in COARSE:
+        # Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
+        for near in {rows, 1 << (rows.bit_length() - 1)}:
+
+            def phases(at: np.ndarray, call: Call, near: int = near, dtype: str = dtype) -> np.ndarray:
+                fine = call.of.phases(at)
+                if not at.size or at.max() < near:
+                    return fine
+                return np.where((at >= near)[..., None], rounded_phases(at, call, "prf", dtype), fine)
+
+            yield seen.suspect("table-rebuilt-rounded", {"rows": near, "dtype": dtype}, phases=phases)
+
+
+def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+    """Suspects that round intermediate numbers, always or for low-precision tokens only."""
+    waves = seen.right(spec).hands is not None
+    for dtype, first in COARSE.items():
+        parameters = {"dtype": dtype, "first": first}
+        # The rounding may occur only if the tokens have the low-precision dtype.
+        only = (False, True) if seen.coarse == dtype != seen.dtype else (False,)
+        for coarse_only in only:
+            for codes, parts in ((("positions-rounded",), "p"), *PARTS) if waves else ():
+
+                def phases(
+                    at: np.ndarray, call: Call, parts: str = parts, dtype: str = dtype, coarse_only: bool = coarse_only
+                ) -> np.ndarray:
+                    if coarse_only and call.dtype != dtype:
+                        return call.of.phases(at)
+                    return rounded_phases(at, call, parts, dtype)
+
+                yield seen.suspect(codes, parameters, phases=phases)
+            if not waves:
+                yield seen.suspect(
+                    "positions-rounded",
+                    parameters,
+                    places=lambda at, call, dtype=dtype, coarse_only=coarse_only: (
+                        at if coarse_only and call.dtype != dtype else rounded(at, dtype)
+                    ),
+                )
+
+        for stage in ("table", "waves") if waves else ("table",):
+            made = {stage: lambda rows, _, dtype=dtype: rounded(rows, dtype)}
+            yield seen.suspect("table-rounded", {"dtype": dtype}, **made)
+
+
+_CACHES = {
+    ("cache-without-base",): ("spacing", "base"),
+    ("cache-without-width",): ("width",),
+    ("cache-without-order",): ("order",),
+    # The key has only the width, or neither base, width nor order.
+    ("cache-without-base", "cache-without-order"): ("spacing", "base", "order", "layout"),
+    ("cache-without-base", "cache-without-width", "cache-without-order"): ("spacing", "base", "order", "width"),
+}
+
+
+def additive_stateful(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+    """Suspects with state between calls: caches with an incomplete key, tables in the first call's dtype."""
+    waves = seen.right(spec).hands is not None
+    if waves:
+
+        def with_held_waves(held: StagedAdditive, it: AdditiveCode) -> Apply:
+            assert held.hands is not None
+            columns = np.resize(np.arange(held.rates.shape[1]), it.width)
+            return seen.right(it, hands=held.hands.columns(columns), scale=held.scale)
+
+        for codes, without in _CACHES.items():
+            yield Suspect(codes, {}, lambda without=without: shared(without, seen.right, with_held_waves))
+    for dtype in COARSE:
+        stages: tuple[Callable[[CoarseCache], dict[str, Any]], ...] = (
+            lambda cache: {"table": lambda rows, call: rounded(rows, cache.dtype) if cache(call) else rows},
+            lambda cache: {"places": cache.places},
+            lambda cache: {"phases": cache.phases},
+        )
+        for kept in stages if waves else stages[:1]:
+            yield seen.built(
+                "cache-keeps-first-dtype",
+                {"dtype": dtype},
+                lambda it, kept=kept, dtype=dtype: seen.right(it, **kept(CoarseCache(dtype))),
+            )
+    yield seen.built("cache-keeps-offset", {}, lambda it: seen.right(it, places=kept_by_length()))
+    for when, always in FIRST_ONLY:
+        yield seen.built(
+            "first-sequence-only",
+            {"when": when},
+            lambda it, always=always: first_sequence_only(seen.right(it), always, lambda x: seen.token_scale * x),
+        )

@@ -1,0 +1,247 @@
+"""An implementation of a bias in stages, its measured learned numbers, and suspects that keep state.
+
+The stages are ``places -> tokens -> numbers``: positions are read and become numbers of tokens, which are multiplied by
+slopes or looked up in a table. Everything is float64, so that rounding does not hide the effect of a fault.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
+from clockhands.recognition.faults._fault import Suspect
+from clockhands.recognition.faults._stages import SuspectMaker, shared
+
+Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``apply(queries [queries], keys [keys]) -> [heads, queries, keys]``, float64."""
+
+Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+class StagedBias:
+    """A correct implementation, or one with some stages replaced.
+
+    Args:
+        spec: The code.
+        values: Learned numbers.
+        slopes: Slopes of a linear bias, [heads].
+        form: Form of a linear bias.
+        places: Maps positions of queries and keys to those that are used.
+        tokens: Maps numbers of tokens to those that are used.
+        rows: Table row of each distance, if different from the code's.
+        numbers: Maps the bias, queries and keys to the result.
+    """
+
+    def __init__(
+        self,
+        spec: BiasCode,
+        values: Any = None,
+        *,
+        slopes: np.ndarray | None = None,
+        form: str | None = None,
+        places: Places | None = None,
+        tokens: Callable[[np.ndarray], np.ndarray] | None = None,
+        rows: Callable[[np.ndarray], np.ndarray] | None = None,
+        numbers: Numbers | None = None,
+    ) -> None:
+        self.spec: BiasCode = spec
+        self.values: Any = values
+        self.places: Places | None = places
+        self.tokens: Callable[[np.ndarray], np.ndarray] | None = tokens
+        self.rows: Callable[[np.ndarray], np.ndarray] | None = rows
+        self.made: Numbers | None = numbers
+        self.form: str | None = form
+        self.slopes: np.ndarray | None = slopes
+        if spec.slopes is not None:
+            self.form = spec.form if form is None else form  # type: ignore[attr-defined]
+            self.slopes = np.array(spec.slopes) if slopes is None else slopes
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias, float64 [heads, queries, keys]."""
+        asked = queries, keys
+        if self.places is not None:
+            queries, keys = self.places(queries, keys)
+        if self.slopes is not None:
+            found = self._line(np.asarray(queries, np.float64), np.asarray(keys, np.float64))
+        elif self.rows is not None:
+            table = np.asarray(self.values, np.float64)
+            found = np.moveaxis(table[self.rows(queries[:, None] - keys[None, :])], -1, 0)
+        else:
+            found = bias(self.spec, queries, keys, values=self.values, dtype="float64")
+        return found if self.made is None else self.made(found, *asked)
+
+    def _line(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        assert self.slopes is not None
+        apart = queries[:, None] - keys[None, :]
+        if self.form == "key":
+            tokens = np.broadcast_to(keys, apart.shape)
+        elif self.form == "last-key":
+            tokens = np.broadcast_to(keys - keys.max(initial=0), apart.shape)
+        elif self.form == "past":
+            tokens = -np.maximum(apart, 0)
+        else:
+            tokens = -(np.abs(apart) if self.form == "symmetric" else apart)
+        if self.tokens is not None:
+            tokens = self.tokens(tokens)
+        return self.slopes[:, None, None] * tokens
+
+
+def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarray:
+    """The mean of the numbers [heads, ...] of each row [...], [rows, heads]; NaN for rows that do not occur."""
+    heads = len(parts[0][1])
+    total, count = np.zeros((rows, heads)), np.zeros(rows)
+    for taken, numbers in parts:
+        flat, columns = taken.reshape(-1), numbers.reshape(heads, -1)
+        known = np.isfinite(columns).all(axis=0)
+        flat, columns = flat[known], columns[:, known]
+        count += np.bincount(flat, minlength=rows)
+        for head in range(heads):
+            total[:, head] += np.bincount(flat, columns[head], minlength=rows)
+    return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], np.nan)
+
+
+def alone(table: np.ndarray, within: float = 1e-6) -> np.ndarray:
+    """Which rows differ from all others in some head, by more than ``within`` times the largest number."""
+    apart = np.abs(table[:, None] - table[None]).max(axis=-1)
+    return (apart <= within * np.abs(table).max(initial=0)).sum(axis=-1) == 1
+
+
+class GivenValues:
+    """The learned numbers of a code, also for a code with another number of rows."""
+
+    def __init__(self, values: Any) -> None:
+        """Keep the learned numbers."""
+        self.values = values
+
+    def __call__(self, spec: BiasCode) -> Any:
+        """The numbers for this code; a table that is too short gives its last row again."""
+        if self.values is None or not isinstance(spec, TableCode) or len(spec.shapes) != 1:
+            return self.values
+        table = self.values
+        if isinstance(table, dict):
+            table = next(iter(table.values()))
+        table = np.asarray(table, np.float64)
+        return table[np.minimum(np.arange(spec.rows), len(table) - 1)]
+
+
+class Behind:
+    """The learned numbers of a user's function, measured under the assumption that it is a certain code."""
+
+    def __init__(
+        self, blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]], known: dict[BiasCode, np.ndarray | None]
+    ) -> None:
+        """Keep the measurements (queries, keys and numbers [heads, queries, keys]) and the known tables."""
+        self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = blocks
+        self.known: dict[BiasCode, np.ndarray | None] = known
+
+    def __call__(self, spec: BiasCode) -> Any:
+        """The table of this code; None if two of its rows are equal, so that the code has too many rows."""
+        assert isinstance(spec, TableCode)
+        if spec not in self.known:
+            parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
+            self.known[spec] = self._fitting(parts, spec)
+        return self.known[spec]
+
+    def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray | None:
+        """The measured table for this assignment of rows."""
+        parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
+        return self._fitting(parts, spec)
+
+    @staticmethod
+    def _fitting(parts: list[tuple[np.ndarray, np.ndarray]], spec: Any) -> np.ndarray | None:
+        table = table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+        if not alone(table[np.isfinite(table).all(axis=-1)]).all():
+            return None
+        return np.nan_to_num(table)
+
+
+@dataclass(frozen=True)
+class SeenBias(SuspectMaker):
+    """Measurements of a bias implementation, made before suspects are tried.
+
+    Attributes:
+        values: Maps another code to the learned numbers that the implementation would have for it, or to None if it
+            cannot have any.
+        causal: Whether only keys up to the query are compared.
+        exact: Whether numbers are compared unchanged, instead of relative to the nearest visible key of each row.
+        placed: Whether it gets the positions of queries and keys, not only their counts.
+        length: Number of positions at which it was called.
+        first_wrong: The smallest distance at which it is wrong, or None.
+        factors: The factor of each head's numbers relative to the correct ones, by least squares, [heads]; NaN if they
+            are not proportional.
+        order: For each head the head whose correct numbers it has, [heads], if the order is another one; else None.
+    """
+
+    values: Callable[[BiasCode], Any]
+    causal: bool
+    exact: bool
+    placed: bool
+    length: int
+    first_wrong: int | None
+    factors: np.ndarray
+    order: np.ndarray | None
+
+    def right(self, spec: BiasCode, **stages: Any) -> StagedBias:
+        """A correct implementation with some stages replaced."""
+        return StagedBias(spec, self.values(spec), **stages)
+
+
+def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+    """Suspects with state between calls: a cached matrix, caches with an incomplete key."""
+
+    def cached(code: str, without: tuple[str, ...] | None) -> Suspect:
+        return Suspect((code,), {}, lambda: shared(without, seen.right, lambda held, _: held))
+
+    if spec.ordered:
+        for words, square in (("a longer pass", False), ("a pass as long", True)):
+            when = {"when": f", after {words}"}
+            yield seen.built("bias-of-first-rows", when, lambda it, square=square: _KeptMatrix(seen.right(it), square))
+        when = {"when": " after a longer pass"}
+        yield seen.built("bias-dropped", when, lambda it: _dropped_once_longer(seen.right(it)))
+        yield seen.built("cache-keeps-first-length", {}, lambda it: _first_of_each_length(seen.right(it)))
+    for code, field in (("cache-without-slopes", "octaves"), ("cache-without-max-distance", "max_distance")):
+        if hasattr(spec, field):
+            yield cached(code, (field,))
+    if not spec.learned:
+        yield cached("cache-without-heads", ("heads",))
+        yield cached("cache-without-heads", None)
+
+
+class _KeptMatrix:
+    """Caches the matrix of the longest pass and takes later ones from its first rows and columns."""
+
+    def __init__(self, right: StagedBias, square: bool) -> None:
+        self.right, self.square = right, square
+        self.kept: np.ndarray | None = None
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        rows, columns = len(queries), len(keys)
+        if self.kept is None or self.kept.shape[-1] < columns or (self.square and self.kept.shape[-2] < rows):
+            self.kept = self.right(queries, keys)
+        cut = self.kept[:, :rows, :columns]
+        # A single cached row is broadcast to all; another number of rows does not fit, and the call fails.
+        if cut.shape[1] not in (1, rows):
+            return np.full((len(cut), rows, columns), np.nan)
+        return np.broadcast_to(cut, (len(cut), rows, columns))
+
+
+def _dropped_once_longer(right: StagedBias) -> Apply:
+    """Adds no bias after a longer pass was made."""
+    longest = 0
+
+    def apply(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        nonlocal longest
+        dropped, longest = len(keys) <= longest, max(longest, len(keys))
+        found = right(queries, keys)
+        return np.zeros_like(found) if dropped else found
+
+    return apply
+
+
+def _first_of_each_length(right: StagedBias) -> Apply:
+    """Caches the numbers of the first call for each number of queries and keys, ignoring positions."""
+    kept: dict[tuple[int, int], np.ndarray] = {}
+    return lambda queries, keys: kept.setdefault((len(queries), len(keys)), right(queries, keys))

@@ -1,0 +1,275 @@
+"""The common part of implementations in stages, and the replacements of stages by faults.
+
+Positions are read, multiplied by rates, and converted to cosines and sines: ``places -> phases -> waves``. The later
+stages depend on the kind of code. Everything is float64, so that rounding does not hide the effect of a fault;
+positions are limited to those that models use.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from clockhands.encodings.dtypes import output_dtype
+from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.recognition.faults._fault import Parts, Suspect
+
+COARSE = {"bfloat16": 257, "float16": 2049}
+"""Low-precision dtypes, and the first integer that each cannot represent."""
+
+Apply = Callable[..., np.ndarray]
+"""``apply(x [batch, heads, seq, width], positions [seq] or [batch, seq], dtype, role) -> x with the code``, float64."""
+
+PARTS = (
+    (("rates-rounded",), "r"),
+    (("phases-rounded",), "f"),
+    (("phases-rounded", "rates-rounded"), "rf"),
+    (("positions-rounded", "rates-rounded", "phases-rounded"), "prf"),
+    (("positions-rounded", "rates-rounded"), "pr"),
+    (("positions-rounded", "phases-rounded"), "pf"),
+)
+"""The parts of a phase that may be rounded, for `rounded_phases`, and the corresponding faults."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """The information of a call that its stages can use.
+
+    Attributes:
+        of: The implementation of the stage.
+        x: The tokens, [batch, heads, seq, width].
+        positions: Their positions, as passed in.
+        dtype: The dtype of the tokens.
+        role: ``"query"`` or ``"key"``, where the code depends on it.
+    """
+
+    of: Any
+    x: np.ndarray
+    positions: np.ndarray
+    dtype: str
+    role: str | None
+
+    @staticmethod
+    def aligned(numbers: np.ndarray) -> np.ndarray:
+        """Numbers [seq, columns] or [batch, seq, columns] that broadcast over heads."""
+        return numbers[:, None] if numbers.ndim == 3 else numbers
+
+
+Phases = Callable[[np.ndarray, Call], np.ndarray]
+"""A stage that maps positions to positions or phases."""
+
+
+class SuspectMaker:
+    """Base of the measurements of an implementation, from which suspects are made."""
+
+    def right(self, spec: Any, **stages: Any) -> Apply:
+        """A correct implementation of a spec with some stages replaced."""
+        raise NotImplementedError
+
+    def built(
+        self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], build: Callable[[Any], Apply]
+    ) -> Suspect:
+        """A suspect built by ``build`` for each spec, without state shared between models."""
+        return Suspect((codes,) if isinstance(codes, str) else codes, parameters, lambda: build)
+
+    def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> Suspect:
+        """A suspect with the correct spec and some stages replaced."""
+        return self.of_parts(codes, parameters, lambda spec: (spec, stages))
+
+    def of_parts(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], parts: Parts) -> Suspect:
+        """A suspect with another spec and replaced stages, both computed from the correct spec."""
+
+        def build(spec: Any) -> Apply:
+            other, stages = parts(spec)
+            return self.right(other, **stages)
+
+        return replace(self.built(codes, parameters, build), parts=parts)
+
+    def another(
+        self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], change: Callable[[Any], Any]
+    ) -> Suspect:
+        """A suspect with another spec; it makes the same change to the spec of every model."""
+
+        def build(spec: Any) -> Apply:
+            try:
+                return self.right(change(spec))
+            except ClockhandsError:
+                return self.right(spec)
+
+        return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
+
+    def together(self, one: Suspect, other: Suspect) -> Suspect | None:
+        """A suspect with two faults, the second applied to the first one's spec; None if they conflict."""
+        if one.parts is None or other.parts is None or one.codes[0] == other.codes[0]:
+            return None
+        first, second = one.parts, other.parts
+
+        def parts(spec: Any) -> tuple[Any, Mapping[str, Any]]:
+            between, stages = first(spec)
+            changed, more = second(between)
+            clash = stages.keys() & more.keys()
+            if clash - {"places"}:
+                raise InvalidValue("Two faults change one stage.", "Try another pair.")
+            both = {**stages, **more}
+            if clash:  # positions are read twice
+                here, there = stages["places"], more["places"]
+                both["places"] = lambda at, call: there(here(at, call), call)
+            return changed, both
+
+        made = self.of_parts((*one.codes, *other.codes), one.parameters, parts)
+        return replace(made, beside=other)
+
+
+def with_spacing(**changed: Any) -> Callable[[Any], Any]:
+    """A function that changes fields of a spec's spacing."""
+    return lambda spec: replace(spec, spacing=replace(spec.spacing, **changed))
+
+
+def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Suspect]]) -> Iterator[Suspect]:
+    """The suspects of all sources, one after another."""
+    for source in sources:
+        try:
+            yield from source(spec, seen)
+        except ClockhandsError:  # a spec that does not exist is no suspect
+            continue
+
+
+def rounded(numbers: Any, dtype: str) -> np.ndarray:
+    """Numbers rounded to this dtype, as float64."""
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, np.float64).astype(output_dtype(dtype)).astype(np.float64)
+
+
+def wrapped(angles: np.ndarray) -> np.ndarray:
+    """Angles reduced to [-pi, pi]."""
+    return (angles + np.pi) % (2 * np.pi) - np.pi
+
+
+def unwrapped_rates(angles: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    """Rates, rad/token, from angles at positions 0, 1, 2, 4, ...; None where the first two are missing."""
+    if 0 not in angles or 1 not in angles:
+        return None
+    rates, known = wrapped(angles[1] - angles[0]), 1
+    for place in sorted(angles):
+        if known < place <= 4 * known:
+            rates = rates + wrapped(angles[place] - angles[0] - place * rates) / place
+            known = place
+    return rates
+
+
+def rounded_phases(
+    at: np.ndarray, call: Call, parts: str, dtype: str, held: Callable[[np.ndarray, str], np.ndarray] = rounded
+) -> np.ndarray:
+    """Phases with positions (p), rates (r) and their product (f) rounded, as far as these are named."""
+    rates = call.of.rates
+    at = held(at, dtype) if "p" in parts else at
+    phases = call.of.phases(at, rounded(rates, dtype) if "r" in parts else rates)
+    return rounded(phases, dtype) if "f" in parts else phases
+
+
+class Places:
+    """Wrong positions, [..., seq] or, for several axes, [..., seq, axes]."""
+
+    def __init__(self, several: bool) -> None:
+        self.several, self.tokens = several, -2 if several else -1
+
+    def counted(self, at: np.ndarray, start: int = 0) -> np.ndarray:
+        """The row numbers instead of the positions."""
+        rows = start + np.arange(at.shape[self.tokens], dtype=np.float64)
+        return np.broadcast_to(rows[:, None] if self.several else rows, at.shape)
+
+    def from_first(self, at: np.ndarray, _: Call) -> np.ndarray:
+        """Positions relative to the first one."""
+        return at - np.take(at, [0], axis=self.tokens) if at.size else at
+
+    def on_from_first(self, at: np.ndarray, _: Call) -> np.ndarray:
+        """The first position plus the row numbers."""
+        return np.take(at, [0], axis=self.tokens) + self.counted(at) if at.size else at
+
+    def of_first_sequence(self, at: np.ndarray, _: Call) -> np.ndarray:
+        """The positions of the first sequence of the batch for all sequences."""
+        return np.broadcast_to(at[:1], at.shape) if at.ndim > 1 + self.several else at
+
+
+def first_axis(at: np.ndarray, _: Call) -> np.ndarray:
+    """The first coordinate in place of all coordinates."""
+    return np.repeat(at[..., :1], at.shape[-1], axis=-1)
+
+
+def with_axes(sources: Mapping[int, int]) -> Phases:
+    """Some coordinates read from others."""
+
+    def moved(at: np.ndarray, _: Call) -> np.ndarray:
+        order = [sources.get(axis, axis) for axis in range(at.shape[-1])]
+        return at[..., order]
+
+    return moved
+
+
+class CoarseCache:
+    """A cache that becomes low-precision with the first such tokens, or only if the first call has such tokens."""
+
+    def __init__(self, dtype: str, first: bool = False) -> None:
+        self.dtype, self.first, self.kept = dtype, first, None
+
+    def __call__(self, call: Call) -> bool:
+        """Whether the cache is low-precision in this call."""
+        if self.kept is None or not (self.first or self.kept):
+            self.kept = call.dtype == self.dtype
+        return self.kept
+
+    def places(self, at: np.ndarray, call: Call) -> np.ndarray:
+        """Positions cached in the low-precision dtype."""
+        return rounded(at, self.dtype) if self(call) else at
+
+    def phases(self, at: np.ndarray, call: Call) -> np.ndarray:
+        """Phases, rates and positions cached in the low-precision dtype."""
+        return rounded_phases(at, call, "prf" if self(call) else "", self.dtype)
+
+
+def kept_by_length() -> Phases:
+    """Positions cached by their number: those of the first call are reused."""
+    kept: dict[tuple[int, ...], np.ndarray] = {}
+    return lambda at, _: kept.setdefault(at.shape, at)
+
+
+def first_sequence_only(right: Apply, always: bool, rest: Callable[[np.ndarray], np.ndarray]) -> Apply:
+    """Apply the code to the first sequence of a batch only, always or if each has one token; others get ``rest``."""
+
+    def apply(x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
+        y = right(x, *arguments, **more)
+        return np.concatenate([y[:1], rest(x[1:])]) if always or x.shape[-2] == 1 else y
+
+    return apply
+
+
+FIRST_ONLY = (("", True), (" if each has one token", False))
+"""A phrase for when `first_sequence_only` leaves sequences out, and its ``always``."""
+
+
+def shared(
+    without: tuple[str, ...] | None, make: Callable[[Any], Any], use: Callable[[Any, Any], Apply]
+) -> Callable[[Any], Apply]:
+    """A process whose models share a cache with an incomplete key.
+
+    Args:
+        without: The fields of a spec that are not part of the key; None means that no field is.
+        make: Computes the cached value from a spec.
+        use: Builds the implementation from the cached value and the model's spec.
+    """
+    models: dict[Any, Any] = {}
+
+    def build(spec: Any) -> Apply:
+        names = () if without is None else (field.name for field in fields(spec) if field.name not in without)
+        key = tuple(getattr(spec, name) for name in names)
+
+        def apply(*arguments: Any, **more: Any) -> np.ndarray:
+            # Like a real cache, it is filled by the first call, not when the model is built.
+            if key not in models:
+                models[key] = make(spec)
+            return use(models[key], spec)(*arguments, **more)
+
+        return apply
+
+    return build

@@ -1,0 +1,38 @@
+"""What each runtime (Transformers, vLLM, llama.cpp, ...) computes from the same config.
+
+A reader is a small function that changes a copy of the config (`views`) as one runtime reads it. Its facts are data in
+`readers.json`, which also names the release and the source files that they were read from. A rule that was not read
+from a runtime's code is not here.
+"""
+
+from collections.abc import Sequence
+
+from clockhands.configs.resolved import TEXT
+from clockhands.runtimes._comparing import Parted, compared
+from clockhands.runtimes._misread import Runtime, Statement, release_order, runtimes, statements
+from clockhands.runtimes._reading import CURRENT, PATTERNS, READERS, Reading, incomparable, misreadings, readings
+from clockhands.runtimes.telling import (
+    FAR_OFF,
+    code_in_words,
+    cosine_in_words,
+    lengths_differ,
+    listed,
+    pairs_in_words,
+    parted_in_words,
+    parted_to_dict,
+    ratio_in_words,
+    reach_of,
+    reading_to_dict,
+    release,
+    scaling_in_words,
+)
+from clockhands.runtimes.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
+
+__all__: Sequence[str] = [
+    "CURRENT", "FAR_OFF", "NEW", "OLD", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement",
+    "View",
+    "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
+    "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
+    "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",
+    "scaling_name", "statements", "views",
+]  # fmt: skip

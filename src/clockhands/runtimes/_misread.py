@@ -1,0 +1,198 @@
+"""Known misreadings of files by runtimes, with the releases from which and until which they occur: ``misread.json``.
+
+A statement says that a runtime behaves like a pattern of `_patterns.py`. It covers the releases and the files that its
+source shows, and no others: a runtime without a statement is not thereby known to read a file correctly.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from clockhands.errors import InvalidValue
+from clockhands.runtimes.views import NEW, OLD, scaling_name
+
+FORMS: Sequence[str] = ("config.json", "params.json", "gguf")
+"""The forms of a file that statements are about."""
+
+BASES: Sequence[str] = ("run", "read", "thread")
+"""How a statement is known: a release was run by the tests, its files were read, or a thread reports it."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A program that reads configs.
+
+    Attributes:
+        name: What the command line takes.
+        title: Its name for people.
+        releases: The releases whose code was read for the statements, in order.
+    """
+
+    name: str
+    title: str
+    releases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Statement:
+    """How a runtime misreads a file, in some of its releases.
+
+    Attributes:
+        pattern: The reader that computes it, one of `PATTERNS`.
+        runtime: The runtime's name.
+        says: What it does, in a sentence.
+        source: The thread, or the file that was read with its release.
+        basis: How it is known, one of `BASES`.
+        types: The model types that it covers, of the file or of its text part; None covers every type.
+        since: The first release known to misread the file; None if not known.
+        until: The first release that reads such a file correctly or refuses it; None if not known.
+        mended: The thread that fixed it, where the release with the fix is not known; then no release is said to
+            misread.
+        only_if: What else it depends on, such as an installed library; None if nothing.
+        form: The form of the file, one of `FORMS`.
+        has: Keys that the file has, at the level of the text part or in one of its blocks.
+        lacks: Keys that the file does not have at the level of the text part.
+        scalings: Scaling types of which the file has one, ``default`` for a block without a type; empty matches any
+            file.
+    """
+
+    pattern: str
+    runtime: str
+    says: str
+    source: str
+    basis: str = "thread"
+    types: tuple[str, ...] | None = None
+    since: str | None = None
+    until: str | None = None
+    mended: str | None = None
+    only_if: str | None = None
+    form: str = "config.json"
+    has: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    scalings: tuple[str, ...] = ()
+
+    @property
+    def of_some_release(self) -> bool:
+        """Whether it is not known of which releases it is true: a thread names none, or a commit was read."""
+        unread = self.mended is not None or self.basis == "thread" or not runtimes()[self.runtime].releases
+        return unread and self.since is None and self.until is None
+
+    @property
+    def releases(self) -> str:
+        """The runtime and its releases, as text.
+
+        >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py", since="0.8", until="0.10").releases
+        'vLLM from 0.8 on, before 0.10'
+        """
+        title = runtimes()[self.runtime].title
+        if self.since is not None and self.until is not None:
+            return f"{title} from {self.since} on, before {self.until}"
+        if self.of_some_release and self.mended is None:
+            return f"some release of {title}"
+        mended = "" if self.mended is None else f" before {self.mended}"
+        until = mended if self.until is None else f" before {self.until}"
+        return title + (f" from {self.since} on" if self.since else "") + until
+
+    @property
+    def thread(self) -> str:
+        """The first thread that its source names; the whole source where it names none.
+
+        >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py; owner/name#1, owner/name#2").thread
+        'owner/name#1'
+        """
+        found = re.search(r"[\w.-]+/[\w.-]+#\d+", self.source)
+        return self.source if found is None else found[0]
+
+    def covers(self, version: str | None) -> bool:
+        """Whether a release is known to misread so: it lies between two known ones.
+
+        These are the bounds of the statement, and the releases whose code was read for it; a thread alone shows neither
+        the first release nor the last.
+
+        Args:
+            version: The release; None for the newest that was read.
+        """
+        read = () if self.basis == "thread" else [*map(release_order, runtimes()[self.runtime].releases)]
+        if self.mended is not None or (version is None and not read):
+            return False
+        first = None if self.since is None else release_order(self.since)
+        end = None if self.until is None else release_order(self.until)
+        at = max(read) if version is None else release_order(version)
+        inside = [each for each in read if (first is None or first <= each) and (end is None or each < end)]
+        begun = first <= at if first is not None else any(each <= at for each in inside)
+        return begun and (at < end if end is not None else any(at <= each for each in inside))
+
+    def certain(self, version: str | None) -> bool:
+        """Whether a release misreads so whatever else is installed."""
+        return self.only_if is None and self.covers(version)
+
+    def is_about(self, model_type: str | Collection[str] | None, form: str = "config.json") -> bool:
+        """Whether it covers files of this form and type; with several types, those of a file and of its text part."""
+        names = {model_type} if isinstance(model_type, str) else set(model_type or ())
+        return form == self.form and (self.types is None or not names.isdisjoint(self.types))
+
+    def fits(self, values: Mapping[str, Any]) -> bool:
+        """Whether the text part of a config has the keys that it requires."""
+        blocks = [block for block in _blocks(values) if isinstance(block, Mapping)]
+        has = all(any(level.get(key) is not None for level in (values, *blocks)) for key in self.has)
+        lacks = all(values.get(key) is None for key in self.lacks)
+        flat = [block for block in blocks if not any(isinstance(value, Mapping) for value in block.values())]
+        named = {scaling_name(block) or "default" for block in flat}
+        return has and lacks and (not self.scalings or not named.isdisjoint(self.scalings))
+
+
+def _blocks(values: Mapping[str, Any]) -> list[Any]:
+    """The RoPE blocks of a config (``yarn`` in a params.json), and the blocks of each kind of layer inside them."""
+    outer = [values.get(key) for key in (OLD, NEW, "yarn")]
+    return outer + [inner for block in outer if isinstance(block, Mapping) for inner in block.values()]
+
+
+def release_order(version: str) -> Version:
+    """Sort key of releases: 0.9 before 0.10, a candidate before its release; builds such as b5000 sort by number.
+
+    Raises:
+        InvalidValue: The text is not a release number.
+
+    >>> sorted(["0.5.10", "0.5.9.post1", "0.5.9", "0.5.9rc2"], key=release_order)
+    ['0.5.9rc2', '0.5.9', '0.5.9.post1', '0.5.10']
+    >>> release_order("b5000") < release_order("b10000")
+    True
+    """
+    written = version.strip()
+    try:
+        return Version(re.sub(r"^b(?=\d+$)", "", written))
+    except InvalidVersion:
+        raise InvalidValue(
+            f"{version!r} is not a release.", "Write a version number, such as 0.25.1, or a build, such as b5000."
+        ) from None
+
+
+@cache
+def _held() -> Mapping[str, Any]:
+    return json.loads(resources.files("clockhands.runtimes").joinpath("misread.json").read_text(encoding="utf-8"))
+
+
+@cache
+def runtimes() -> Mapping[str, Runtime]:
+    """Every runtime that a statement can name, by name."""
+    return {
+        name: Runtime(name, held["title"], tuple(held.get("releases", ())))
+        for name, held in _held()["runtimes"].items()
+    }
+
+
+@cache
+def statements() -> tuple[Statement, ...]:
+    """Every statement, in the order of the file."""
+    return tuple(_statement(row) for row in _held()["statements"])
+
+
+def _statement(row: Mapping[str, Any]) -> Statement:
+    lists = {key: tuple(row[key]) for key in ("types", "has", "lacks", "scalings") if row.get(key) is not None}
+    return Statement(**{**row, **lists})
