@@ -29,7 +29,7 @@ OLDEST := .venv-oldest
 INSTALLED_FROM := pyproject.toml constraints.txt
 PYTEST_ARGS ?=
 # A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
-PYTEST := -m pytest --numprocesses auto --maxprocesses 4
+PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 # What `make test-oldest` runs; with OLDEST_TESTS= all quick tests.
 OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/sources $(wildcard tests/test_*.py)
 # One thread in each process: the threads of several processes on the same cores wait for one another. What pytest made

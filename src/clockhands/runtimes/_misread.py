@@ -6,7 +6,7 @@ source shows, and no others: a runtime without a statement is not thereby known 
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -139,12 +139,47 @@ class Statement:
 
     def fits(self, values: Mapping[str, Any]) -> bool:
         """Whether the text part of a config has the keys that it requires."""
+        return self.fits_part(TextPart.of(values))
+
+    def fits_part(self, part: "TextPart") -> bool:
+        """As `fits`, of a part of which was found once what statements ask."""
+        has = part.keys.issuperset(self.has) and part.outer.isdisjoint(self.lacks)
+        return has and (not self.scalings or not part.scalings.isdisjoint(self.scalings))
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """What statements ask of the text part of a config, found once for all of them.
+
+    Attributes:
+        outer: The keys of the part that have a value.
+        keys: These, and the keys inside its RoPE blocks that have one.
+        scalings: The scaling types of its flat blocks, ``default`` for one without a type.
+    """
+
+    outer: frozenset[str]
+    keys: frozenset[str]
+    scalings: frozenset[str]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "TextPart":
         blocks = [block for block in _blocks(values) if isinstance(block, Mapping)]
-        has = all(any(level.get(key) is not None for level in (values, *blocks)) for key in self.has)
-        lacks = all(values.get(key) is None for key in self.lacks)
+        given = [{key for key, value in level.items() if value is not None} for level in (values, *blocks)]
         flat = [block for block in blocks if not any(isinstance(value, Mapping) for value in block.values())]
-        named = {scaling_name(block) or "default" for block in flat}
-        return has and lacks and (not self.scalings or not named.isdisjoint(self.scalings))
+        scalings = frozenset(scaling_name(block) or "default" for block in flat)
+        return cls(frozenset(given[0]), frozenset().union(*given), scalings)
+
+
+def statements_about(parts: Sequence[tuple[Collection[str], Mapping[str, Any]]]) -> Iterator[Statement]:
+    """The statements that cover a config.json with these text parts.
+
+    Args:
+        parts: Of each part its model type and that of the file around it, and its values.
+    """
+    known = [(names, TextPart.of(values)) for names, values in parts]
+    for each in statements():
+        if any(each.is_about(names) and each.fits_part(part) for names, part in known):
+            yield each
 
 
 def _blocks(values: Mapping[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion, Version
 
 from clockhands.configs.opened import Opened
 from clockhands.errors import InvalidValue
-from clockhands.runtimes._misread import Statement, release_order, runtimes, statements
+from clockhands.runtimes._misread import Statement, release_order, runtimes, statements_about
 from clockhands.runtimes.views import View, facts, views
 
 
@@ -68,10 +68,7 @@ def misreaders(pattern: str, opened: Opened) -> tuple[Statement, ...]:
 
 def _about(opened: Opened) -> Iterator[Statement]:
     """The statements that cover files with the type and the keys of this one."""
-    parts = [view for _, view in views(opened, None)]
-    for each in statements():
-        if any(each.is_about(_types(view)) and each.fits(view.values) for view in parts):
-            yield each
+    return statements_about([(_types(view), view.values) for _, view in views(opened, None)])
 
 
 def _types(view: View) -> tuple[str, ...]:
