@@ -37,6 +37,11 @@ CALLS = {
     "add": "ch.add(np.zeros((2, 4), np.float32), spec)",
     "audit": "ch.audit('vaswani2017').to_dict()",
     "bias": "ch.bias(ch.Alibi(heads=8), 2, 3)",
+    "check_additive": "ch.check_additive(lambda x, at: ch.add(x, spec, at), spec)",
+    "check_bias": "ch.check_bias(lambda q, k: ch.bias(ch.Alibi(heads=8), q, k), ch.Alibi(heads=8))",
+    "check_generation": "refused(lambda: ch.check_generation(None))",
+    "check_module": "refused(lambda: ch.check_module(None))",
+    "check_rotary": "ch.check_rotary(lambda x, at: ch.rotate(x, ch.Rotary(8), at), ch.Rotary(8))",
     "convert_table": "ch.convert_table(np.zeros((2, 4)), spec, spec)",
     "describe": "ch.describe(spec)",
     "from_json": "ch.from_json(ch.to_json(spec))",
@@ -75,9 +80,9 @@ def test_the_list_is_short_sorted_and_what_can_be_imported():
     assert list(ch.__all__) == sorted(set(ch.__all__))
     assert {name for name in ch.__all__ if not hasattr(ch, name)} == set()
     assert set(ch.__all__) <= set(dir(ch))
-    own = {name.split(".")[1] for name in submodules()}
+    own = {name.split(".")[1] for name in submodules()} | set(ch._SHORT)
     # pytest adds names with an @ to the modules of packages that bring a plugin.
-    ours = {name for name in dir(ch) if name[0] not in "_@"} - own - {"TYPE_CHECKING", "import_module"}
+    ours = {name for name in dir(ch) if name[0] not in "_@"} - own - {"Any", "TYPE_CHECKING", "import_module", "sys"}
     assert ours == {name for name in ch.__all__ if not name.startswith("_")}
     namespace: dict[str, object] = {}
     exec("from clockhands import *", namespace)
@@ -85,6 +90,28 @@ def test_the_list_is_short_sorted_and_what_can_be_imported():
     with pytest.raises(AttributeError, match="tabel"):
         _ = ch.tabel
     assert {name.split(".")[1] for name in submodules()} & set(ch.__all__) == set()
+
+
+def test_a_shorter_path_is_the_same_module():
+    """In a fresh process, with the shorter path imported first; a part of the module and a pickle come along."""
+    code = """
+import importlib, pickle, sys
+import clockhands as ch
+for short, home in ch._SHORT.items():
+    module = importlib.import_module("clockhands." + short)
+    assert module is importlib.import_module("clockhands." + home) is getattr(ch, short)
+    assert module.__spec__.name == module.__name__ == "clockhands." + home, module.__spec__
+from clockhands.rotary.rotating import rotate
+assert rotate is ch.rotate
+assert importlib.reload(ch.scaling) is sys.modules["clockhands.encodings.scaling"]
+assert pickle.loads(b"cclockhands.rotary\\nRotary\\n.") is ch.Rotary
+try:
+    import clockhands.absent
+except ModuleNotFoundError as error:
+    assert error.name == "clockhands.absent"
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_type_checkers_see_what_is_public():

@@ -120,12 +120,14 @@ def _reference(folder: Path) -> None:
 def _public_modules() -> dict[str, list[str]]:
     """Every public module that says what is public in it, with those names."""
     found = {"clockhands": list(clockhands.__all__)}
-    for each in pkgutil.iter_modules(clockhands.__path__):
-        if each.name.startswith("_") or each.name == "cli":
+    rooms = [f"clockhands.{each.name}" for each in pkgutil.iter_modules(clockhands.__path__) if each.name != "cli"]
+    parts = [f"clockhands.encodings.{each.name}" for each in pkgutil.iter_modules(clockhands.encodings.__path__)]
+    for name in (*rooms, *parts, "clockhands.measures.claims"):
+        if "._" in name:
             continue
-        names = list(getattr(importlib.import_module(f"clockhands.{each.name}"), "__all__", []))
+        names = list(getattr(importlib.import_module(name), "__all__", []))
         if names:
-            found[f"clockhands.{each.name}"] = names
+            found[name] = names
     return found
 
 

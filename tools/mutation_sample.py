@@ -33,17 +33,13 @@ from mutants import NOTES, PACKAGE, RESULTS, SAMPLE, WORK, changed, places
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAST = 0.85  # the share that the quick tests must notice
-# The exact core; everything else is "above" it.
-CORE = {
-    *("positions", "sampling", "grids", "sharding", "ladders", "scaling", "phases", "layouts", "clocks", "traces"),
-    *("additive", "rotary", "biases", "scores", "mixtures", "specs", "presets", "heads", "dtypes"),
-}
+CORE = "encodings/"  # everything else is "above" it
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "mutants", "--assert=plain"]
-WITHOUT = {"rotary/_triton_way.py"}  # it needs a GPU
+WITHOUT = {"encodings/rotary/_triton_way.py"}  # it needs a GPU
 
 
 def in_core(file: str) -> bool:
-    return file.partition("/")[0].removesuffix(".py") in CORE
+    return file.startswith(CORE)
 
 
 def draw(seed: int, core: int, above: int, only: str) -> list[dict[str, Any]]:
@@ -181,7 +177,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**16))
     parser.add_argument("--core", type=int, default=40, help="mutants in the exact core")
     parser.add_argument("--above", type=int, default=160, help="mutants above the core")
-    parser.add_argument("--only", default="", help="draw below this path of src/clockhands, such as scaling/")
+    parser.add_argument("--only", default="", help="draw below this path of src/clockhands, such as encodings/scaling/")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutation-sample")
     parser.add_argument("--least", type=float, default=LEAST, help="the share that must be noticed")

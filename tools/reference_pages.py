@@ -82,7 +82,7 @@ def bounds_page(modules: Mapping[str, list[str]]) -> str:
     parts += [f"| `{name}` | {cell(text)} |" for text, name in rows.items()]
     parts.append("\nThe modules in which these bounds are derived:\n")
     for name in DERIVING:
-        text = inspect.getdoc(import_module(f"clockhands.{name}")) or ""
+        text = inspect.getdoc(import_module(f"clockhands.encodings.{name}")) or ""
         parts.append(f"## clockhands.{name}\n\n```text\n{text}\n```\n")
     return "\n".join(parts) + "\n"
 

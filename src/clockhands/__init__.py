@@ -147,7 +147,8 @@ class _ShortPaths:
         module.__spec__ = module.__spec__.loader_state  # importing replaced it
 
 
-sys.meta_path.append(_ShortPaths)  # type: ignore[arg-type]
+# First, because the usual finder would load a part of such a module a second time, under another name.
+sys.meta_path.insert(0, _ShortPaths)  # type: ignore[arg-type]
 
 
 def __getattr__(name: str) -> object:

@@ -36,7 +36,7 @@ def stated(monkeypatch):
     """A statement of the tests' own in place of those of the data, which change with the runtimes."""
 
     def state(*made: Statement) -> None:
-        monkeypatch.setattr("clockhands.runtimes.runtime_release.statements", lambda: made)
+        monkeypatch.setattr("clockhands.runtimes._misread.statements", lambda: made)
 
     return state
 

@@ -131,7 +131,7 @@ def test_in_place_the_file_itself_is_fixed_and_keeps_its_mode(run, model):
     assert {each.name for each in path.parent.iterdir()} == {"config.json"}
 
 
-@pytest.mark.parametrize("reads", ["auditing.fixes._text_of", "sources.files.fresh_beside"])
+@pytest.mark.parametrize("reads", ["auditing.fixes._text_of", "formats.files.fresh_beside"])
 def test_in_place_a_file_that_changes_meanwhile_is_left_as_it_is(run, model, monkeypatch, reads):
     """After the audit, and after the fix was made."""
     path, real = model("m"), getattr(sys.modules[f"clockhands.{reads.rpartition('.')[0]}"], reads.rpartition(".")[2])
