@@ -27,7 +27,7 @@ LAYERS = """
 errors
 arguments
 encodings
-encodings.written_numbers encodings.constants
+encodings.written_numbers encodings.constants encodings.spec_fields
 encodings.dtypes encodings.memory encodings.compiling
 encodings.ladders encodings.positions encodings.sampling
 encodings.grids encodings.sharding

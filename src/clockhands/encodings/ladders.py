@@ -21,8 +21,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import KnowsItsNames, count, not_negative, positive, real, settle, shown
+from clockhands.arguments import count, not_negative, positive, real, settle, shown
 from clockhands.encodings.constants import Source
+from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
 
 DIGITS = 60

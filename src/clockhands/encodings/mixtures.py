@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from clockhands.arguments import KnowsItsNames, count, settle, shown
+from clockhands.arguments import count, settle, shown
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
 
 # None is a layer without a position encoding.

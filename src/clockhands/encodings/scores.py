@@ -30,11 +30,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import KnowsItsNames, count, not_negative, positive, settle, shown
+from clockhands.arguments import count, not_negative, positive, settle, shown
 from clockhands.encodings import traces
 from clockhands.encodings.dtypes import name_of
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import Sizes, positions_of
+from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
 
 BOUND = 8 * 2.0**-53

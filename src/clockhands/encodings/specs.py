@@ -11,8 +11,9 @@ import json
 from fractions import Fraction
 from typing import Any, cast
 
-from clockhands.arguments import no_field, shown
+from clockhands.arguments import shown
 from clockhands.encodings import additive, biases, ladders, mixtures, rotary, scaling, scores
+from clockhands.encodings.spec_fields import no_field
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale

@@ -5,10 +5,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from clockhands.arguments import OneLine, refuse_unknown
 from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.positions import Positions
+from clockhands.encodings.spec_fields import OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidValue
 

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from clockhands.arguments import OneLine, refuse_unknown, shown
+from clockhands.arguments import shown
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.constants import Source
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.spec_fields import OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidType, InvalidValue
 

@@ -10,12 +10,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import KnowsItsNames, OneLine, count, one_of, positive, real, refuse_unknown, settle, shown
+from clockhands.arguments import count, one_of, positive, real, settle, shown
 from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
 from clockhands.encodings.layouts import Layout, layout_of, pair_channels
 from clockhands.encodings.scaling import Scaling
+from clockhands.encodings.spec_fields import KnowsItsNames, OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidType, InvalidValue
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from clockhands.arguments import KnowsItsNames
 from clockhands.encodings.scaling._scaling import Scaling, Spelling
 from clockhands.encodings.scaling.measured import Beyond, Fit, FittedLine, MeasuredRates, Shares
+from clockhands.encodings.spec_fields import KnowsItsNames
 
 
 @dataclass(frozen=True)
