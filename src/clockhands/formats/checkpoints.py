@@ -2,7 +2,7 @@
 
 A checkpoint consists of a pickle that describes the tensors, and of their numbers. Since 2020 both are in a zip
 archive, uncompressed, as ``NAME/data.pkl`` and ``NAME/data/KEY``; before that they followed each other in one file. The
-pickle is read as data (``_pickles``), and anything that would run code is refused by name, like
+pickle is read as data (``pickles``), and anything that would run code is refused by name, like
 ``torch.load(weights_only=True)`` does. PyTorch is not loaded: that takes seconds, and it would run native code on
 untrusted data. Tests check that both agree.
 

@@ -2,10 +2,12 @@
 
 For encoders deployed with onnxruntime or in a browser (sentence embeddings, BERT, ViT): the position table that runs is
 in this file, often without a config. Covered are initialisers, values of Constant nodes, subgraphs, functions, and data
-in files beside the model. The file is walked a few kilobytes at a time, and nothing in it is run. The ``onnx`` package
-is not used, not even as an extra: it reads a whole model, and twice (1,000 MiB of weights took 2 s and 2,000 MiB of
-memory), where an audit needs one table; and it adds 31 MB and protobuf to the installation. Tests check that both
-agree: what the package opens is opened, with the same numbers. Sparse tensors and tensors for training are ignored.
+in files beside the model. The file is walked a few kilobytes at a time, and nothing in it is run. Sparse tensors and
+tensors for training are ignored.
+
+The ``onnx`` package is not used, not even as an extra, because no limit can be set to its memory, even without external
+data: 1,000 MiB of weights took 2,000 MiB, a file of 20 MiB that is nothing but empty tensors took 1,700 MiB, and it
+refuses models of more than 2 GiB. Tests check that both agree: what the package opens is opened, with the same numbers.
 
 Source: ``onnx.proto`` of onnx 1.23.2 (numbers of fields and types), and its ``docs/ExternalData.md``.
 """
