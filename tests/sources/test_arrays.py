@@ -262,7 +262,7 @@ def after_truncation(function):
     return called
 
 gguf._walk = after_truncation(gguf._walk)
-_onnx._Walk.model = after_truncation(_onnx._Walk.model)
+onnx._Walk.model = after_truncation(onnx._Walk.model)
 for path in sys.argv[1:]:
     try:
         opened = open_target(path)

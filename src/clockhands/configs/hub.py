@@ -29,6 +29,7 @@ from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats import arrays, documents, gguf, hub_cache, safetensors, shards
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.documents import CONFIGS
+from clockhands.formats.files import leaves_folder
 from clockhands.formats.hub_cache import PIPELINE, HubName
 from clockhands.formats.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, WholeFilesOnly, at_once
 
@@ -103,8 +104,7 @@ def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
 
 def _is_inside(name: str) -> bool:
     """Whether the name of a file can only lead into the folder where it is stored, and shows as what it is."""
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not set(parts) & {"/", "..", "."} and not re.search(r"[\\:]", name) and name.isprintable()
+    return bool(PurePosixPath(name).parts) and not leaves_folder(name) and ":" not in name and name.isprintable()
 
 
 class _Fetch:

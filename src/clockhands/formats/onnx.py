@@ -14,22 +14,25 @@ Source: ``onnx.proto`` of onnx 1.23.2 (numbers of fields and types), and its ``d
 
 import math
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.arrays import Names, TensorInfo, possible
+from clockhands.formats.arrays import Names, TensorInfo, check_shape
 from clockhands.formats.files import (
     TRUNCATED,
     WRITE_AGAIN,
     ReadAround,
     head,
     is_pointer,
+    leaves_folder,
+    not_pulled,
     open_regular,
     place,
     signature,
+    too_many,
 )
 from clockhands.formats.protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
 from clockhands.formats.shards import WeightsHeader
@@ -103,7 +106,7 @@ def read_header(path: Path) -> WeightsHeader:
         if not size:
             raise Unreadable(f"{path} is not an ONNX model: it is empty.", WRITE_AGAIN)
         if found is not None and found[0] == "pointer":
-            raise Unreadable(f"{path} is a Git LFS pointer, not the model.", "Run `git lfs pull` in the model folder.")
+            raise not_pulled(path, "the model")
         walk = _Walk(MessageFile(path, ReadAround(path, file), "an ONNX model"))
         walk.model()
     added = frozenset(walk.used & walk.tensors.keys())
@@ -175,12 +178,12 @@ class _Walk:
             if number == _GRAPH["tensor"]:
                 tensors.append(self._message(kind, value))
                 if len(self.tensors) + len(tensors) > MOST_TENSORS:
-                    raise self._too_many(MOST_TENSORS, "tensors")
+                    raise too_many(self.file.path, MOST_TENSORS, "tensors")
             elif number == _GRAPH["node"]:
                 nodes.append(self._message(kind, value))
                 self.nodes += 1
                 if self.nodes > MOST_NODES:
-                    raise self._too_many(MOST_NODES, "nodes")
+                    raise too_many(self.file.path, MOST_NODES, "nodes")
             elif number == _GRAPH["name"] and isinstance(value, Span):
                 name = self._text(value)
         inner = f"{owner}{name or 'graph'}/" if depth else ""
@@ -270,8 +273,7 @@ class _Walk:
         label = own if name is None else name
         bits, dtype = TYPES.get(kind_number, (0, f"type {kind_number}"))
         shape = tuple(sizes)
-        if any(size < 0 for size in shape) or not possible(shape):
-            raise Unreadable(f"{self._where(label)} has the impossible shape {shown(shape)}.", WRITE_AGAIN)
+        check_shape(self._where(label), shape, WRITE_AGAIN)
         said = _Said(label, owner, dtype, shape, bits)
         if outside == 1:
             self._outside(said, external)
@@ -315,7 +317,7 @@ class _Walk:
         name = str(file.relative_to(self.file.path.parent))
         if name not in self.sizes:
             if len(self.sizes) >= _MOST_FILES:
-                raise self._too_many(_MOST_FILES, "files of data beside it")
+                raise too_many(self.file.path, _MOST_FILES, "files of data beside it")
             there = place(file) == "file" and file.is_file() and not is_pointer(file)
             self.sizes[name] = file.stat().st_size if there else -1
             if not there:
@@ -350,7 +352,7 @@ class _Walk:
 
     def _put(self, said: _Said, info: TensorInfo) -> None:
         if len(self.tensors) >= MOST_TENSORS:
-            raise self._too_many(MOST_TENSORS, "tensors")
+            raise too_many(self.file.path, MOST_TENSORS, "tensors")
         # Nested graphs may use a name twice, and some tensors have none.
         label = said.label or "unnamed"
         name = label
@@ -364,12 +366,6 @@ class _Walk:
             name = numbered
         self.tensors[name] = replace(info, name=name)
 
-    def _too_many(self, most: int, what: str) -> Unreadable:
-        return Unreadable(
-            f"{self.file.path} holds more than {most:,} {what}.",
-            "No model has that many; check that this is the file you mean.",
-        )
-
     def _where(self, label: str) -> str:
         return f"{self.file.path}: tensor {shown(label)}"
 
@@ -380,11 +376,7 @@ def _beside(model: Path, where: str, location: str) -> Path:
     The path is checked as the model declares it. The file may be a link, and links are followed: the Hugging Face cache
     stores the data of every model as links to ``../../blobs``, which a model cannot create itself.
     """
-    # Checked as a Windows path too, so that a model is refused on all systems or on none.
-    parts = PurePosixPath(location).parts
-    windows = PureWindowsPath(location)
-    outside = ".." in parts or ".." in windows.parts or windows.anchor or location.startswith("/")
-    if not location or outside or "\\" in location or "\0" in location:
+    if leaves_folder(location):
         raise Unreadable(
             f"{where} declares its data at {shown(location)}, a path that does not stay in the model's folder.",
             "Do not trust this model: a valid model keeps its data in its own folder.",
