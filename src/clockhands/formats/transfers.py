@@ -4,9 +4,9 @@ All requests use the session of ``huggingface_hub``, which knows the user's prox
 the hub is switched off. The token is sent to the hub alone: on a redirect to another host the session removes it.
 
 Its calls above the session (``HfApi.model_info``, ``HfFileSystem``, ``hf_hub_download``, from 1.0 to 2.4) are not used,
-because none of them has a limit: they read as much as a server sends, a whole file of 5 GB where a few bytes were
-requested, wait as long as it sends anything, and do not check which part of a file arrives. A limit can be put below
-them only in the session itself (``set_client_factory``), which is that of the whole process.
+because none of them has a limit: from a server without ranges, ``HfFileSystem`` took a file of 1 GB and 1.9 GB of
+memory to read 32 KiB. They wait as long as a server sends anything, and do not check which part of a file arrives. A
+limit can be put below them only in the session itself (``set_client_factory``), which is that of the whole process.
 
 Source: RFC 9110, sections 10.2.3 (Retry-After) and 14 (ranges); for the codes of errors ``huggingface_hub``,
 ``utils/_http.py``, ``hf_raise_for_status``.
