@@ -29,6 +29,7 @@ from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats import arrays, documents, gguf, hub_cache, safetensors, shards
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.documents import CONFIGS
+from clockhands.formats.files import leaves_folder
 from clockhands.formats.hub_cache import PIPELINE, HubName
 from clockhands.formats.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, WholeFilesOnly, at_once
 
@@ -103,8 +104,7 @@ def _listed(transfers: Transfers) -> tuple[str, dict[str, _Remote]]:
 
 def _is_inside(name: str) -> bool:
     """Whether the name of a file can only lead into the folder where it is stored, and shows as what it is."""
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not set(parts) & {"/", "..", "."} and not re.search(r"[\\:]", name) and name.isprintable()
+    return bool(PurePosixPath(name).parts) and not leaves_folder(name) and ":" not in name and name.isprintable()
 
 
 class _Fetch:
@@ -175,7 +175,7 @@ class _Fetch:
         # Only now: a model is in the cache only when everything that is fetched of it is there.
         for name, content in contents.items():
             self._keep(under + name, content)
-        self._refer()
+        hub_cache.refer(self.asked, self.commit)
         opened = open_folder(self.folder / under, target, weights=self.downloaded)
         return opened if self.downloaded else replace(opened, tensors=tensors)
 
@@ -207,19 +207,18 @@ class _Fetch:
             return self._gguf(name, target)
         if place.suffix == ".json":
             self._text(name, LARGEST_TEXT)
-            self._refer()
+            hub_cache.refer(self.asked, self.commit)
             return open_file(self.folder / name, target, None)
         if place.suffix == ".safetensors":
-            path = self.folder / name
-            tensors = safetensors.header_of(path, (header := self._header(name)).text, header.size).tensors
+            tensors = tensors_of(self.folder, None, {name: self._header(name)})
             self.headers += 1
             tensors = away(tensors, self.asked.download, self._small(tensors))
-            opened = Opened(target, "safetensors", path, tensors=tensors)
+            opened = Opened(target, "safetensors", self.folder / name, tensors=tensors)
             config = next((each for each in CONFIGS if under + each in self.files), None)
             if config is None:
                 return opened
             document = documents.read(self._text(under + config, LARGEST_TEXT), found=True)
-            self._refer()
+            hub_cache.refer(self.asked, self.commit)
             return replace(opened, config=document.fields, config_name=config, duplicates=document.duplicates)
         raise Unreadable(
             f"{name} of {self.asked} is not fetched: only .json, .safetensors and .gguf files are.",
@@ -261,17 +260,7 @@ class _Fetch:
     def _keep(self, name: str, content: bytes | None) -> Path:
         if content is None:
             return self.folder / name
-        try:
-            blob = self.files[name].blob or _hashes(content)[0]
-            return hub_cache.keep(self.asked, self.commit, name, blob, content)
-        except OSError as error:
-            raise _not_kept(error) from None
-
-    def _refer(self) -> None:
-        try:
-            hub_cache.refer(self.asked, self.commit)
-        except OSError as error:
-            raise _not_kept(error) from None
+        return hub_cache.keep(self.asked, self.commit, name, self.files[name].blob or _hashes(content)[0], content)
 
     # Headers of weights
 
@@ -417,10 +406,3 @@ def _bytes(info: TensorInfo) -> int:
         return info.elements * arrays.number_type(info).itemsize
     except ClockhandsError:
         return _SMALL + 1
-
-
-def _not_kept(error: OSError) -> Unreadable:
-    return Unreadable(
-        f"The cache {hub_cache.hub_folder()} cannot be written: {error.strerror or error}.",
-        "Set HF_HUB_CACHE to a folder that can be written.",
-    )

@@ -9,7 +9,6 @@ Source: https://huggingface.co/docs/huggingface_hub/guides/manage-cache (caching
 import base64
 import binascii
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -104,12 +103,5 @@ def _path(asked: HubName, folder: Path) -> Path:
     """The document of a folder of a snapshot."""
     inside = folder.relative_to(hub_cache.snapshots(asked)).parts
     name = re.sub(r"[^\w.-]", "_", "--".join(inside))
-    return _assets() / "clockhands" / "headers" / asked.name.replace("/", "--") / f"{name}.json"
-
-
-def _assets() -> Path:
-    """The folder for what programs derive from models: ``HF_ASSETS_CACHE``, else ``assets`` in ``HF_HOME``."""
-    for name in ("HF_ASSETS_CACHE", "HUGGINGFACE_ASSETS_CACHE"):
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    return hub_cache.home() / "assets"
+    folder = hub_cache.assets_folder() / "clockhands" / "headers" / asked.name.replace("/", "--")
+    return folder / f"{name}.json"

@@ -103,8 +103,18 @@ class Summary:
 
 
 def possible(shape: Sequence[int]) -> bool:
-    """Whether NumPy can represent this shape: at most 64 axes, sizes that do not overflow."""
-    return len(shape) <= 64 and math.prod(max(size, 1) for size in shape) < 2**59
+    """Whether NumPy can represent this shape: at most 64 axes, sizes from 0 on that do not overflow."""
+    return len(shape) <= 64 and min(shape, default=0) >= 0 and math.prod(max(size, 1) for size in shape) < 2**59
+
+
+def check_shape(where: str, shape: Sequence[int], hint: str) -> None:
+    """Refuse the shape of a tensor that cannot be; ``where`` is the tensor and its file.
+
+    Raises:
+        Unreadable: NumPy cannot represent it.
+    """
+    if not possible(shape):
+        raise Unreadable(f"{where} has the impossible shape {shown(shape)}.", hint)
 
 
 def read(info: TensorInfo) -> np.ndarray:

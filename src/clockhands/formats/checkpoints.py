@@ -2,7 +2,7 @@
 
 A checkpoint consists of a pickle that describes the tensors, and of their numbers. Since 2020 both are in a zip
 archive, uncompressed, as ``NAME/data.pkl`` and ``NAME/data/KEY``; before that they followed each other in one file. The
-pickle is read as data (``_pickles``), and anything that would run code is refused by name, like
+pickle is read as data (``pickles``), and anything that would run code is refused by name, like
 ``torch.load(weights_only=True)`` does. PyTorch is not loaded: that takes seconds, and it would run native code on
 untrusted data. Tests check that both agree.
 
@@ -19,8 +19,8 @@ from typing import IO, Any, Literal
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, pickles, shards
-from clockhands.formats.arrays import Names, TensorInfo, possible
-from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular
+from clockhands.formats.arrays import Names, TensorInfo, check_shape
+from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular, too_many
 from clockhands.formats.pickles import DTYPES, STORAGES, PickledDict, Tensor
 from clockhands.formats.shards import WeightsHeader
 
@@ -68,10 +68,7 @@ def read_header(path: Path) -> WeightsHeader:
             )
         tensors[name] = _placed(path, name, tensor, places, big)
         if len(tensors) > MOST_TENSORS:
-            raise Unreadable(
-                f"{path} holds more than {MOST_TENSORS:,} tensors.",
-                "No model has that many; check that this is the file you mean.",
-            )
+            raise too_many(path, MOST_TENSORS, "tensors")
     return WeightsHeader(path, tensors)
 
 
@@ -210,8 +207,7 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
     """The place of a tensor's numbers, checked against its storage and the file."""
     where = f"{path}: tensor {shown(name)}"
     dtype, width = _type(tensor)
-    if not possible(tensor.shape):
-        raise Unreadable(f"{where} has the impossible shape {shown(tensor.shape)}.", DOWNLOAD_AGAIN)
+    check_shape(where, tensor.shape, DOWNLOAD_AGAIN)
     if tensor.storage.key not in places:
         raise Unreadable(
             f"{where} is in the storage {shown(tensor.storage.key)}, which the file does not contain.", DOWNLOAD_AGAIN

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.files import open_binary, seems
+from clockhands.formats.files import open_binary, seems, unreadable
 
 # The config of a model, the first existing one: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's, LitGPT's.
 CONFIGS = ("config.json", "params.json", "genai_config.json", "model_config.yaml")
@@ -152,8 +152,7 @@ def bytes_in(stream: IO[bytes] | IO[str] | None, where: str, largest: int) -> by
         while len(raw) <= largest and (data := source.read(_PIECE)):
             raw += data.encode(errors="surrogatepass") if isinstance(data, str) else data
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error).rstrip(".")
-        raise Unreadable(f"{where} cannot be read: {said}.", "Check the path and the disk.") from None
+        raise unreadable(where, error) from None
     if len(raw) > largest:
         raise too_large(where, largest)
     return bytes(raw)

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import IO, Any, BinaryIO
 
 from clockhands.errors import Unreadable
@@ -65,6 +65,7 @@ SIGNATURES = (
 WRITE_AGAIN = "Write or download the file again."
 DOWNLOAD_AGAIN = "Download or write the file again."
 TRUNCATED = "The file is truncated: download it again."
+_PULL = "Run `git lfs pull` in the model folder."
 
 _HEAD = 32
 
@@ -102,7 +103,13 @@ def open_binary(path: Path) -> BinaryIO:
             f"{path} cannot be read: {error.strerror}.", "Get read permission, or copy the file."
         ) from None
     except OSError as error:
-        raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+        raise unreadable(path, error) from None
+
+
+def unreadable(where: Path | str, error: OSError | ValueError) -> Unreadable:
+    """The error for a file or a stream that fails while it is opened or read."""
+    said = getattr(error, "strerror", None) or str(error).rstrip(".")
+    return Unreadable(f"{where} cannot be read: {said}.", "Check the path and the disk.")
 
 
 def _open_device(path: Path) -> BinaryIO:
@@ -347,7 +354,7 @@ class ReadAround:
             self._file.seek(at)
             data = self._file.read(count)
         except OSError as error:
-            raise Unreadable(f"{self.path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+            raise unreadable(self.path, error) from None
         if len(data) < count:
             raise Unreadable(
                 f"{self.path} ends after {at + len(data):,} bytes, but had {self._size:,} when it was opened.",
@@ -396,7 +403,7 @@ def head(path: Path) -> bytes:
         try:
             return file.read(_HEAD)
         except OSError as error:
-            raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Check the path and the disk.") from None
+            raise unreadable(path, error) from None
 
 
 def signature(start: bytes) -> tuple[str, str] | None:
@@ -423,8 +430,30 @@ def is_not(path: Path, what: str, start: bytes) -> Unreadable:
     """The error for a file that begins with ``start``, and so is not the expected kind, such as "a GGUF file"."""
     hint = "Give the file the ending of its real type, or download it again."
     if start.startswith(b"version https://git-lfs"):
-        hint = "Run `git lfs pull` in the model folder."
+        hint = _PULL
     return Unreadable(f"{path} is not {what}: {seems(start)}.", hint)
+
+
+def not_pulled(path: Path, what: str) -> Unreadable:
+    """The error for what Git left instead of a large file; ``what`` is meant to be there, such as "the model"."""
+    return Unreadable(f"{path} is a Git LFS pointer, not {what}.", _PULL)
+
+
+def too_many(path: Path, most: int, what: str) -> Unreadable:
+    """The error for a file with more ``what``, such as "tensors", than any model has."""
+    return Unreadable(
+        f"{path} holds more than {most:,} {what}.", "No model has that many; check that this is the file you mean."
+    )
+
+
+def leaves_folder(name: str) -> bool:
+    """Whether a path that a file declares may lead out of the file's folder, on this system or on another one.
+
+    It is read as a path of Windows, which has the separators and the ``..`` of all systems, so that a file is refused
+    on all of them or on none.
+    """
+    windows = PureWindowsPath(name)
+    return not name or "\\" in name or "\0" in name or ".." in windows.parts or bool(windows.anchor)
 
 
 def kind(path: Path) -> str | None:

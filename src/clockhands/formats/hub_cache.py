@@ -9,7 +9,8 @@ https://huggingface.co/docs/huggingface_hub/package_reference/environment_variab
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,17 +77,19 @@ def hub_name(text: str) -> HubName | None:
 
 def hub_folder() -> Path:
     """The folder of the cache: ``HF_HUB_CACHE``, else ``hub`` in ``HF_HOME``, else in the user's cache folder."""
-    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if os.environ.get(name):
-            return Path(os.environ[name]).expanduser()
-    return home() / "hub"
+    return _folder_named("hub", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 
 
-def home() -> Path:
-    """The folder of everything that the library stores: ``HF_HOME``, else one in the user's cache folder."""
-    if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface"
+def assets_folder() -> Path:
+    """The folder for what programs derive from models: ``HF_ASSETS_CACHE``, else ``assets`` in ``HF_HOME``."""
+    return _folder_named("assets", "HF_ASSETS_CACHE", "HUGGINGFACE_ASSETS_CACHE")
+
+
+def _folder_named(name: str, *variables: str) -> Path:
+    """The folder that a variable gives, else ``name`` in ``HF_HOME``, by default a folder in the user's cache."""
+    given = next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(given or Path(os.environ.get("HF_HOME") or Path(cache, "huggingface"), name)).expanduser()
 
 
 def cached_model(asked: HubName) -> Path | None:
@@ -159,6 +162,19 @@ def _holds_model(folder: Path) -> bool:
     return False
 
 
+@contextmanager
+def _refusal() -> Iterator[None]:
+    """Say it in one sentence where the cache cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise Unreadable(
+            f"The cache {hub_folder()} cannot be written: {error.strerror or error}.",
+            "Set HF_HUB_CACHE to a folder that can be written.",
+        ) from None
+
+
+@_refusal()
 def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path:
     """Put one file of a model into the cache, as a download does, in one step: never a partial file.
 
@@ -173,7 +189,7 @@ def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path
         Its path in the snapshot.
 
     Raises:
-        OSError: The cache cannot be written.
+        Unreadable: The cache cannot be written.
     """
     model = _folder(asked)
     path = snapshots(asked) / commit / name
@@ -192,11 +208,12 @@ def keep(asked: HubName, commit: str, name: str, blob: str, data: bytes) -> Path
     return path
 
 
+@_refusal()
 def refer(asked: HubName, commit: str) -> None:
     """Record the commit of a branch or a tag; a revision that is itself a commit needs no record.
 
     Raises:
-        OSError: The cache cannot be written.
+        Unreadable: The cache cannot be written.
     """
     revision = asked.revision or "main"
     if commit.startswith(revision):

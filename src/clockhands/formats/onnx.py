@@ -2,32 +2,38 @@
 
 For encoders deployed with onnxruntime or in a browser (sentence embeddings, BERT, ViT): the position table that runs is
 in this file, often without a config. Covered are initialisers, values of Constant nodes, subgraphs, functions, and data
-in files beside the model. The file is walked a few kilobytes at a time, and nothing in it is run. The ``onnx`` package
-is not used, not even as an extra: it reads a whole model, and twice (1,000 MiB of weights took 2 s and 2,000 MiB of
-memory), where an audit needs one table; and it adds 31 MB and protobuf to the installation. Tests check that both
-agree: what the package opens is opened, with the same numbers. Sparse tensors and tensors for training are ignored.
+in files beside the model. The file is walked a few kilobytes at a time, and nothing in it is run. Sparse tensors and
+tensors for training are ignored.
+
+The ``onnx`` package is not used, not even as an extra, because no limit can be set to its memory, even without external
+data: 1,000 MiB of weights took 2,000 MiB, a file of 20 MiB that is nothing but empty tensors took 1,700 MiB, and it
+refuses models of more than 2 GiB. Tests check that both agree: what the package opens is opened, with the same numbers.
 
 Source: ``onnx.proto`` of onnx 1.23.2 (numbers of fields and types), and its ``docs/ExternalData.md``.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.arrays import Names, TensorInfo, possible
+from clockhands.formats.arrays import Names, TensorInfo, check_shape
 from clockhands.formats.files import (
     TRUNCATED,
     WRITE_AGAIN,
     ReadAround,
     head,
     is_pointer,
+    leaves_folder,
+    not_pulled,
     open_regular,
     place,
     signature,
+    too_many,
 )
 from clockhands.formats.protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
 from clockhands.formats.shards import WeightsHeader
@@ -72,13 +78,14 @@ DEEPEST_GRAPH = 32
 # Bytes of numbers that are kept because the file does not hold them in that form.
 _KEPT_IN_ALL = 2**26
 
-# Numbers of fields.
-_MODEL = {"version": 1, "graph": 7, "opset": 8, "function": 25}
-_GRAPH = {"node": 1, "name": 2, "tensor": 5}
-_FUNCTION = {"name": 1, "node": 7}
-_NODE = {"input": 1, "output": 2, "operator": 4, "attribute": 5, "domain": 7}
-_ATTRIBUTE = {"name": 1, "tensor": 5, "graph": 6, "floats": 7, "graphs": 11}
-_TENSOR = {"sizes": 1, "type": 2, "name": 8, "raw": 9, "external": 13, "location": 14}
+# Fields by their number.
+_MODEL = {1: "version", 7: "graph", 8: "opset", 25: "function"}
+_GRAPH = {1: "node", 2: "name", 5: "tensor"}
+_FUNCTION = {1: "name", 7: "node"}
+_NODE = {1: "input", 2: "output", 4: "operator", 5: "attribute", 7: "domain"}
+_ATTRIBUTE = {1: "name", 5: "tensor", 6: "graph", 7: "floats", 11: "graph"}
+_ENTRY = {1: "key", 2: "value"}
+_TENSOR = {1: "sizes", 2: "type", 8: "name", 9: "raw", 13: "external", 14: "location"}
 
 # Fields of numbers that are not raw bytes: floats as they are, integers as varints.
 _FLOATS, _VARINTS = {4: FIXED32, 10: FIXED64}, (5, 7, 11)
@@ -101,7 +108,7 @@ def read_header(path: Path) -> WeightsHeader:
         if not size:
             raise Unreadable(f"{path} is not an ONNX model: it is empty.", WRITE_AGAIN)
         if found is not None and found[0] == "pointer":
-            raise Unreadable(f"{path} is a Git LFS pointer, not the model.", "Run `git lfs pull` in the model folder.")
+            raise not_pulled(path, "the model")
         walk = _Walk(MessageFile(path, ReadAround(path, file), "an ONNX model"))
         walk.model()
     added = frozenset(walk.used & walk.tensors.keys())
@@ -144,19 +151,35 @@ class _Walk:
     def _text(self, span: Span) -> str:
         return self.names.spend(self.file.text(span))
 
+    def _last(self, fields: list[Field], default: str = "") -> str:
+        """The text of the field that counts if a message has several."""
+        spans = [value for _, _, value in fields if isinstance(value, Span)]
+        return self._text(spans[-1]) if spans else default
+
+    def _parts(self, span: Span, names: Mapping[int, str]) -> dict[str, list[Field]]:
+        """The named fields of a message, each by its name."""
+        parts: dict[str, list[Field]] = {name: [] for name in names.values()}
+        for each in self.file.fields(span):
+            if each[0] in names:
+                parts[names[each[0]]].append(each)
+        return parts
+
     def model(self) -> None:
         """The whole file."""
-        seen: set[int] = set()
+        seen: set[str | None] = set()
         for number, kind, value in self.file.fields(self.file.whole):
-            seen.add(number)
-            if number == _MODEL["graph"]:
+            seen.add(part := _MODEL.get(number))
+            if part == "graph":
                 self._graph(self._message(kind, value), "", 0)
-            elif number == _MODEL["function"]:
+            elif part == "function":
                 self._function(self._message(kind, value))
         # Without these checks a file of a few random bytes would count as a model.
         for name in ("version", "graph", "opset"):
-            if _MODEL[name] not in seen:
+            if name not in seen:
                 raise self.file.wrong(f"it has no {'set of operators' if name == 'opset' else name}")
+
+    def _messages(self, fields: list[Field]) -> list[Span]:
+        return [self._message(kind, value) for _, kind, value in fields]
 
     def _message(self, kind: int, value: int | Span) -> Span:
         if kind != LENGTH or isinstance(value, int):
@@ -170,16 +193,17 @@ class _Walk:
         tensors: list[Span] = []
         name = ""
         for number, kind, value in self.file.fields(span):
-            if number == _GRAPH["tensor"]:
+            part = _GRAPH.get(number)
+            if part == "tensor":
                 tensors.append(self._message(kind, value))
                 if len(self.tensors) + len(tensors) > MOST_TENSORS:
-                    raise self._too_many(MOST_TENSORS, "tensors")
-            elif number == _GRAPH["node"]:
+                    raise too_many(self.file.path, MOST_TENSORS, "tensors")
+            elif part == "node":
                 nodes.append(self._message(kind, value))
                 self.nodes += 1
                 if self.nodes > MOST_NODES:
-                    raise self._too_many(MOST_NODES, "nodes")
-            elif number == _GRAPH["name"] and isinstance(value, Span):
+                    raise too_many(self.file.path, MOST_NODES, "nodes")
+            elif part == "name" and isinstance(value, Span):
                 name = self._text(value)
         inner = f"{owner}{name or 'graph'}/" if depth else ""
         for tensor in tensors:
@@ -188,50 +212,32 @@ class _Walk:
             self._node(node, inner, depth)
 
     def _function(self, span: Span) -> None:
-        name, nodes = "function", []
-        for number, kind, value in self.file.fields(span):
-            if number == _FUNCTION["node"]:
-                nodes.append(self._message(kind, value))
-            elif number == _FUNCTION["name"] and isinstance(value, Span):
-                name = self._text(value)
-        for node in nodes:
+        parts = self._parts(span, _FUNCTION)
+        name = self._last(parts["name"], "function")
+        for node in self._messages(parts["node"]):
             self._node(node, f"{name}/", 1)
 
     def _node(self, span: Span, owner: str, depth: int) -> None:
         """Read a node: the tensor that it holds, the graphs inside it, and the tensors that it adds."""
-        parts: dict[str, list[Field]] = {name: [] for name in _NODE}
-        names = {number: name for name, number in _NODE.items()}
-        for each in self.file.fields(span):
-            if each[0] in names:
-                parts[names[each[0]]].append(each)
-        texts = {
-            name: [self._text(self._message(kind, value)) for _, kind, value in parts[name]]
-            for name in ("operator", "domain", "output")
-        }
-        operator, domain = ((texts[name] or [""])[-1] for name in ("operator", "domain"))
-        standard = domain in ("", "ai.onnx")
-        if standard and operator in _TO_A_SUM:
-            self.used.update(self._text(self._message(kind, value)) for _, kind, value in parts["input"])
-        constant = (texts["output"] or [""])[0] if standard and operator == "Constant" else None
-        for _, kind, value in parts["attribute"]:
-            self._attribute(self._message(kind, value), constant, owner, depth)
+        parts = self._parts(span, _NODE)
+        operator = self._last(parts["operator"]) if self._last(parts["domain"]) in ("", "ai.onnx") else ""
+        if operator in _TO_A_SUM:
+            self.used.update(map(self._text, self._messages(parts["input"])))
+        constant = self._last(parts["output"][:1]) if operator == "Constant" else None
+        for attribute in self._messages(parts["attribute"]):
+            self._attribute(attribute, constant, owner, depth)
 
     def _attribute(self, span: Span, constant: str | None, owner: str, depth: int) -> None:
-        name, tensor, floats = "", None, []
-        for number, kind, value in self.file.fields(span):
-            if number == _ATTRIBUTE["name"] and isinstance(value, Span):
-                name = self._text(value)
-            elif number == _ATTRIBUTE["tensor"]:
-                tensor = self._message(kind, value)
-            elif number == _ATTRIBUTE["floats"] and isinstance(value, Span):
-                floats.append(value)
-            elif number in (_ATTRIBUTE["graph"], _ATTRIBUTE["graphs"]):
-                self._graph(self._message(kind, value), owner, depth + 1)
+        parts = self._parts(span, _ATTRIBUTE)
+        for graph in self._messages(parts["graph"]):
+            self._graph(graph, owner, depth + 1)
         if constant is None:
             return
-        if name == "value" and tensor is not None:
-            self._tensor(tensor, constant, owner)
+        name = self._last(parts["name"])
+        if name == "value" and parts["tensor"]:
+            self._tensor(self._messages(parts["tensor"])[-1], constant, owner)
         elif name == "value_floats":
+            floats = [value for _, _, value in parts["floats"] if isinstance(value, Span)]
             said = _Said(constant, owner, "float32", (sum(map(len, floats)) // 4,), 32)
             self._add(said, *self._laid(floats, False, 4))
 
@@ -243,22 +249,23 @@ class _Walk:
         numbers: list[Span | int] = []
         varints, external = False, []
         for number, kind, value in self.file.fields(span):
-            if number == _TENSOR["sizes"]:
+            part = _TENSOR.get(number)
+            if part == "sizes":
                 sizes += self.file.integers(kind, value, MOST_AXES)
                 if len(sizes) > MOST_AXES:
                     raise Unreadable(
                         f"{self.file.path} has a tensor of more than {MOST_AXES} axes, which NumPy does not allow.",
                         WRITE_AGAIN,
                     )
-            elif number == _TENSOR["type"] and isinstance(value, int):
+            elif part == "type" and isinstance(value, int):
                 kind_number = value
-            elif number == _TENSOR["name"] and isinstance(value, Span):
+            elif part == "name" and isinstance(value, Span):
                 own = self._text(value)
-            elif number == _TENSOR["raw"]:
+            elif part == "raw":
                 raw = self._message(kind, value)
-            elif number == _TENSOR["external"]:
+            elif part == "external":
                 external.append(self._message(kind, value))
-            elif number == _TENSOR["location"] and isinstance(value, int):
+            elif part == "location" and isinstance(value, int):
                 outside = value
             elif number in _FLOATS and kind in (LENGTH, _FLOATS[number]):
                 numbers.append(value)
@@ -268,8 +275,7 @@ class _Walk:
         label = own if name is None else name
         bits, dtype = TYPES.get(kind_number, (0, f"type {kind_number}"))
         shape = tuple(sizes)
-        if any(size < 0 for size in shape) or not possible(shape):
-            raise Unreadable(f"{self._where(label)} has the impossible shape {shown(shape)}.", WRITE_AGAIN)
+        check_shape(self._where(label), shape, WRITE_AGAIN)
         said = _Said(label, owner, dtype, shape, bits)
         if outside == 1:
             self._outside(said, external)
@@ -280,7 +286,7 @@ class _Walk:
         else:
             self._add(said, *self._laid(numbers, varints, bits // 8))
 
-    def _laid(self, numbers: list[Span | int], varints: bool, width: int) -> tuple[int, int, bytes | None]:
+    def _laid(self, numbers: Sequence[Span | int], varints: bool, width: int) -> tuple[int, int, bytes | None]:
         """The offset and size of the values, and the values themselves if the file does not hold them as bytes."""
         if len(numbers) == 1 and isinstance(numbers[0], Span) and not varints:
             return numbers[0].start, len(numbers[0]), None
@@ -304,7 +310,8 @@ class _Walk:
 
     def _outside(self, said: _Said, entries: list[Span]) -> None:
         """A tensor in a file beside the model."""
-        pairs = dict(self._entry(entry) for entry in entries)
+        parts = [self._parts(entry, _ENTRY) for entry in entries]
+        pairs = {self._last(part["key"]): self._last(part["value"]) for part in parts}
         where = self._where(said.label)
         file = _beside(self.file.path, where, pairs.get("location", ""))
         offset = _whole(where, "offset", pairs.get("offset", "0"))
@@ -313,7 +320,7 @@ class _Walk:
         name = str(file.relative_to(self.file.path.parent))
         if name not in self.sizes:
             if len(self.sizes) >= _MOST_FILES:
-                raise self._too_many(_MOST_FILES, "files of data beside it")
+                raise too_many(self.file.path, _MOST_FILES, "files of data beside it")
             there = place(file) == "file" and file.is_file() and not is_pointer(file)
             self.sizes[name] = file.stat().st_size if there else -1
             if not there:
@@ -324,12 +331,6 @@ class _Walk:
                 TRUNCATED,
             )
         self._put(said, TensorInfo("", said.dtype, said.shape, file, offset, model=self.file.path))
-
-    def _entry(self, span: Span) -> tuple[str, str]:
-        """A key and its value, both text."""
-        found = {number: value for number, _, value in self.file.fields(span) if isinstance(value, Span)}
-        key, value = (self._text(found[number]) if number in found else "" for number in (1, 2))
-        return key, value
 
     def _add(self, said: _Said, offset: int, length: int, data: bytes | None) -> None:
         """Add a tensor of the model itself; a length below 0 means that too much of it would have to be kept."""
@@ -348,7 +349,7 @@ class _Walk:
 
     def _put(self, said: _Said, info: TensorInfo) -> None:
         if len(self.tensors) >= MOST_TENSORS:
-            raise self._too_many(MOST_TENSORS, "tensors")
+            raise too_many(self.file.path, MOST_TENSORS, "tensors")
         # Nested graphs may use a name twice, and some tensors have none.
         label = said.label or "unnamed"
         name = label
@@ -362,12 +363,6 @@ class _Walk:
             name = numbered
         self.tensors[name] = replace(info, name=name)
 
-    def _too_many(self, most: int, what: str) -> Unreadable:
-        return Unreadable(
-            f"{self.file.path} holds more than {most:,} {what}.",
-            "No model has that many; check that this is the file you mean.",
-        )
-
     def _where(self, label: str) -> str:
         return f"{self.file.path}: tensor {shown(label)}"
 
@@ -378,11 +373,7 @@ def _beside(model: Path, where: str, location: str) -> Path:
     The path is checked as the model declares it. The file may be a link, and links are followed: the Hugging Face cache
     stores the data of every model as links to ``../../blobs``, which a model cannot create itself.
     """
-    # Checked as a Windows path too, so that a model is refused on all systems or on none.
-    parts = PurePosixPath(location).parts
-    windows = PureWindowsPath(location)
-    outside = ".." in parts or ".." in windows.parts or windows.anchor or location.startswith("/")
-    if not location or outside or "\\" in location or "\0" in location:
+    if leaves_folder(location):
         raise Unreadable(
             f"{where} declares its data at {shown(location)}, a path that does not stay in the model's folder.",
             "Do not trust this model: a valid model keeps its data in its own folder.",

@@ -4,6 +4,9 @@ A pickle is a program for a small stack machine. The interpreter here supports t
 use. Everything that the pickle would import stays a name; only the few names that build tensors have a meaning, and any
 other name ends the reading with an error that contains it. PyTorch itself is not needed.
 
+The standard library's ``Unpickler`` is not used, even with a ``find_class`` that refuses everything, because it
+allocates whatever a pickle asks for: one of 9 bytes took 2 GiB.
+
 Source: ``pickletools`` of the standard library (the instructions), ``torch/_utils.py`` and ``torch/serialization.py``
 of PyTorch 2.13 (how tensors are pickled).
 """
@@ -81,18 +84,7 @@ class _Opaque:
 OPAQUE = _Opaque()
 _MARK = _Opaque()
 
-_TENSORS = {("torch._utils", "_rebuild_tensor"), ("torch._utils", "_rebuild_tensor_v2")}
-_TYPED = {("torch._utils", "_rebuild_tensor_v3")}
-_PARAMETERS = {("torch._utils", "_rebuild_parameter"), ("torch._utils", "_rebuild_parameter_with_state")}
-_OF_A_TYPE = {("torch._tensor", "_rebuild_from_type_v2")}
-_PLAIN = {
-    ("collections", "OrderedDict"): lambda _: PickledDict(),
-    ("torch", "Size"): lambda arguments: arguments[0],
-    ("torch", "device"): lambda _: OPAQUE,
-    ("torch.serialization", "_get_layout"): lambda _: OPAQUE,
-    ("_codecs", "encode"): lambda _: OPAQUE,  # bytes, as the older protocols write them
-}
-_CLASSES = {("torch.nn.parameter", "Parameter"), ("torch", "Tensor"), ("torch.nn.parameter", "Buffer")}
+_CLASSES = {Name("torch.nn.parameter", "Parameter"), Name("torch", "Tensor"), Name("torch.nn.parameter", "Buffer")}
 _STORAGE_MODULES = ("torch", "torch.cuda", "torch.storage")
 # Number types, with the bytes of one number.
 DTYPES = {
@@ -232,11 +224,11 @@ class _Machine:
         self.stack.append(self._named(module, what))
 
     def _named(self, module: str, what: str) -> Any:
-        place = (module, what)
-        if place in _TENSORS | _TYPED | _PARAMETERS | _OF_A_TYPE | _CLASSES or place in _PLAIN:
-            return Name(module, what)
+        name = Name(module, what)
+        if name in _CLASSES or name in _MADE:
+            return name
         if (module in _STORAGE_MODULES and what in STORAGES) or (module == "torch" and what in DTYPES):
-            return Name(module, what)
+            return name
         raise Unreadable(
             f"{self.where} is a pickle that asks for {shown(f'{module}.{what}')[1:-1]}, which no tensor needs and "
             "which may run code when it is loaded; it is not read further.",
@@ -257,7 +249,9 @@ class _Machine:
         arguments, function = self.stack.pop(), self.stack.pop()
         if not isinstance(function, Name) or not isinstance(arguments, tuple):
             raise TypeError("it calls what is no name")
-        self.stack.append(_made(function, arguments))
+        if function not in _MADE:
+            raise TypeError(f"it calls {function}")
+        self.stack.append(_MADE[function](arguments))
 
     def build(self) -> None:
         """A state for the value below it; what is read here has none."""
@@ -266,30 +260,45 @@ class _Machine:
             raise TypeError("it gives a state to what has none")
 
 
-def _made(function: Name, arguments: tuple[Any, ...]) -> Any:
-    place = (function.module, function.name)
-    if place in _PLAIN:
-        return _PLAIN[place](arguments)
-    if place in _PARAMETERS:
-        if not isinstance(arguments[0], Tensor):
-            raise TypeError("it makes a parameter of what is no tensor")
-        return arguments[0]
-    if place in _OF_A_TYPE:
-        inner, _, parts, *_ = arguments
-        if not isinstance(inner, Name) or (inner.module, inner.name) in _OF_A_TYPE:
-            raise TypeError("it makes a tensor by what is no function for it")
-        return _made(inner, parts)
-    if place not in _TENSORS | _TYPED:
-        raise TypeError(f"it calls {function}")
-    storage, offset, shape, strides, *more = arguments
+def _parameter(arguments: tuple[Any, ...]) -> Tensor:
+    if not isinstance(arguments[0], Tensor):
+        raise TypeError("it makes a parameter of what is no tensor")
+    return arguments[0]
+
+
+def _of_a_type(arguments: tuple[Any, ...]) -> Any:
+    inner, _, parts, *_ = arguments
+    made = _MADE.get(inner) if isinstance(inner, Name) else None
+    if made is None or made is _of_a_type:
+        raise TypeError("it makes a tensor by what is no function for it")
+    return made(parts)
+
+
+def _tensor(arguments: tuple[Any, ...], dtype: Name | None = None) -> Tensor:
+    storage, offset, shape, strides, *_ = arguments
     if not isinstance(storage, Storage) or not _size(offset) or not _sizes(shape) or not _sizes(strides):
         raise TypeError("it has a tensor without storage, offset, sizes or strides")
     if len(shape) != len(strides):
         raise TypeError("it has a tensor of other axes than strides")
-    dtype = more[2] if place in _TYPED else None
     if dtype is not None and not isinstance(dtype, Name):
         raise TypeError("it has a tensor of no type")
     return Tensor(storage, offset, tuple(shape), tuple(strides), None if dtype is None else dtype.name)
+
+
+# What is made where one of these is called.
+_MADE: Mapping[Name, Callable[[tuple[Any, ...]], Any]] = {
+    Name("collections", "OrderedDict"): lambda _: PickledDict(),
+    Name("torch", "Size"): lambda arguments: arguments[0],
+    Name("torch", "device"): lambda _: OPAQUE,
+    Name("torch.serialization", "_get_layout"): lambda _: OPAQUE,
+    Name("_codecs", "encode"): lambda _: OPAQUE,  # bytes, as the older protocols write them
+    Name("torch._utils", "_rebuild_tensor"): _tensor,
+    Name("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    Name("torch._utils", "_rebuild_tensor_v3"): lambda arguments: _tensor(arguments, arguments[6]),
+    Name("torch._utils", "_rebuild_parameter"): _parameter,
+    Name("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+    Name("torch._tensor", "_rebuild_from_type_v2"): _of_a_type,
+}
 
 
 def _size(value: object) -> bool:

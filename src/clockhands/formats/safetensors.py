@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, shards
-from clockhands.formats.arrays import Names, TensorInfo, possible
+from clockhands.formats.arrays import Names, TensorInfo, check_shape
 from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
 from clockhands.formats.shards import WeightsHeader
 
@@ -121,9 +121,7 @@ def header_of(path: Path, text: bytes, size: int, state: tuple[int, int, int, in
 
 def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadable:
     if start.startswith(b"version https://git-lfs"):
-        return Unreadable(
-            f"{path} is a Git LFS pointer, not the tensors themselves.", "Run `git lfs pull` in the model folder."
-        )
+        return files.not_pulled(path, "the tensors themselves")
     if length > size - 8 and start[8:9] == b"{":
         return Unreadable(
             f"{path} declares a header of {length:,} bytes, but only {size - 8:,} follow.",
@@ -183,8 +181,7 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
             f"{where} has the shape {shown(shape)}, but it must be a list of whole numbers of at least 0.",
             DOWNLOAD_AGAIN,
         )
-    if not possible(shape):
-        raise Unreadable(f"{where} has the impossible shape {shown(shape)}.", DOWNLOAD_AGAIN)
+    check_shape(where, shape, DOWNLOAD_AGAIN)
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise Unreadable(
             f"{where} has the offsets {shown(offsets)}, but they must be two whole numbers of at least 0, the first "

@@ -5,13 +5,13 @@ An index comes from an untrusted source, so it may only name files in its own fo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePosixPath
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents
 from clockhands.formats.arrays import TensorInfo
-from clockhands.formats.files import is_pointer, place
+from clockhands.formats.files import is_pointer, leaves_folder, place
 
 # An index of a checkpoint with 90,000 tensors has about 9 MB.
 LARGEST_INDEX = 128 * 2**20
@@ -113,9 +113,7 @@ def read_index(
 
 def _shard(index: Path, name: str) -> Path:
     """The path of the file that an index calls ``name``: always in the index's own folder."""
-    # Checked as a Windows path too, so that an index is refused on all systems or on none.
-    inside = len(PurePosixPath(name).parts) == len(PureWindowsPath(name).parts) == 1
-    if not inside or name in ("", ".", "..") or PureWindowsPath(name).drive or "\0" in name:
+    if leaves_folder(name) or len(PurePosixPath(name).parts) != 1:
         raise Unreadable(
             f"{index} names the shard {shown(name)}, which is not a file name in its own folder.",
             "Do not trust this checkpoint: shards must be in the folder of their index.",

@@ -1,9 +1,12 @@
 """Requests to a hub, with limits on bytes and seconds, and one-sentence errors.
 
 All requests use the session of ``huggingface_hub``, which knows the user's proxies and certificates and refuses when
-the hub is switched off. Its own download function is not used: it waits as long as a server asks, reads as much as a
-server sends, and additionally requests a list of programs. The token is sent to the hub alone: on a redirect to another
-host the session removes it.
+the hub is switched off. The token is sent to the hub alone: on a redirect to another host the session removes it.
+
+Its calls above the session (``HfApi.model_info``, ``HfFileSystem``, ``hf_hub_download``, from 1.0 to 2.4) are not used,
+because none of them has a limit: from a server without ranges, ``HfFileSystem`` took a file of 1 GB and 1.9 GB of
+memory to read 32 KiB. They wait as long as a server sends anything, and do not check which part of a file arrives. A
+limit can be put below them only in the session itself (``set_client_factory``), which is that of the whole process.
 
 Source: RFC 9110, sections 10.2.3 (Retry-After) and 14 (ranges); for the codes of errors ``huggingface_hub``,
 ``utils/_http.py``, ``hf_raise_for_status``.
@@ -105,13 +108,9 @@ class Transfers:
         self.received: int = 0
         self._session = utils.get_session
         self._timeout = float(constants.HF_HUB_DOWNLOAD_TIMEOUT)
-        token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else huggingface_hub.get_token()
-        self._headers = {
-            "Accept-Encoding": "identity",
-            "User-Agent": f"clockhands; hf_hub/{huggingface_hub.__version__}",
-        }
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        # The token, unless the user has switched that off; this User-Agent says nothing about the machine.
+        agent = f"clockhands; hf_hub/{huggingface_hub.__version__}"
+        self._headers = utils.build_hf_headers(headers={"accept-encoding": "identity", "user-agent": agent})
         self._reserved = 0
         self._until = time.monotonic() + _LONGEST_MODEL
         self._lock = threading.Lock()
@@ -350,21 +349,9 @@ class Growing(io.RawIOBase):
         self._size, self._more, self._most = start.total or len(start.data), more, most
         self._at = 0
 
-    def readable(self) -> bool:
-        """It can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """It can be read from any place."""
-        return True
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a place."""
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        """The place."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:

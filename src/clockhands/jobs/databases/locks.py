@@ -1,4 +1,8 @@
-"""File locks that the kernel releases when the process ends, for whatever reason it ends."""
+"""File locks that the kernel releases when the process ends, for whatever reason it ends.
+
+The ``filelock`` package is not used: it leaves the file behind, and where the kernel has no locks it falls back to a
+file that outlives a killed process. Here the first is removed, and the second is an error.
+"""
 
 import errno
 import os
