@@ -90,7 +90,7 @@ class Row:
 
 def kind_of(spec: Any) -> str:
     """What checks it: "rotary", "additive" or "bias"."""
-    package = type(spec).__module__.split(".")[1]
+    package = type(spec).__module__.split(".")[2]
     return {"biases": "bias"}.get(package, package)
 
 

@@ -29,11 +29,11 @@ class Preset:
 @pytest.fixture(autouse=True)
 def presets(monkeypatch):
     """Two presets that say what they were called with, so that these tests do not depend on the real ones."""
-    module = types.ModuleType("clockhands.presets")
+    module = types.ModuleType("clockhands.encodings.presets")
     module.presets = lambda: (Preset("vaswani2017"), Preset("whisper"))
     module.names = lambda: ("vaswani2017", "whisper")
     module.preset = lambda name, **fields: (name, fields)
-    monkeypatch.setitem(sys.modules, "clockhands.presets", module)
+    monkeypatch.setitem(sys.modules, "clockhands.encodings.presets", module)
 
 
 @pytest.fixture(autouse=True)
@@ -332,7 +332,7 @@ def test_the_fields_of_a_preset_come_before_a_file_without_tensors(here):
 
 
 def test_presets_are_not_imported_for_a_file(here, monkeypatch):
-    monkeypatch.setitem(sys.modules, "clockhands.presets", None)  # importing it would raise
+    monkeypatch.setitem(sys.modules, "clockhands.encodings.presets", None)  # importing it would raise
     written(here / "model.gguf", small_gguf())
     assert open_target("model.gguf").form == "gguf"
     assert open_target("./model.gguf").form == "gguf"
