@@ -23,7 +23,7 @@ from clockhands.encodings.scaling import LongRope
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import file_and_key
-from clockhands.formats.quantised import is_quantised, quantised_rows
+from clockhands.formats.gguf import is_quantised, quantised_rows
 from clockhands.recognition import LOW_PRECISION, Match, identify
 from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 

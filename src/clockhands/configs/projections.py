@@ -25,7 +25,7 @@ from clockhands.configs.tensor_names import Arrangement, NamedTensor, Tensors, h
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
-from clockhands.formats.quantised import is_quantised, quantised_rows
+from clockhands.formats.gguf import is_quantised, quantised_rows
 
 # More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024

@@ -43,6 +43,9 @@ _CHUNK = 2**18  # elements that `summarise` reads at once
 
 _NPZ = "an .npz archive"
 
+# What to do about numbers that cannot be read.
+PLAIN_COPY = "Use a copy of the model in float32, float16 or bfloat16."
+
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
@@ -250,7 +253,7 @@ def number_type(info: TensorInfo) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, info.dtype))
     raise Unreadable(
         f"{shown(info.name)} in {info.file} is stored as {info.dtype}, whose numbers cannot be read one by one.",
-        "Use a copy of the model in float32, float16 or bfloat16.",
+        PLAIN_COPY,
     )
 
 

@@ -1,12 +1,12 @@
-"""Reads the header of a GGUF file: every key and every tensor's place, without reading the tensors.
+"""Reads GGUF files: every key and every tensor's place in the header, and rows of quantised tensors.
 
 The header is walked once from front to back, a few kilobytes at a time: keys in any order, then the tensors. Values
 that an audit never needs as Python objects (a vocabulary of 49,000 strings) are skipped and kept as an ``Unread``,
 which takes no memory. Every count and length is checked against the rest of the file before memory is allocated for it.
 
-The header is read here and not by the ``gguf`` package, because the package keeps two arrays for each string of a
-vocabulary (22 s and 560 MiB for one of 430,000 strings, 0.2 s here), and maps the file, which ends the process when
-another program truncates it.
+The header is read here and not by the ``gguf`` package, which only dequantises rows, because the package keeps two
+arrays for each string of a vocabulary (22 s and 560 MiB for one of 430,000 strings, 0.2 s here), and maps the file,
+which ends the process when another program truncates it.
 
 Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (the layout), and for the sizes of the quantised types
 ``GGML_QUANT_SIZES`` of the ``gguf`` package, 0.19.
@@ -19,9 +19,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.arrays import Names, TensorInfo, check_shape
+from clockhands.formats.arrays import PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
 from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
@@ -415,3 +417,42 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
             DOWNLOAD_AGAIN,
         )
     return name, dtype, shape, math.prod(shape) // block * block_bytes, offset
+
+
+# Quantised tensors
+
+_BLOCKS = {name: (numbers, size) for name, numbers, size in TENSOR_TYPES.values() if numbers > 1}
+
+
+def is_quantised(info: TensorInfo) -> bool:
+    """Whether the numbers are in quantised blocks of a GGUF type."""
+    return info.dtype in _BLOCKS
+
+
+def quantised_rows(info: TensorInfo, rows: np.ndarray) -> np.ndarray:
+    """Some rows of a quantised matrix, float32; no other row is read.
+
+    Raises:
+        Unreadable: The extra `gguf` is not installed, it does not know the type, or the file ends inside the tensor.
+    """
+    where = f"{shown(info.name)} in {info.file}"
+    try:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+    except ImportError:
+        raise Unreadable(
+            f"{where} is stored as {info.dtype}, but the library that reads this type is missing.",
+            "Install it with `pip install 'clockhands[gguf]'`.",
+        ) from None
+    numbers, size = _BLOCKS[info.dtype]
+    width = info.shape[-1] // numbers * size
+    with opened_file(info) as file:
+        taken = taken_rows(file, info, width, rows)
+    if info.big_endian:
+        raise Unreadable(f"{where} is quantised and in big-endian byte order, which cannot be read.", PLAIN_COPY)
+    try:
+        return dequantize(taken, GGMLQuantizationType[info.dtype])
+    except (KeyError, NotImplementedError):
+        raise Unreadable(
+            f"{where} is stored as {info.dtype}, which the library gguf does not read.", PLAIN_COPY
+        ) from None

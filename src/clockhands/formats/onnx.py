@@ -151,9 +151,8 @@ class _Walk:
     def _text(self, span: Span) -> str:
         return self.names.spend(self.file.text(span))
 
-    def _last(self, fields: list[Field], default: str = "") -> str:
+    def _last(self, spans: list[Span], default: str = "") -> str:
         """The text of the field that counts if a message has several."""
-        spans = [value for _, _, value in fields if isinstance(value, Span)]
         return self._text(spans[-1]) if spans else default
 
     def _parts(self, span: Span, names: Mapping[int, str]) -> dict[str, list[Field]]:
@@ -213,17 +212,18 @@ class _Walk:
 
     def _function(self, span: Span) -> None:
         parts = self._parts(span, _FUNCTION)
-        name = self._last(parts["name"], "function")
+        name = self._last(_spans(parts["name"]), "function")
         for node in self._messages(parts["node"]):
             self._node(node, f"{name}/", 1)
 
     def _node(self, span: Span, owner: str, depth: int) -> None:
         """Read a node: the tensor that it holds, the graphs inside it, and the tensors that it adds."""
         parts = self._parts(span, _NODE)
-        operator = self._last(parts["operator"]) if self._last(parts["domain"]) in ("", "ai.onnx") else ""
+        operators, domains, outputs = (self._messages(parts[name]) for name in ("operator", "domain", "output"))
+        operator = self._last(operators) if self._last(domains) in ("", "ai.onnx") else ""
         if operator in _TO_A_SUM:
             self.used.update(map(self._text, self._messages(parts["input"])))
-        constant = self._last(parts["output"][:1]) if operator == "Constant" else None
+        constant = self._last(outputs[:1]) if operator == "Constant" else None
         for attribute in self._messages(parts["attribute"]):
             self._attribute(attribute, constant, owner, depth)
 
@@ -233,11 +233,11 @@ class _Walk:
             self._graph(graph, owner, depth + 1)
         if constant is None:
             return
-        name = self._last(parts["name"])
+        name = self._last(_spans(parts["name"]))
         if name == "value" and parts["tensor"]:
             self._tensor(self._messages(parts["tensor"])[-1], constant, owner)
         elif name == "value_floats":
-            floats = [value for _, _, value in parts["floats"] if isinstance(value, Span)]
+            floats = _spans(parts["floats"])
             said = _Said(constant, owner, "float32", (sum(map(len, floats)) // 4,), 32)
             self._add(said, *self._laid(floats, False, 4))
 
@@ -311,7 +311,7 @@ class _Walk:
     def _outside(self, said: _Said, entries: list[Span]) -> None:
         """A tensor in a file beside the model."""
         parts = [self._parts(entry, _ENTRY) for entry in entries]
-        pairs = {self._last(part["key"]): self._last(part["value"]) for part in parts}
+        pairs = {self._last(_spans(part["key"])): self._last(_spans(part["value"])) for part in parts}
         where = self._where(said.label)
         file = _beside(self.file.path, where, pairs.get("location", ""))
         offset = _whole(where, "offset", pairs.get("offset", "0"))
@@ -365,6 +365,11 @@ class _Walk:
 
     def _where(self, label: str) -> str:
         return f"{self.file.path}: tensor {shown(label)}"
+
+
+def _spans(fields: list[Field]) -> list[Span]:
+    """Where the bytes of some fields lie; a number in place of them is left out, as the ``onnx`` package does."""
+    return [value for _, _, value in fields if isinstance(value, Span)]
 
 
 def _beside(model: Path, where: str, location: str) -> Path:

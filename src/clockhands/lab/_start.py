@@ -21,7 +21,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.configs.model_types import table
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.formats import archives, arrays, gguf, quantised
+from clockhands.formats import archives, arrays, gguf
 from clockhands.lab import _tokens as tokens
 from clockhands.lab.study import Model, near
 
@@ -360,10 +360,7 @@ def _stacked(start: Start, key: str) -> tuple[int, ...]:
 
 def _numbers(info: arrays.TensorInfo, *, transposed: bool) -> np.ndarray:
     """A tensor as float32, outputs first."""
-    if quantised.is_quantised(info):
-        numbers = quantised.quantised_rows(info, np.arange(info.shape[0]))
-    else:
-        numbers = arrays.read(info)
+    numbers = gguf.quantised_rows(info, np.arange(info.shape[0])) if gguf.is_quantised(info) else arrays.read(info)
     numbers = np.array(numbers, np.float32)
     if not np.isfinite(numbers).all():
         raise Unreadable(f"{info.name} in {info.file} holds a NaN or an infinity.", "Write or download the file again.")
