@@ -12,11 +12,12 @@ from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.opened import Opened
 from clockhands.configs.params_fields import is_params
 from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.formats.files import file_and_key
 
-OLD, NEW, KEYS = "rope_scaling", "rope_parameters", "gguf"
-"""The shapes of a change: the old and the new one of configs, and the keys of a GGUF file."""
+KEYS = "gguf"
+"""The shape of a change that sets keys of a GGUF file; `OLD` and `NEW` are those of configs."""
 
 SHAPES: Mapping[str, str] = {
     OLD: "the old config format, for Transformers 4 and runtimes of that age; Transformers 5 reads it too",
@@ -183,16 +184,12 @@ class _Writer:
 
     def _by_kind(self, block: dict[str, Any]) -> dict[str, Any]:
         """A block for each kind of layer; only the layers that see all positions change."""
-        there = self.part.section.values.get(NEW)
-        inner = (
-            {key: held for key, held in there.items() if isinstance(held, Mapping)}
-            if isinstance(there, Mapping)
-            else {}
-        )
+        blocks = rope_blocks(self.part.section.values, keys=[NEW])
+        inner = {block.label: block.values for block in blocks if block.label}
         assert self.part.row is not None
         usual = self.part.row.labels.get("full") or ("full_attention",)
         full = next((label for label in (*usual, *labels_of("full")) if label in inner), usual[0])
-        others = {key: dict(held) for key, held in inner.items() if key != full}
+        others = {key: held for key, held in inner.items() if key != full}
         if not inner:
             near = self._near()
             if near is not None:

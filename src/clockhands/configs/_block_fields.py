@@ -7,6 +7,7 @@ from clockhands.configs._layer_fields import LayerGroup
 from clockhands.configs._scaling_fields import scaling_type
 from clockhands.configs.fields import Fields
 from clockhands.configs.model_types import CodeOfType, table
+from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks
 
 # The quantities by which the two shapes of a block are compared: all that change frequencies or their magnitude.
 COMPARED = (
@@ -39,9 +40,8 @@ class RotaryBlocks:
             self._flat_beside_nested(groups, row)
         elif self.known:
             for block in self.blocks:
-                for key, value in block.values.items():
-                    if isinstance(value, Mapping):
-                        fields.ignored(block.source(key), value, "this model type reads one RoPE block for all layers")
+                for key, value in layer_blocks(block.values).items():
+                    fields.ignored(block.source(key), value, "this model type reads one RoPE block for all layers")
             self.flat = self.blocks[0] if self.blocks else None
         self._compare()
 
@@ -69,18 +69,18 @@ class RotaryBlocks:
 
     def _merged(self, inner: Fields, group: LayerGroup) -> Fields:
         """A nested block, overridden by an old flat one for the layers that see all positions."""
-        if not (self.nested and self.flat is not None and self.flat.path.endswith("rope_scaling.")):
+        if not (self.nested and self.flat is not None and self.flat.path.endswith(f"{OLD}.")):
             return inner
         return inner if group.kind != "full" else Layered(self.flat, inner)
 
     def _inner(self, block: Fields) -> dict[str, Fields]:
-        labels = [label for label in dict.fromkeys(self.labels) if isinstance(block.values.get(label), Mapping)]
-        held = {label: block.inside(label, block.spellings) for label in labels}
+        there = layer_blocks(block.values)
+        held = {label: block.inside(label, block.spellings) for label in dict.fromkeys(self.labels) if label in there}
         return {label: inner for label, inner in held.items() if inner is not None}
 
     def _old_spelling(self) -> None:
         """Transformers 5.23.0 puts the old block over ``rope_type: default``, so ``type`` alone has no effect."""
-        if self.flat is None or not self.flat.path.endswith("rope_scaling.") or "rope_type" in self.flat.values:
+        if self.flat is None or not self.flat.path.endswith(f"{OLD}.") or "rope_type" in self.flat.values:
             return
         held = self.flat.values.get("type")
         if held not in (None, "default") and self.flat.values.get("factor") != 1:
@@ -91,7 +91,7 @@ class RotaryBlocks:
 
     def _flat_beside_nested(self, groups: list[LayerGroup], row: CodeOfType | None) -> None:
         """A type whose new block has one object for each kind of layer ignores flat keys in it."""
-        if self.flat is None or not self.flat.path.endswith("rope_parameters."):
+        if self.flat is None or not self.flat.path.endswith(f"{NEW}."):
             return
         values = {self.flat.source(key): value for key, value in self.flat.values.items() if value is not None}
         if any(value != "default" for value in values.values()):
@@ -139,7 +139,7 @@ class RotaryBlocks:
 
 def conflict_code(source: str) -> str:
     """The code of the fact that two keys disagree: of the two shapes of a config, or of one shape."""
-    return "conflicting-shapes" if "rope_parameters." in source else "conflicting-keys"
+    return "conflicting-shapes" if f"{NEW}." in source else "conflicting-keys"
 
 
 def completed(block: Fields | None, row: CodeOfType, default_source: str) -> Fields | None:

@@ -17,6 +17,7 @@ from clockhands.configs.dialects import keys_of_dialects, plain
 from clockhands.configs.model_types import table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.errors import InvalidType, InvalidValue
 
 # What precedes the colon of a source for a value from the caller.
@@ -278,7 +279,7 @@ def _set_inside(config: dict[str, Any], opened: Opened, key: str, value: Any) ->
 
 # What a block holds beside its scaling, and what Transformers 5 moves into it from the level of the block.
 _IN_A_BLOCK = ("rope_theta", "partial_rotary_factor", "mrope_section", "mrope_interleaved")
-_BLOCKS = ("rope_scaling", "rope_parameters")
+_BLOCKS = (OLD, NEW)
 
 
 def _lost(config: dict[str, Any], opened: Opened, overrides: Mapping[str, Any]) -> dict[str, Any]:

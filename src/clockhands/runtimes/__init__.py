@@ -26,13 +26,13 @@ from clockhands.runtimes.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.runtimes.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
+from clockhands.runtimes.views import View, facts, names, positive_number, views
 
 __all__: Sequence[str] = [
-    "CURRENT", "FAR_OFF", "NEW", "OLD", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement",
+    "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement",
     "View",
     "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
     "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
     "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",
-    "scaling_name", "statements", "views",
+    "statements", "views",
 ]  # fmt: skip

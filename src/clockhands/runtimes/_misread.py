@@ -14,14 +14,16 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks, scaling_name
 from clockhands.errors import InvalidValue
-from clockhands.runtimes.views import NEW, OLD, scaling_name
 
 FORMS: Sequence[str] = ("config.json", "params.json", "gguf")
 """The forms of a file that statements are about."""
 
 BASES: Sequence[str] = ("run", "read", "thread")
 """How a statement is known: a release was run by the tests, its files were read, or a thread reports it."""
+
+_BLOCKS = (OLD, NEW, "yarn")  # the last is that of a params.json
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,10 @@ class TextPart:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "TextPart":
-        blocks = [block for block in _blocks(values) if isinstance(block, Mapping)]
-        given = [{key for key, value in level.items() if value is not None} for level in (values, *blocks)]
-        flat = [block for block in blocks if not any(isinstance(value, Mapping) for value in block.values())]
-        scalings = frozenset(scaling_name(block) or "default" for block in flat)
+        blocks = [block.values for block in rope_blocks(values, keys=_BLOCKS)]
+        outer = [held for held in map(values.get, _BLOCKS) if isinstance(held, Mapping)]
+        given = [{key for key, value in level.items() if value is not None} for level in (values, *outer, *blocks)]
+        scalings = frozenset(scaling_name(block) or "default" for block in blocks)
         return cls(frozenset(given[0]), frozenset().union(*given), scalings)
 
 
@@ -180,12 +182,6 @@ def statements_about(parts: Sequence[tuple[Collection[str], Mapping[str, Any]]])
     for each in statements():
         if any(each.is_about(names) and each.fits_part(part) for names, part in known):
             yield each
-
-
-def _blocks(values: Mapping[str, Any]) -> list[Any]:
-    """The RoPE blocks of a config (``yarn`` in a params.json), and the blocks of each kind of layer inside them."""
-    outer = [values.get(key) for key in (OLD, NEW, "yarn")]
-    return outer + [inner for block in outer if isinstance(block, Mapping) for inner in block.values()]
 
 
 def release_order(version: str) -> Version:

@@ -6,11 +6,10 @@ Transformers 4. What it writes for a scaling depends on the model type.
 
 from typing import Any
 
+from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.runtimes.views import (
     CONTEXT,
-    NEW,
-    OLD,
     ORIGINAL,
     NoSuchType,
     Refusal,
@@ -19,7 +18,6 @@ from clockhands.runtimes.views import (
     facts,
     longrope,
     names,
-    scaling_name,
 )  # fmt: skip
 
 
@@ -39,9 +37,7 @@ def llama_cpp(view: View) -> None:
         view.drop("no_rope_layers")
         view.put("no_rope_layer_interval", 4)
     block = view.block(key)
-    if block is None:
-        return
-    if not any(isinstance(value, dict) for value in block.values()):
+    if block is not None and not layer_blocks(block):
         view.put(key, _written(view, block, key, architecture))
 
 

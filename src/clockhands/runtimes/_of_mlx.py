@@ -3,11 +3,10 @@
 from typing import Any
 
 from clockhands.configs.model_types import model_type
+from clockhands.configs.rope_blocks import NEW, OLD, scaling_name
 from clockhands.runtimes.views import (
     CONTEXT,
     GROWTH,
-    NEW,
-    OLD,
     ORIGINAL,
     NoSuchType,
     Refusal,
@@ -18,7 +17,6 @@ from clockhands.runtimes.views import (
     named,
     names,
     ratio,
-    scaling_name,
 )  # fmt: skip
 
 _YARN = ("yarn", "deepseek_yarn", "telechat3-yarn")

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.configs.model_types import model_type, table
+from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.runtimes.views import (
     AS_THE_CLASS,
     CONTEXT,
     GROWTH,
-    NEW,
-    OLD,
     ORIGINAL,
     ModelFailure,
     NoSuchType,
@@ -24,7 +23,6 @@ from clockhands.runtimes.views import (
     facts,
     named,
     names,
-    scaling_name,
 )
 
 # The keys without which each scaling raises a KeyError (modeling_rope_utils.py, `_check_received_keys` and the
@@ -160,22 +158,12 @@ def transformers_5(view: View) -> None:
         if block is not None:
             view.drop_inside(block, key, *names_inside)
             view.put(key, block)
-    for key, block in blocks_of_5(view):
-        kind = scaling_name(block)
+    for block in view.blocks_that_count():
+        kind = scaling_name(block.values)
         if kind not in (None, *_NEEDED, "proportional", "mrope", "su"):
-            raise Refusal(f"{key} names the type {kind}, which is not a known scaling (KeyError).")
-        if view.lacks_growth(block):
+            raise Refusal(f"{block.key} names the type {kind}, which is not a known scaling (KeyError).")
+        if view.lacks_growth(block.values):
             raise ModelFailure(f"The class of {view.name} needs {GROWTH}, which is absent (TypeError).")
-
-
-def blocks_of_5(view: View) -> list[tuple[str, Mapping[str, Any]]]:
-    """The block that the class reads, the old one before the new one, or the blocks of each kind of layer inside it."""
-    for key in (OLD, NEW):
-        block = view.block(key)
-        if block is not None:
-            inner = [(key, value) for value in block.values() if isinstance(value, Mapping)]
-            return inner or [(key, block)]
-    return []
 
 
 def _of_another_part(view: View) -> str | None:
@@ -198,15 +186,10 @@ def _lost_base(name: str, view: View) -> None:
     row = next((row for row in known.rows if row.lost), None) if known is not None else None
     if known is None or row is None or base is None:
         return
-    held, old = view.block(NEW) or {}, view.block(OLD) or {}
+    held, old = layer_blocks(view.block(NEW) or {}), view.block(OLD) or {}
     blocks: dict[str, dict[str, Any]] = {}
     for kind in ("full", *row.lost):
-        inner = held.get(f"{kind}_attention")
-        own = {
-            "rope_type": "default",
-            **(inner if isinstance(inner, Mapping) else {}),
-            **(old if kind == "full" else {}),
-        }
+        own = {"rope_type": "default", **held.get(f"{kind}_attention", {}), **(old if kind == "full" else {})}
         blocks[f"{kind}_attention"] = {"rope_theta": base if kind == "full" else known.defaults["base"], **own}
     for key in (OLD, "rope_theta"):
         view.values.pop(key, None)
@@ -236,11 +219,11 @@ def config_of_5(view: View) -> None:
     over_default = view.name in facts()["transformers-5"]["over_default"]
     if block is not None and over_default and "rope_type" not in block and scaling_name(block) not in (None, "default"):
         view.drop(OLD)
-    for key, block in blocks_of_5(view):
-        kind = scaling_name(block)
+    for block in view.blocks_that_count():
+        kind, held = scaling_name(block.values), block.values
         # The original length is filled in, but not under LongRoPE's old name, which is renamed only after that.
-        missing = [each for each in _NEEDED.get(kind or "", ()) if each not in block and each != ORIGINAL]
-        if kind == "su" and (ORIGINAL not in block or name not in _PHI3):
+        missing = [each for each in _NEEDED.get(kind or "", ()) if each not in held and each != ORIGINAL]
+        if kind == "su" and (ORIGINAL not in held or name not in _PHI3):
             missing.append(ORIGINAL if name in _PHI3 else "a known type")
         if missing:
-            raise Refusal(f"{key} of type {kind} lacks {', '.join(missing)} (KeyError).")
+            raise Refusal(f"{block.key} of type {kind} lacks {', '.join(missing)} (KeyError).")

@@ -5,13 +5,12 @@ Both get the config through the classes of Transformers and compute the frequenc
 
 from typing import Any
 
+from clockhands.configs.rope_blocks import NEW, OLD, scaling_name
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.runtimes._of_transformers import config_of_5, known_to, transformers_4
 from clockhands.runtimes.views import (
     CONTEXT,
     GROWTH,
-    NEW,
-    OLD,
     ORIGINAL,
     Refusal,
     Undescribed,
@@ -21,7 +20,6 @@ from clockhands.runtimes.views import (
     named,
     names,
     ratio,
-    scaling_name,
 )
 
 # Type names that may both be present although they differ (patch_legacy_rope_type, 0.33.0).

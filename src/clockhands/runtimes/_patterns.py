@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import INDEXER, Code
+from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Proportional, yarn_magnitude
-from clockhands.runtimes.views import CONTEXT, NEW, OLD, ORIGINAL, Undescribed, View, scaling_name
+from clockhands.runtimes.views import CONTEXT, ORIGINAL, Undescribed, View, named
 
 DEFAULT_BASE = 10_000.0
 """What ``getattr(config, "rope_theta", 10000.0)`` gives where the key moved."""
@@ -33,9 +34,9 @@ def no_scaling(view: View) -> None:
         Undescribed: There is no scaling to ignore.
     """
     found = False
-    for place, block in _blocks(view):
-        found = found or scaling_name(block) not in (None, "default", "mrope")
-        _put(view, place, _kept(block) | {"rope_type": "default"})
+    for block in view.blocks():
+        found = found or scaling_name(block.values) not in (None, "default", "mrope")
+        _put(view, block, _kept(block.values) | {"rope_type": "default"})
     if not found:
         raise Undescribed("The file declares no scaling.")
 
@@ -46,8 +47,7 @@ def default_base(view: View) -> None:
         if key in view.values:
             view.put(key, DEFAULT_BASE)
     view.put(_BASE, DEFAULT_BASE)
-    for place, block in _blocks(view):
-        _put(view, place, block | {_BASE: DEFAULT_BASE})
+    _put_everywhere(view, {_BASE: DEFAULT_BASE})
 
 
 def default_base_without_scaling(view: View) -> None:
@@ -68,15 +68,15 @@ def _one_kind(kind: str) -> Callable[[View], None]:
             kept = full if kind == "full_attention" else sliding
             _put_kinds(view, kinds, kept, kept)
             return
-        blocks = dict(_blocks(view))
-        kept = next((block for (_, name), block in blocks.items() if name == kind), None)
+        blocks = view.blocks()
+        kept = next((block.values for block in blocks if block.label == kind), None)
         bases = {"full_attention": ("rope_theta", "global_rope_theta"), "sliding_attention": _BASES[1:3]}[kind]
         base = next((view.get(key) for key in bases if view.number(key) is not None), None)
         if kept is None and (base is None or not any(view.get(key) is not None for key in _BASES[1:3])):
             raise Undescribed("The file has one base and one scaling for all layers.")
-        for place, block in blocks.items():
-            made = kept if kept is not None and place[1] else block
-            _put(view, place, made | ({} if base is None else {_BASE: base}))
+        for block in blocks:
+            made = kept if kept is not None and block.label else block.values
+            _put(view, block, made | ({} if base is None else {_BASE: base}))
         for key in _BASES:
             if base is not None and key in view.values:
                 view.put(key, base)
@@ -129,7 +129,7 @@ def _kinds_of_class(view: View) -> _Kinds | None:
 
 def _of_kinds(view: View, kinds: _Kinds) -> tuple[dict[str, Any], dict[str, Any]]:
     """The blocks of the full-attention and of the sliding-window layers, each with its base."""
-    blocks = {name: block for (_, name), block in _blocks(view)}
+    blocks = {block.label: block.values for block in view.blocks()}
     full = blocks.get(kinds.full, blocks.get("", {"rope_type": "default"}))
     sliding = blocks.get(kinds.sliding, {"rope_type": "default"})
     made = []
@@ -150,8 +150,7 @@ def _put_kinds(view: View, kinds: _Kinds, full: dict[str, Any], sliding: dict[st
 def whole_head(view: View) -> None:
     """All dimensions of a head are rotated although the file rotates only some."""
     view.put(_SHARE, 1.0)
-    for place, block in _blocks(view):
-        _put(view, place, block | {_SHARE: 1.0})
+    _put_everywhere(view, {_SHARE: 1.0})
 
 
 def default_share(view: View) -> None:
@@ -167,8 +166,7 @@ def default_share(view: View) -> None:
     for key in {_SHARE, *known.reads.get("share", ())} & view.values.keys():
         view.put(key, share)
     view.put(_SHARE, share)
-    for place, block in _blocks(view):
-        _put(view, place, block | {_SHARE: share})
+    _put_everywhere(view, {_SHARE: share})
 
 
 def outer_level(view: View) -> None:
@@ -195,11 +193,11 @@ def ordinary_partial(view: View) -> None:
     Raises:
         Undescribed: The file has no proportional RoPE.
     """
-    blocks = [(place, block) for place, block in _blocks(view) if scaling_name(block) == "proportional"]
+    blocks = [block for block in view.blocks() if scaling_name(block.values) == "proportional"]
     if not blocks:
         raise Undescribed("The file has no proportional rotation.")
-    for place, block in blocks:
-        _put(view, place, {key: value for key, value in block.items() if key != "type"} | {"rope_type": "default"})
+    for block in blocks:
+        _put(view, block, named(block.values, "default"))
 
 
 def linear_in_its_place(view: View) -> None:
@@ -238,11 +236,11 @@ def formula_magnitude(view: View) -> None:
     Raises:
         Undescribed: The file has no YaRN.
     """
-    found = [(place, block) for place, block in _blocks(view) if scaling_name(block) in _YARN]
-    for place, block in found:
-        factor = view.number("factor", block)
-        kept = {key: value for key, value in block.items() if key not in _MAGNITUDES}
-        _put(view, place, kept | ({} if factor is None else {"attention_factor": yarn_magnitude(factor)}))
+    found = [block for block in view.blocks() if scaling_name(block.values) in _YARN]
+    for block in found:
+        factor = view.number("factor", block.values)
+        kept = {key: value for key, value in block.values.items() if key not in _MAGNITUDES}
+        _put(view, block, kept | ({} if factor is None else {"attention_factor": yarn_magnitude(factor)}))
     if not found:
         raise Undescribed("The file has no YaRN.")
 
@@ -389,45 +387,39 @@ COMPUTES: Mapping[str, Callable[[Code], Code]] = {
 """Patterns that change what is computed of it, by name."""
 
 
-def _blocks(view: View) -> list[tuple[tuple[str, str], dict[str, Any]]]:
-    """Each block with its place: the key and, inside it, the kind of layer ("" for a flat block)."""
-    found = []
-    for key in (OLD, NEW):
-        block = view.block(key) or {}
-        inner = {name: dict(value) for name, value in block.items() if isinstance(value, Mapping)}
-        found += [((key, name), value) for name, value in inner.items()] or ([((key, ""), block)] if block else [])
-    return found
-
-
 def _scaling(view: View) -> dict[str, Any]:
     """The first block that names a scaling; an empty one if there is none."""
-    return next((block for _, block in _blocks(view) if scaling_name(block) not in _UNSCALED), {})
+    return next((block.values for block in _scalings(view)), {})
+
+
+def _scalings(view: View) -> list[RopeBlock]:
+    """The blocks that name a scaling."""
+    return [block for block in view.blocks() if scaling_name(block.values) not in _UNSCALED]
 
 
 def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
     return {key: block[key] for key in _KEPT if key in block}
 
 
-def _in_scalings(view: View, change: Callable[[dict[str, Any]], dict[str, Any]], *needed: str) -> None:
-    """Change each scaling that has one of these keys.
+def _in_scalings(view: View, change: Callable[[dict[str, Any]], dict[str, Any]], needed: str) -> None:
+    """Change each scaling that has a number under this key.
 
     Raises:
         Undescribed: There is none.
     """
-    found = [(place, block) for place, block in _blocks(view) if scaling_name(block) not in _UNSCALED]
-    found = [(place, block) for place, block in found if any(view.number(key, block) is not None for key in needed)]
+    found = [block for block in _scalings(view) if view.number(needed, block.values) is not None]
     if not found:
-        raise Undescribed(f"No scaling of the file has {' or '.join(needed)}.")
-    for place, block in found:
-        _put(view, place, change(block))
+        raise Undescribed(f"No scaling of the file has {needed}.")
+    for block in found:
+        _put(view, block, change(block.values))
 
 
 def _one_list(view: View, kept: str, other: str) -> None:
     if not isinstance(_scaling(view).get(kept), list):
         raise Undescribed("The file has no lists of LongRoPE.")
-    for place, block in _blocks(view):
-        if isinstance(block.get(kept), list):
-            _put(view, place, block | {other: block[kept]})
+    for block in view.blocks():
+        if isinstance(block.values.get(kept), list):
+            _put(view, block, block.values | {other: block.values[kept]})
 
 
 def _layers(view: View) -> int:
@@ -437,6 +429,11 @@ def _layers(view: View) -> int:
     return int(number)
 
 
-def _put(view: View, place: tuple[str, str], block: dict[str, Any]) -> None:
-    key, name = place
-    view.put(key, {**(view.block(key) or {}), name: block} if name else block)
+def _put(view: View, block: RopeBlock, values: dict[str, Any]) -> None:
+    held = view.block(block.key) or {}
+    view.put(block.key, {**held, block.label: values} if block.label else values)
+
+
+def _put_everywhere(view: View, values: dict[str, Any]) -> None:
+    for block in view.blocks():
+        _put(view, block, block.values | values)

@@ -9,6 +9,7 @@ from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
+from clockhands.configs.rope_blocks import scaling_name
 from clockhands.errors import InvalidValue
 from clockhands.runtimes._comparing import Parted, compared
 from clockhands.runtimes._of_llama_cpp import llama_cpp
@@ -19,8 +20,6 @@ from clockhands.runtimes._patterns import COMPUTES, READS, as_the_file
 from clockhands.runtimes._windows import in_sections, in_windows, window_rule
 from clockhands.runtimes.views import (
     AS_THE_CLASS,
-    NEW,
-    OLD,
     PER_LAYER,
     ModelFailure,
     NoSuchType,
@@ -30,7 +29,6 @@ from clockhands.runtimes.views import (
     about,
     canonical,
     put_back,
-    scaling_name,
     views,
 )
 
@@ -328,8 +326,7 @@ class _Session:
 
 def _given_by_clockhands(view: View) -> None:
     """Whether a scaling has a type that only clockhands registers in Transformers."""
-    for block in (view.block(NEW), view.block(OLD)):
-        if block is not None and (scaling_name(block) or "").startswith(REGISTERED):
-            raise Undescribed(
-                f"{scaling_name(block)} is known only to a process that calls clockhands.transformers.register()."
-            )
+    for block in view.blocks():
+        name = scaling_name(block.values) or ""
+        if name.startswith(REGISTERED):
+            raise Undescribed(f"{name} is known only to a process that calls clockhands.transformers.register().")

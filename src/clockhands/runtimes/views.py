@@ -13,11 +13,9 @@ from typing import Any
 from clockhands.configs.model_types import model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT
+from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, rope_blocks
 from clockhands.configs.section_fields import Section, sections
 from clockhands.encodings.scaling import longrope_magnitude, yarn_magnitude
-
-OLD, NEW = "rope_scaling", "rope_parameters"
-"""The block of Transformers 4 and that of Transformers 5."""
 
 PER_LAYER = "per_layer_config"
 """What Transformers 5 writes for single layers."""
@@ -104,6 +102,15 @@ class View:
         value = self.values.get(key)
         return dict(value) if isinstance(value, Mapping) and value else None
 
+    def blocks(self) -> list[RopeBlock]:
+        """The RoPE blocks of the part, without empty objects that are not for one kind of layer."""
+        return [block for block in rope_blocks(self.values, self.place("")) if block.values or block.label]
+
+    def blocks_that_count(self) -> list[RopeBlock]:
+        """Those of the old key, else those of the new one: the classes of Transformers read only one of the two."""
+        blocks = self.blocks()
+        return [block for block in blocks if block.key == blocks[0].key]
+
     def drop(self, key: str) -> None:
         """Remove a key that the reader does not read."""
         if self.values.pop(key, None) is not None:
@@ -159,13 +166,6 @@ def positive_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
         return None
     return value
-
-
-def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:
-    """The type that a block names, under its new key or its old one, in the order in which the reader looks."""
-    keys = ("type", "rope_type") if old_first else ("rope_type", "type")
-    found = next((block[key] for key in keys if block.get(key) is not None), None)
-    return found if isinstance(found, str) else None
 
 
 def named(block: Mapping[str, Any], name: str) -> dict[str, Any]:

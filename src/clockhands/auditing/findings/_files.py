@@ -13,6 +13,7 @@ from clockhands.configs.openers import open_file, open_gguf
 from clockhands.configs.params_fields import SCALED, meta_scaling
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.errors import ClockhandsError
 from clockhands.formats import files
@@ -221,7 +222,7 @@ def _layers(resolved: Resolved) -> int | None:
 
 def _config_place(subject: Audited) -> str:
     held = subject.opened.config or {}
-    key = next((key for key in ("rope_scaling", "rope_parameters") if key in held), "rope_scaling")
+    key = next((key for key in (OLD, NEW) if key in held), OLD)
     return f"{subject.opened.config_name}:{key}"
 
 

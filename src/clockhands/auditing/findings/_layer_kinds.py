@@ -5,9 +5,10 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
-from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file, labels_of, rotary_parts
 from clockhands.configs.fields import MOST_LAYERS
 from clockhands.configs.projections import other_widths
+from clockhands.configs.rope_blocks import RopeBlock
 
 _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
 
@@ -289,7 +290,7 @@ def layer_type_scaling(subject: Audited) -> Iterator[Kind]:
             yield LayerTypeScaling(evidence)
 
 
-def _scales(block: RotaryBlock) -> bool:
+def _scales(block: RopeBlock) -> bool:
     return block.scaling not in (None, "default") and block.values.get("factor") != 1
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings._kind import Kind
-from clockhands.configs.fields import Fields, shown
+from clockhands.configs.fields import Fields
 from clockhands.configs.model_types import CodeOfType, ModelType, table
 from clockhands.configs.resolve import type_of
 from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.rope_blocks import RopeBlock, rope_blocks
 from clockhands.configs.section_fields import Section, sections
 from clockhands.configs.targets import Opened
 from clockhands.formats.files import file_and_key
@@ -86,46 +87,9 @@ class Part:
     row: CodeOfType | None
     name: str | None
 
-    def blocks(self) -> Iterator["RotaryBlock"]:
-        """The rotary blocks of the part, flat ones and those for one kind of layer."""
-        kinds = _kinds(self.row)
-        for key in ("rope_scaling", "rope_parameters"):
-            values = self.section.values.get(key)
-            if not isinstance(values, Mapping):
-                continue
-            inner = [label for label, held in values.items() if isinstance(held, Mapping) and label in kinds]
-            if not inner:
-                yield RotaryBlock(self.fields.source(key), values, None, key)
-            for label in inner:
-                yield RotaryBlock(f"{self.fields.source(key)}.{label}", values[label], kinds[label], key)
-
-
-@dataclass(frozen=True)
-class RotaryBlock:
-    """One rotary block.
-
-    Attributes:
-        place: Its source.
-        values: Its contents.
-        kind: The kind of layer that it is for, such as ``sliding``; None for all.
-        key: Under which key of the part: the old shape or the new one.
-    """
-
-    place: str
-    values: Mapping[str, Any]
-    kind: str | None
-    key: str
-
-    def said(self, *names: str) -> dict[str, Any]:
-        """The values of some keys by their sources, for those that exist."""
-        held = {name: self.values[name] for name in names if self.values.get(name) is not None}
-        return {f"{self.place}.{name}": shown(value) for name, value in held.items()}
-
-    @property
-    def scaling(self) -> str | None:
-        """The name of the scaling, in lower case; None if there is none, or it is not text."""
-        name = self.values.get("rope_type", self.values.get("type"))
-        return name.strip().lower() if isinstance(name, str) else None
+    def blocks(self) -> Iterator[RopeBlock]:
+        """The RoPE blocks of the part, flat ones and those for one kind of layer."""
+        return rope_blocks(self.section.values, self.fields.source(""), row=self.row)
 
 
 def rotary_parts(subject: Audited) -> Iterator[Part]:
@@ -157,13 +121,6 @@ def rotary_parts(subject: Audited) -> Iterator[Part]:
 def labels_of(kind: str) -> Sequence[str]:
     """The names that files use for layers of one kind."""
     return table()["labels"][kind]
-
-
-def _kinds(row: CodeOfType | None) -> Mapping[str, str]:
-    """The names that files use for all kinds of layers, including those of one type only."""
-    named = {kind: names for kind, names in table()["labels"].items() if kind != "says"}
-    own = row.labels if row is not None else {}
-    return {label: kind for held in (named, own) for kind, names in held.items() for label in names}
 
 
 def _text(value: object) -> str | None:

@@ -9,6 +9,7 @@ from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
@@ -21,7 +22,7 @@ from clockhands.runtimes.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.runtimes.views import NEW, OLD, View, facts, names, positive_number, scaling_name, views
+from clockhands.runtimes.views import View, facts, names, positive_number, views
 
 
 def _readers(names: Sequence[str] | None, otherwise: str) -> str:
@@ -505,17 +506,9 @@ def _views(subject: Audited) -> Iterator[View]:
 def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
     """Every block that names a scaling, flat or for one kind of layer, with the key that holds it."""
     for view in _views(subject):
-        for key in (OLD, NEW):
-            block = view.block(key)
-            if block is None:
-                continue
-            inner = {name: each for name, each in block.items() if isinstance(each, Mapping)}
-            held = {key: block} if not inner else {f"{key}.{name}": each for name, each in inner.items()}
-            for place, each in held.items():
-                if scaling_name(each) not in (None, "default"):
-                    yield view, place, each
-            if block and key == OLD:
-                break  # the old block is the one that is read
+        for block in view.blocks_that_count():
+            if block.scaling not in (None, "default"):
+                yield view, block.path, block.values
 
 
 def _noticed(subject: Audited, code: str) -> bool:
@@ -561,16 +554,17 @@ def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
         block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
         if block is None or entry is None or "short_factor" in block:
             continue
-        full, local = block.get("full_attention"), block.get("sliding_attention")
-        nested = isinstance(full, Mapping) and isinstance(local, Mapping)
-        if nested != any(isinstance(value, Mapping) for value in block.values()) or nested != ("local" in entry):
+        inner = layer_blocks(block)
+        full, local = inner.get("full_attention"), inner.get("sliding_attention")
+        nested = full is not None and local is not None
+        if nested != bool(inner) or nested != ("local" in entry):
             continue
-        held, place = (full, f"{NEW}.full_attention") if isinstance(full, Mapping) and nested else (block, NEW)
+        held, place = (full, f"{NEW}.full_attention") if full is not None else (block, NEW)
         made = {}
         for name, inner in (("base", "rope_theta"), ("share", "partial_rotary_factor")):
             if name in entry and inner in held and entry[name][0] not in view.values:
                 made[view.place(entry[name][0])] = view.place(f"{place}.{inner}")
-        if isinstance(local, Mapping) and nested and "rope_theta" in local:
+        if local is not None and "rope_theta" in local:
             made[view.place(entry["local"][0])] = view.place(f"{NEW}.sliding_attention.rope_theta")
         if scaling_name(held) not in (None, "default"):
             made[view.place(OLD)] = view.place(place)

@@ -10,10 +10,11 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
 from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
-from clockhands.auditing.findings._parts import Audited, Part, RotaryBlock, check, declared, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, rotary_parts
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
 from clockhands.configs.resolved import Code
+from clockhands.configs.rope_blocks import RopeBlock
 from clockhands.configs.section_fields import fields_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
@@ -355,7 +356,7 @@ def _of_their_length(known: tuple[Release, ...], context: int | None, *, scaled:
     return tuple(each for each in known if each.base != _USUAL_BASE or context is None or context == each.context)
 
 
-def _completes(block: RotaryBlock, release: Release) -> bool:
+def _completes(block: RopeBlock, release: Release) -> bool:
     """Whether a release has the scaling of a block, and the keys that the block has of it."""
     there = release.scaling
     if there is None or there["rope_type"] != block.scaling:
@@ -711,7 +712,7 @@ def _mended(part: Part, release: Release) -> dict[str, Any]:
     return {"mended at": block.place, "mended with": values, "merged": True}
 
 
-def _scales(block: RotaryBlock) -> bool:
+def _scales(block: RopeBlock) -> bool:
     return block.scaling not in (None, "default") and block.values.get("factor") != 1
 
 

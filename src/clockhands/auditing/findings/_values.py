@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, replaced
 from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
+from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.formats.files import file_and_key
 
 # Bases that loaders and classes use if a file has none; they are right for models with a few thousand positions.
@@ -311,6 +312,6 @@ def override_replaces_block(subject: Audited) -> Iterator[Kind]:
             for where, value in subject.opened.lost.items()
             if where.rpartition(":")[2].startswith(f"{path}{dot}")
         }
-        if last in ("rope_scaling", "rope_parameters") and lost:
+        if last in (OLD, NEW) and lost:
             yield OverrideReplacesBlock({"block": override, "lost": lost})
             return

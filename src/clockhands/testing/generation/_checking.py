@@ -9,6 +9,7 @@ import numpy as np
 from clockhands.arguments import count
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
+from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
@@ -217,9 +218,10 @@ def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> in
 def _edges(model: CausalModel) -> dict[str, int]:
     edges = {} if model.window is None else {"its window": model.window}
     config = _config(model)
-    block = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if isinstance(block, dict) and block.get("rope_type", block.get("type")) in {"dynamic", "longrope", "su"}:
-        original = block.get("original_max_position_embeddings", config.get("original_max_position_embeddings"))
+    blocks = rope_blocks(config, keys=(NEW, OLD))
+    held = next((block.values for block in blocks if block.scaling in {"dynamic", "longrope", "su"}), None)
+    if held is not None:
+        original = held.get("original_max_position_embeddings", config.get("original_max_position_embeddings"))
         original = original or config.get("max_position_embeddings")
         if isinstance(original, int):
             edges["its original training length"] = original
