@@ -4,7 +4,7 @@ A config does not say how its class pairs channels, nor the class default of a m
 type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
 ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and an entry by a
 person has priority. The keys are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type
-may be ``like`` another: its own entries override those of the other.
+may be ``like`` another: its own entries override those of the other, and its ``code`` fields of the other's one code.
 """
 
 import json
@@ -186,7 +186,7 @@ def table() -> Mapping[str, Any]:
 @cache
 def learned_tensors() -> frozenset[str]:
     """Endings of the names of tensors that are learned tables in every type that has them."""
-    codes = [code for row in table()["types"].values() for code in row.get("codes", ()) if isinstance(code, dict)]
+    codes = [code for name in model_types() for code in _filled(name)["codes"]]
     kinds = {(name, code["kind"]) for code in codes for name in code.get("tensors", ())}
     return frozenset(name for name, kind in kinds if kind == "learned" and (name, "sinusoidal") not in kinds)
 
@@ -307,16 +307,20 @@ def model_types() -> tuple[str, ...]:
 
 
 def _filled(name: str) -> dict[str, Any]:
-    """The entry of a type, completed by the type that it is like."""
+    """The entry of a type, completed by the type that it is like; a null takes away what that one says."""
     entry = dict(table()["types"][name])
     if "like" not in entry:
         return entry
     other = _filled(entry.pop("like"))
+    if "code" in entry:
+        entry["codes"] = [_merged(*other["codes"], entry.pop("code"))]
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
-    defaults = {**other.get("defaults", {}), **entry.get("defaults", {})}
-    # A null removes a default.
-    defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # The library that was read is never taken from the other entry.
     for own in ("library", "class", "classes", "marks"):
         other.pop(own, None)
+    defaults = _merged(other.get("defaults", {}), entry.get("defaults", {}))
     return {**other, **entry, "reads": reads, "defaults": defaults}
+
+
+def _merged(of_other: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**of_other, **own}.items() if value is not None}
