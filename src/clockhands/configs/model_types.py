@@ -313,7 +313,8 @@ def _filled(name: str) -> dict[str, Any]:
         return entry
     other = _filled(entry.pop("like"))
     if "code" in entry:
-        entry["codes"] = [_merged(*other["codes"], entry.pop("code"))]
+        (code,) = other["codes"]
+        entry["codes"] = [_merged(code, entry.pop("code"))]
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
     # The library that was read is never taken from the other entry.
     for own in ("library", "class", "classes", "marks"):
