@@ -1,10 +1,10 @@
-"""Write sources/types_of_classes.json: what the classes of the installed Transformers do with position.
+"""Write configs/types_of_classes.json: what the classes of the installed Transformers do with position.
 
-Every model type of the library that has no row in sources/model_types.json is made with its default config, without
+Every model type of the library that has no row in configs/model_types.json is made with its default config, without
 memory for its weights, and its modules are looked at: rotary modules, tables of positions, relative terms, attention
 without any of them. A row is written only if the audit, given the default config and a changed one, computes the
 frequencies, the layout, the rows and the layers of the class. A type for which no row does is printed with the reason;
-it then needs a row by a person, in sources/model_types.json, which this program reads and leaves as it is.
+it then needs a row by a person, in configs/model_types.json, which this program reads and leaves as it is.
 
 Run it after the pinned version of Transformers changed, and read the difference.
 """
@@ -35,8 +35,8 @@ from clockhands.configs.resolved import INDEXER, layer_numbers  # noqa: E402
 from clockhands.configs.targets import Opened  # noqa: E402
 from resolution.library import KINDS, modeling, pairing  # noqa: E402
 
-SOURCES = ROOT / "src" / "clockhands" / "sources"
-BY_HAND, READ = SOURCES / "model_types.json", SOURCES / "types_of_classes.json"
+CONFIGS = ROOT / "src" / "clockhands" / "configs"
+BY_HAND, READ = CONFIGS / "model_types.json", CONFIGS / "types_of_classes.json"
 CLOSE = 4e-6  # the modules hold their frequencies in float32
 
 # What a name says of the part of a model.

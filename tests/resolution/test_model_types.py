@@ -1,5 +1,6 @@
 """The table of model types: every row can be used, and names only what exists."""
 
+from clockhands.configs.layer_rules import COVERED, RULES
 from clockhands.configs.model_types import model_type, model_types, table
 from resolution.expected import reasons, resolved
 
@@ -55,7 +56,9 @@ def test_rows_speak_of_quantities_that_exist(cases):
             for row in known.rows:
                 assert row.kind in ("sinusoidal", "learned", "rotary", "alibi", "buckets", "relative", "none")
                 assert row.layout in (None, "halves", "interleaved")
-                assert row.windows.get("rule") in (None, "all", "period", "from", "listed", "cycle", "unturned")
+                assert row.rule is None or row.rule in RULES
+                assert row.sides in (None, "encoder", *COVERED)
+                assert row.unturned in (None, "windowed", "windowless", "always")
                 named = {*row.bases.values(), *row.widths.values(), *row.quantities.values(), row.rows, row.zero_rows}
                 assert {one for one in named if one} - {"patches"} <= {*known.reads, *known.fixed}
 

@@ -4,7 +4,7 @@ A config does not say how its class pairs channels, nor the class default of a m
 type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
 ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and an entry by a
 person has priority. The keys are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type
-may be ``like`` another: its own entries override those of the other.
+may be ``like`` another: its own entries override those of the other, and its ``code`` fields of the other's one code.
 """
 
 import json
@@ -29,20 +29,12 @@ class CodeOfType:
         part: Which part of the model has it.
         kind: The kind of code.
         layout: Which two channels form a pair.
-        windows: Which layers see a window only: a ``rule`` (``all``, ``period``, ``from``, ``listed``, ``cycle``, or
-            ``unturned`` for the layers that do not rotate) and its numbers; the number of the layer of a period that
-            sees all (``turn``), where that is not the last; whether periods are counted ``back`` from the last layer;
-            whether the ``last`` layer sees all whatever is listed; where a window lies, if not before the query (true,
-            or the parts of a model for which it is so): half of it on ``both`` sides; one token ``beyond`` that; as a
-            ``radius`` on either side; ``shared`` between the sides with the query; only the ``half`` before it; and
-            which of these where a key makes an encoder of a decoder (``switched``); whether the first layer of all
-            ``also`` sees all; the kind of the ``others`` of a period or of those not listed, of those ``inside`` the
-            list (``full`` unless it says so), and of all where the list is ``absent``; whether kinds stay what they are
-            ``always``, without a window too; whether the layers that rotate attend inside ``chunks`` of the text;
-            whether the ``switch`` of windows is for ``unlisted`` layers alone, those of a file without a list of kinds;
-            the key of the tokens ``before_query``, which counts them without the query;
-            the kinds that the ``letters`` of a period stand for, where a file may write it as a text, after which the
-            last layer sees all.
+        rule: Which layers see a window only, or have no attention: the name of a function in `layer_rules`; None if
+            all see everything.
+        period: Layers of a period of that rule, where the file does not say.
+        sides: Where a window lies, if it is not the last tokens: half of it on ``both`` sides; one token ``beyond``
+            that; as a ``radius`` on either side; ``shared`` between the sides with the query; only the ``half`` before
+            it; a radius in an ``encoder`` alone. Of a type whose configs may make an encoder of it: where it lies then.
         nested: Whether the rotary block of the config has one object for each kind of layer, and is not read flat.
         bases: Kind of layer to the quantity that holds its base, where that is not ``base``.
         widths: Kind of layer to the quantity that holds its head width, where that is not ``head_width``.
@@ -51,8 +43,8 @@ class CodeOfType:
         aliases: Names of scalings that this type reads as others.
         scalings: The scalings that the type has; empty means all.
         still: The period of layers without RoPE: one layer in so many.
-        unturned: Kinds of layers that do not rotate.
-        windowless: The kinds that do not rotate where there is no window: ``none`` of them, ``all``, or the ``same``.
+        unturned: When layers that see all do not rotate: ``always``; where the others have a window (``windowed``); or
+            so too, and where they have none no layer rotates (``windowless``). None if such layers rotate.
         labels: Kind of layer to the names of its object in a nested block, where those are not the usual ones.
         assumed: Scaling to what the class takes for keys of it that the block does not hold.
         alpha: Whether a dynamic scaling with an ``alpha`` is a fixed stretch by that number.
@@ -91,7 +83,9 @@ class CodeOfType:
     part: str
     kind: str | None
     layout: str | None = None
-    windows: Mapping[str, Any] = field(default_factory=dict)
+    rule: str | None = None
+    period: int | None = None
+    sides: str | None = None
     nested: bool = False
     bases: Mapping[str, str] = field(default_factory=dict)
     widths: Mapping[str, str] = field(default_factory=dict)
@@ -100,8 +94,7 @@ class CodeOfType:
     aliases: Mapping[str, str] = field(default_factory=dict)
     scalings: Sequence[str] = ()
     still: int | None = None
-    unturned: Sequence[str] = ()
-    windowless: str = "none"
+    unturned: str | None = None
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     assumed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     alpha: bool = False
@@ -193,7 +186,7 @@ def table() -> Mapping[str, Any]:
 @cache
 def learned_tensors() -> frozenset[str]:
     """Endings of the names of tensors that are learned tables in every type that has them."""
-    codes = [code for row in table()["types"].values() for code in row.get("codes", ()) if isinstance(code, dict)]
+    codes = [code for name in model_types() for code in _filled(name)["codes"]]
     kinds = {(name, code["kind"]) for code in codes for name in code.get("tensors", ())}
     return frozenset(name for name, kind in kinds if kind == "learned" and (name, "sinusoidal") not in kinds)
 
@@ -314,16 +307,21 @@ def model_types() -> tuple[str, ...]:
 
 
 def _filled(name: str) -> dict[str, Any]:
-    """The entry of a type, completed by the type that it is like."""
+    """The entry of a type, completed by the type that it is like; a null takes away what that one says."""
     entry = dict(table()["types"][name])
     if "like" not in entry:
         return entry
     other = _filled(entry.pop("like"))
+    if "code" in entry:
+        (code,) = other["codes"]
+        entry["codes"] = [_merged(code, entry.pop("code"))]
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
-    defaults = {**other.get("defaults", {}), **entry.get("defaults", {})}
-    # A null removes a default.
-    defaults = {quantity: value for quantity, value in defaults.items() if value is not None}
     # The library that was read is never taken from the other entry.
     for own in ("library", "class", "classes", "marks"):
         other.pop(own, None)
+    defaults = _merged(other.get("defaults", {}), entry.get("defaults", {}))
     return {**other, **entry, "reads": reads, "defaults": defaults}
+
+
+def _merged(of_other: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**of_other, **own}.items() if value is not None}

@@ -92,7 +92,7 @@ def params_codes(
     if not row.latent:
         seen.spellings = {name: keys for name, keys in READS.items() if name not in ("rotated", "unrotated")}
     if isinstance(values.get("sliding_window"), int) and windows is None:
-        row = replace(row, windows={"rule": "all"})
+        row = replace(row, rule="all_slide")
     codes = RotaryReader(seen, known, row, "text", length).codes()
     codes += [(code, None) for code in _vision(fields)]
     return codes, seen.whole("context"), seen
