@@ -101,7 +101,7 @@ def commands(command: click.Command, name: str = "clockhands") -> dict[str, list
 def names(module: str) -> list[str]:
     """What a module offers: its list, or else what it defines without an underscore."""
     held = importlib.import_module(module)
-    own = (name for name, value in vars(held).items() if getattr(value, "__module__", None) == module)
+    own = (name for name, value in vars(held).items() if getattr(value, "__module__", None) == held.__name__)
     return sorted(getattr(held, "__all__", None) or (name for name in own if not name.startswith("_")))
 
 
