@@ -76,7 +76,7 @@ def test_a_retired_word_is_found():
 def test_findings_explained(cases):
     for code, rule in CODES.items():
         with cases(code):
-            in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended} {rule.advice()}")
+            in_the_terms_of_the_field(f"{rule.title}. {rule.means} {rule.unmended} {rule.advice}")
 
 
 def test_findings(cases):

@@ -6,8 +6,7 @@ Run it after a rule has changed; a test holds the document to it.
 from pathlib import Path
 
 from clockhands.auditing import CODES
-from clockhands.auditing.findings import Kind
-from clockhands.show.explanation import severity_in_words
+from clockhands.auditing.findings import Rule
 from clockhands.show.findings import BLAMED
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
@@ -25,18 +24,16 @@ action. If the severity depends on the case, the text says on what. This file is
 
 def document() -> str:
     """The whole document."""
-    rows = [
-        f"| [`{code}`](#{code}) | {severity_in_words(rule)} | {cell(rule.title)} |\n" for code, rule in CODES.items()
-    ]
+    rows = [f"| [`{code}`](#{code}) | {rule.severity} | {cell(rule.title)} |\n" for code, rule in CODES.items()]
     return HEAD + "".join(rows) + "".join(section(code, rule) for code, rule in CODES.items())
 
 
-def section(code: str, rule: type[Kind]) -> str:
+def section(code: str, rule: Rule) -> str:
     """What one code means."""
-    parts = [f"\n## {code}\n", f"{rule.title}. *{severity_in_words(rule).capitalize()}.*", prose(rule.means)]
-    if isinstance(rule.blames, str):
+    parts = [f"\n## {code}\n", f"{rule.title}. *{rule.severity.capitalize()}.*", prose(rule.means)]
+    if rule.blames in BLAMED:
         parts.append(BLAMED[rule.blames])
-    if isinstance(rule.hint, str):
+    if rule.hint:
         parts.append(f"Fix: {prose(rule.hint)}")
     if rule.cases:
         parts.append("Seen in: " + "; ".join(rule.cases) + ".")

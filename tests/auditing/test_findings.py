@@ -2,8 +2,9 @@ import json
 import math
 
 import numpy as np
+import pytest
 
-from clockhands.auditing.findings import Finding, json_value, spoken
+from clockhands.auditing.findings import Finding, case_of, filled, json_value, spoken
 
 
 def test_a_finding_is_strict_json_whatever_its_evidence_holds():
@@ -42,3 +43,15 @@ def test_numbers_in_a_sentence(cases):
     for value, text in SPOKEN:
         with cases(text):
             assert spoken(value) == text
+
+
+def test_templates_of_sentences():
+    case = case_of("recognised", {"rows": 1, "largest ratio": 1234.5, "name": "", "names": ["a", "b"], "pair": 0})
+    for template, text in {
+        "{rows} {rows:row is/rows are} {names:and}": "1 row is a and b",
+        "{names:is/are} {names!r} {largest_ratio:times} {largest_ratio:.3g}": 'are ["a", "b"] 1,234 1.23e+03',
+        "pairs[ of {name}][, {absent}][ from {pair}][{rows:?} to {pair}]": "pairs to 0",
+    }.items():
+        assert filled(template, case) == text
+    with pytest.raises(AttributeError, match="absent"):
+        filled("{absent}", case)

@@ -14,8 +14,9 @@ from clockhands.auditing.findings import (
     CODES,
     SEVERITIES,
     Audited,
+    Case,
     Finding,
-    Kind,
+    case_of,
     json_value,
     judge,
     with_release,
@@ -168,7 +169,7 @@ class Audit:
         found: list[str] = []
         if any(not code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT):
             found.append(f"the RoPE frequencies cannot be computed{self._lacking()}")
-        found += filter(None, (CODES[each.code](each.evidence).doubt() for each in self._every()))
+        found += filter(None, (case_of(each.code, each.evidence).doubt() for each in self._every()))
         for part in dict.fromkeys(code.part for code in self.layers if code.kind is None and code.spec is None):
             found.append(f"the position encoding of the {part} part is not known")
         found += [f"clockhands does not read {each}" for each in self.not_read]
@@ -483,13 +484,13 @@ _NAMED_KEYS = 3
 
 
 def judged(
-    opened: Opened, resolved: Resolved, cases: Iterable[Kind] = (), *, runtime: RuntimeRelease | None = None
+    opened: Opened, resolved: Resolved, cases: Iterable[Case] = (), *, runtime: RuntimeRelease | None = None
 ) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the most severe first."""
     resolved = resolved.with_lengths()
     others = readings(opened, resolved, resolved.length)
     subject = Audited(opened, resolved, others, runtime)
-    facts = (CODES[fact.code](fact.evidence, fact.layers) for fact in resolved.facts)
+    facts = (case_of(fact.code, fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
     noticed += [case for check in CHECKS for case in check(subject)]
     if any(place.endswith("rope_theta") for place in opened.lost):

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from clockhands.auditing import CODES
+from clockhands.auditing.findings import DEPENDS
 from clockhands.cli.group import did_you_mean, say
 from clockhands.cli.output import json_option, print_json
 from clockhands.recognition.faults import FAULTS
@@ -69,11 +70,11 @@ def _rule_to_dict(code: str) -> dict[str, Any]:
     rule = CODES[code]
     return {
         "code": code,
-        "severity": rule.severity if isinstance(rule.severity, str) else None,
+        "severity": None if rule.severity == DEPENDS else rule.severity,
         "title": rule.title,
         "means": rule.means,
-        "blames": rule.blames if isinstance(rule.blames, str) else None,
-        "hint": rule.hint if isinstance(rule.hint, str) else None,
+        "blames": rule.blames if rule.blames not in ("", DEPENDS) else None,
+        "hint": rule.hint or None,
         "cases": list(rule.cases),
     }
 

@@ -6,7 +6,7 @@ from typing import IO
 
 from rich.text import Text
 
-from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings import Rule
 from clockhands.recognition.faults import Fault
 from clockhands.show._page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
@@ -38,38 +38,37 @@ def print_report(
             page.line(Text(safe(text), style=_LINE_STYLES.get(line.style, "")))
 
 
-def print_codes(codes: Mapping[str, type[Kind]], file: IO[str] | None = None, width: int | None = None) -> None:
+def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: int | None = None) -> None:
     """Print every code with its severity and its title, one on a line."""
     page = Page(console_on(file, width))
     longest = max(map(len, codes))
     for code, rule in codes.items():
-        severity = severity_in_words(rule)
-        line = Text(code.ljust(longest + 2)) + Text(severity.ljust(13), style=SEVERITY_STYLES.get(severity, ""))
+        severity = Text(rule.severity.ljust(13), style=SEVERITY_STYLES.get(rule.severity, ""))
+        line = Text(code.ljust(longest + 2)) + severity
         line.append(rule.title)
         page.line(line)
 
 
-def print_explanation(code: str, rule: type[Kind], file: IO[str] | None = None, width: int | None = None) -> None:
+def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width: int | None = None) -> None:
     """Print what one code means.
 
     Args:
         code: The code.
-        rule: Its class of finding.
+        rule: Its row.
         file: Where to print; None is standard output.
         width: Columns to use; None takes the terminal's.
     """
     page = Page(console_on(file, width))
-    severity = severity_in_words(rule)
-    page.line(Text(code, style="bold") + Text(f"  {severity}", style=SEVERITY_STYLES.get(severity, "")))
+    severity = Text(f"  {rule.severity}", style=SEVERITY_STYLES.get(rule.severity, ""))
+    page.line(Text(code, style="bold") + severity)
     page.paragraph(rule.title)
-    if rule.means:
-        page.line()
-        page.paragraph(rule.means)
     page.line()
-    if isinstance(rule.blames, str):
+    page.paragraph(rule.means)
+    page.line()
+    if rule.blames in _BLAMED:
         page.row("blames", _BLAMED[rule.blames])
-    page.row("fix", rule.advice())
-    if rule.edit is None and rule.unmended:
+    page.row("fix", rule.advice)
+    if not rule.has_edit and rule.unmended:
         page.row("no patch", rule.unmended)
     for number, case in enumerate(rule.cases):
         page.row("" if number else "seen in", case)
@@ -89,7 +88,7 @@ def print_fault(
     file: IO[str] | None = None,
     width: int | None = None,
     *,
-    above: type[Kind] | None = None,
+    above: Rule | None = None,
 ) -> None:
     """Print the symptom of one fault, and what to do about it.
 
@@ -148,8 +147,3 @@ def fault_of(fault: Fault) -> str:
     }
     words = [names.get(kind, kind) for kind in fault.about]
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-
-
-def severity_in_words(rule: type[Kind]) -> str:
-    """The severity, if it is always the same."""
-    return rule.severity if isinstance(rule.severity, str) else "depends"

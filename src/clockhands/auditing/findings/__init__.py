@@ -1,7 +1,8 @@
-"""All kinds of findings: one class each, next to the check that notices it, grouped in modules by subject.
+"""All kinds of findings: a row each of a TOML file, next to the module with the checks that notice them.
 
-A parser of files notes a `Fact` (a code and its numbers), and a check computes numbers; neither judges. The class of
-the finding judges: to add a finding, add a class and its explanation, and a check unless parsers note the fact.
+A parser of files notes a `Fact` (a code and its numbers), and a check computes numbers; neither judges. The row of the
+finding judges: to add a finding, add a row, and a check unless parsers note the fact. A class says what depends on the
+case: a severity, one of several sentences, the change of the file.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import placed
-from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds and its checks
+from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks and what its rows cannot say
     _files,
     _gguf,
     _keys,
@@ -25,20 +26,24 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its kinds a
     weights,
 )
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, price_in_words, spoken
-from clockhands.auditing.findings._kind import EXPECTED, Kind, explanations, listed
 from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
+from clockhands.auditing.findings._rules import CODES, DEPENDS, EXPECTED, Case, Rule, case_of, filled, listed
 from clockhands.configs.overriding import CALLER
 
 __all__ = [
     "CHECKS",
     "CODES",
+    "DEPENDS",
     "EXPECTED",
     "SEVERITIES",
     "Audited",
+    "Case",
     "Finding",
-    "Kind",
+    "Rule",
+    "case_of",
     "declared",
+    "filled",
     "in_a_file",
     "json_value",
     "judge",
@@ -47,11 +52,6 @@ __all__ = [
     "spoken",
     "with_release",
 ]
-
-CODES: Mapping[str, type[Kind]] = {
-    code: Kind.kinds[code] for code in sorted(explanations(), key=lambda code: Kind.kinds[code].gravest())
-}
-"""Every code that a finding can have, the grave ones first."""
 
 
 def judge(
@@ -65,7 +65,7 @@ def judge(
         layers: The layers that it concerns.
         documents: The parsed files by name: the patch that fixes the finding is fitted to them.
     """
-    found = CODES[code](evidence, layers).finding()
+    found = case_of(code, evidence, layers).finding()
     if documents is None or found.edit is None:
         return found
     if any(name.startswith(f"{CALLER}:") for name in evidence):

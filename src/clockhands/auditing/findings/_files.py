@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
 from clockhands.configs.params_fields import SCALED, meta_scaling
@@ -21,79 +21,41 @@ from clockhands.formats.files import file_and_key
 from clockhands.formats.pickled_names import UNREAD, names_that_run
 
 
-class FilesDisagree(Kind, code="files-disagree"):
-    title = "Two files of one folder have different position settings"
-    severity = "warning"
-    hint = (
-        "Find out which file has the settings that the model was trained with (usually the oldest file), and convert"
-        " the other file again."
-    )
-    blames = "ambiguous"
-    what: str
-    there: float
-    taken_by: str
-    lost: bool | None = None
-    ratio: float | None = None
-    here: float | None = None
-    taken: float | None = None
-
-    def message(self) -> str:
-        places = [
-            (name, value) for name, value in self.evidence.items() if ":" in name or name.startswith("config.json (")
-        ]
-        told = " but ".join(f"{name} is {spoken(value)}" for name, value in places)
-        if self.here is not None:
-            return (
-                f"Two files contradict each other about the {self.what}: {told}. By the config, cosine and sine are"
-                f" multiplied by {spoken(self.here)}; by {PARAMS}, cosine and sine are multiplied by"
-                f" {spoken(self.there)}."
-            )
-        tail = "runtimes that read different files build different models."
-        if self.lost:
-            tail = "one of the two files lost the scaling and gives wrong RoPE frequencies for the slow pairs."
-        if self.taken is not None:
-            told += f", for which {self.taken_by}, uses {spoken(self.taken)}"
-        ratio = f" The RoPE frequencies differ by a factor of up to {spoken(self.ratio)};" if self.ratio else ""
-        return f"Two files contradict each other about the {self.what}: {told};{ratio} {tail}".replace("; The", ". The")
-
-
-class PickleRunsCode(Kind, code="pickle-runs-code"):
-    title = "A file of the folder runs code when it is loaded"
-    news = True
-
-    def severity(self) -> str:
-        return "note" if self._unread() else "error"
-
-    def blames(self) -> str | None:
-        return None if self._unread() else "file"
-
-    def hint(self) -> str:
-        if self._unread():
-            return "Load it only with torch.load and weights_only=True, which runs no code of a file."
-        return (
-            "Do not load it: delete it, report it to its publisher, and use the .safetensors files of the model's"
-            " release. A file of weights needs none of these names."
+class FilesDisagree(Case, code="files-disagree"):
+    def told(self) -> str:
+        """The values of the two files, as text."""
+        return " but ".join(
+            f"{name} is {spoken(value)}"
+            for name, value in self.evidence.items()
+            if ":" in name or name.startswith("config.json (")
         )
 
-    def _unread(self) -> bool:
-        return bool(self.stated) and all(names == UNREAD for _, names in self.stated)
 
-    def message(self) -> str:
-        ((place, names),) = self.stated
-        file = file_and_key(place)[0]
-        if self._unread():
-            return f"{file} is a pickle of {names} of it, so it is not known what it would run when it is loaded."
-        return f"{file} is a pickle that imports {names}: loading it runs code that its author chose."
+class PickleRunsCode(Case, code="pickle-runs-code"):
+    @property
+    def file(self) -> str:
+        """The name of the pickle."""
+        return file_and_key(self.stated[0][0])[0]
+
+    @property
+    def names(self) -> str:
+        """What it imports."""
+        return self.stated[0][1]
+
+    @property
+    def unread(self) -> bool:
+        """Whether its names could not be read."""
+        return bool(self.stated) and all(names == UNREAD for _, names in self.stated)
 
 
 @check
-def pickles_that_run_code(subject: Audited) -> Iterator[Kind]:
+def pickles_that_run_code(subject: Audited) -> Iterator[Case]:
     """Pickles of the folder, whether or not the model's weights are read from them."""
     folder = subject.opened.path
     if folder is None or not folder.is_dir():
         return
     for file, names in names_that_run(folder):
-        yield PickleRunsCode({f"{file}:names": ", ".join(shown(name)[1:-1] for name in names)})
+        yield case_of("pickle-runs-code", {f"{file}:names": ", ".join(shown(name)[1:-1] for name in names)})
 
 
 PARAMS = "params.json"
@@ -102,7 +64,7 @@ _SAME = 1e-3  # relative, of a frequency: files hold bases and divisors in float
 
 
 @check
-def files_disagree(subject: Audited) -> Iterator[Kind]:
+def files_disagree(subject: Audited) -> Iterator[Case]:
     """Base, scaling, layers and heads for which another file of the folder contradicts the config."""
     opened = subject.opened
     if opened.form == "gguf" and opened.path is not None:
@@ -124,7 +86,7 @@ def _turning(resolved: Resolved) -> Code | None:
     return next(iter(wide or turning), None)
 
 
-def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Kind]:
+def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:
     scaling = code.scaling or {}
     yarn = params.get("yarn") if isinstance(params.get("yarn"), Mapping) else {}
     assert isinstance(yarn, Mapping)
@@ -143,12 +105,12 @@ def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> 
     switch = params.get("use_scaled_rope")
     if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
         said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
-        yield FilesDisagree({"what": "scaling", "lost": switch and not scaling, **said}, code.layers)
+        yield case_of("files-disagree", {"what": "scaling", "lost": switch and not scaling, **said}, code.layers)
     elif switch:
         yield from _meta_factor(code, params, {_placed(code, "factor") or here: scaling.get("factor")})
     if yarn and scaling.get("type") != "yarn":
         said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
-        yield FilesDisagree({"what": "scaling", "lost": not scaling, **said}, code.layers)
+        yield case_of("files-disagree", {"what": "scaling", "lost": not scaling, **said}, code.layers)
     elif yarn:
         for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
             said = {_placed(code, key) or here: scaling.get(name)}
@@ -164,7 +126,7 @@ def _placed(code: Code, key: str) -> str | None:
     return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
 
 
-def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Kind]:
+def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
     """The factor, compared with the constant that Meta's code uses when its switch is on."""
     ours = (code.scaling or {}).get("factor")
     written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
@@ -175,10 +137,10 @@ def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any])
     if isinstance(ours, int | float) and not math.isclose(ours, block["factor"], rel_tol=1e-6):
         said = {**here, f"{PARAMS}:use_scaled_rope": True}
         evidence = {"what": "scaling's factor", "taken": block["factor"], "taken by": source}
-        yield FilesDisagree({**evidence, **said}, code.layers)
+        yield case_of("files-disagree", {**evidence, **said}, code.layers)
 
 
-def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
+def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
     """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files control by a switch."""
     applied, factor = yarn.get("apply_scale"), yarn.get("factor")
     if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
@@ -189,10 +151,10 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Kind]:
     place = code.source.get("attention_factor", "").split(", ")[0]
     said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
     evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
-    yield FilesDisagree({**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
+    yield case_of("files-disagree", {**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
 
 
-def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Kind]:
+def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Case]:
     """The scale of scores by position; the config of an unknown type does not say whether it has none."""
     if not isinstance(theirs, Mapping) or code.layout is None:
         return
@@ -205,12 +167,12 @@ def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Kind]:
         yield from _numbers(ours, theirs.get(key), "scale of scores", here, f"{PARAMS}:llama_4_scaling.{key}")
 
 
-def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Kind]:
+def _numbers(ours: Any, theirs: Any, what: str, here: Mapping[str, Any], there: str) -> Iterator[Case]:
     if not isinstance(ours, int | float) or not isinstance(theirs, int | float) or isinstance(theirs, bool):
         return
     if not math.isclose(ours, theirs, rel_tol=1e-6):
         said = dict(here) or {"config.json (a default)": ours}
-        yield FilesDisagree({"what": what, **said, there: theirs})
+        yield case_of("files-disagree", {"what": what, **said, there: theirs})
 
 
 def _layers(resolved: Resolved) -> int | None:
@@ -226,7 +188,7 @@ def _config_place(subject: Audited) -> str:
     return f"{subject.opened.config_name}:{key}"
 
 
-def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
+def _against_gguf(subject: Audited, code: Code) -> Iterator[Case]:
     folder = subject.opened.path
     assert folder is not None
     for path in sorted(folder.glob("*.gguf"))[:_MOST_GGUF]:
@@ -239,7 +201,7 @@ def _against_gguf(subject: Audited, code: Code) -> Iterator[Kind]:
         yield from _held_together(subject.resolved, code, resolve(opened, subject.resolved.length), path.name)
 
 
-def _against_config(subject: Audited, gguf: Path) -> Iterator[Kind]:
+def _against_config(subject: Audited, gguf: Path) -> Iterator[Case]:
     """Compare a GGUF file with the config in its folder if both have the same shape: folders often mix models."""
     path = gguf.with_name("config.json")
     if files.place(path) != "file":
@@ -255,7 +217,7 @@ def _against_config(subject: Audited, gguf: Path) -> Iterator[Kind]:
         yield from _held_together(resolved, code, subject.resolved, gguf.name)
 
 
-def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Kind]:
+def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Case]:
     """Compare a config and a GGUF file, as they were resolved; ``code`` is the rotary code of the config."""
     theirs = _turning(other)
     if theirs is None or theirs.rates is None or code.rates is None:
@@ -268,7 +230,7 @@ def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> It
     yield from _numbers(_layers(ours), _layers(other), "number of layers", here, counted)
     if len(code.rates) != len(theirs.rates):
         evidence = {"config.json:pairs": len(code.rates), f"{name}:pairs": len(theirs.rates)}
-        yield FilesDisagree({"what": "number of RoPE pairs", **evidence}, code.layers)
+        yield case_of("files-disagree", {"what": "number of RoPE pairs", **evidence}, code.layers)
     elif code.base is not None and theirs.base is not None and math.isclose(code.base, theirs.base, rel_tol=1e-6):
         yield from _ladders(code, theirs, name)
 
@@ -281,7 +243,7 @@ def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
     return isinstance(ours, int) and isinstance(theirs, int) and ours != theirs
 
 
-def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Kind]:
+def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
     """Two ladders of one base: if they differ, a scaling was lost or changed."""
     ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
@@ -292,4 +254,4 @@ def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Kind]:
     )
     said = {block: (code.scaling or {}).get("type"), f"{name}:scaling": (theirs.scaling or {}).get("type")}
     evidence = {"what": "scaling", "ratio": max(worst, 1 / worst), "lost": bool(code.scaling) != bool(theirs.scaling)}
-    yield FilesDisagree({**evidence, **said}, code.layers)
+    yield case_of("files-disagree", {**evidence, **said}, code.layers)

@@ -11,14 +11,10 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._keys import IgnoredKey
-from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
-    DiffersFromRelease,
-    MissingScaling,
     ModelShape,
     context_of_no_release,
     of_shape,
@@ -28,8 +24,7 @@ from clockhands.auditing.findings._releases import (
     scaling_in_words,
     scaling_of,
 )
-from clockhands.auditing.findings._scalings import LongropeSwapped
-from clockhands.auditing.findings._values import DefaultBase
+from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.configs.model_types import table
 from clockhands.configs.resolved import Code
@@ -38,117 +33,29 @@ from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
 
-_AGAIN = "Convert the model again with a current converter"
+
+class RopeFreqsDiffer(Case, code="rope-freqs-differ"):
+    def keys(self) -> str:
+        """The keys of the scaling, as text."""
+        said = [(name, value) for name, value in self.stated if "rope_freqs" not in name]
+        return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in said])
 
 
-class RopeFreqsMissing(Kind, code="rope-freqs-missing"):
-    title = "The GGUF file of a Llama model with scaling lacks rope_freqs.weight"
-    severity = "warning"
-    hint = f"{_AGAIN}, which writes rope_freqs.weight for models with llama3 scaling."
-    blames = "file"
-    architecture: str
-    base: float
-    context: int
-    release: str
-    scaling: str
-    reach: int
-
-    def message(self) -> str:
-        return (
-            "The file lacks the tensor rope_freqs.weight, which would hold the RoPE scaling of this model."
-            f" The file has the architecture {self.architecture}, base {spoken(self.base)} and context length"
-            f" {spoken(self.context)}, like {self.release}, which has {self.scaling}. Without the scaling, the RoPE"
-            " frequencies of the slow"
-            f" pairs are too high, and the output degrades past about {spoken(self.reach)} positions."
-        )
+class LongropeFactorsMissing(Case, code="longrope-factors-missing"):
+    def keys(self) -> str:
+        """The keys of the scaling, as text."""
+        return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
 
 
-class RopeFreqsDiffer(Kind, code="rope-freqs-differ"):
-    title = "rope_freqs.weight does not fit the base or the scaling"
-    severity = "warning"
-    blames = "file"
-    pairs: int
-    because: str = "no formula"
-    release: str
-    scaling: str
-    largest: float
-    first: int
-    last: float
-    base: float
-    fitting_base: float
-
-    def hint(self) -> str:
-        if self.because == "another base":
-            return f"Convert the model again from a config with the base {spoken(self.fitting_base)}."
-        if self.because == "applied twice":
-            return f"{_AGAIN}, or delete the scaling keys: rope_freqs.weight already holds the scaling."
-        return f"{_AGAIN}."
-
-    def message(self) -> str:
-        head = f"The {self.pairs} numbers of rope_freqs.weight, which divide the RoPE frequencies,"
-        if self.because == "all are 1":
-            return (
-                f"{head} are all 1, so nothing is scaled. But {self.release}, which has the same base and context"
-                f" length, has {self.scaling}."
-            )
-        if self.because == "applied twice":
-            keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self._keys()])
-            return (
-                f"{head} go up to {spoken(self.largest)}, and {keys} as well. Runtimes apply both scalings, so the"
-                " RoPE frequencies of the slow pairs are too low."
-            )
-        if self.because == "another base":
-            return (
-                f"{head} are those of a llama3 scaling with base {spoken(self.fitting_base)}, but"
-                f" runtimes use base {spoken(self.base)}. Every RoPE frequency but the first is wrong."
-            )
-        return (
-            f"{head} are neither those of a llama3 scaling nor a LongRoPE list: the first is {spoken(self.first)},"
-            f" the last is {spoken(self.last)} and the largest is {spoken(self.largest)}."
-        )
-
-    def _keys(self) -> list[tuple[str, object]]:
-        return [(name, value) for name, value in self.stated if "rope_freqs" not in name]
-
-
-class LongropeFactorsMissing(Kind, code="longrope-factors-missing"):
-    title = "The GGUF file lacks the factors of LongRoPE"
-    severity = "warning"
-    hint = f"{_AGAIN}, which writes rope_factors_long.weight and rope_factors_short.weight."
-    blames = "file"
-    missing: Sequence[str]
-
-    def message(self) -> str:
-        keys = listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
-        return (
-            f"{keys}, as in a model extended with LongRoPE, but"
-            f" {listed(list(self.missing))} {'is' if len(self.missing) == 1 else 'are'} missing. Runtimes"
-            " leave the RoPE frequencies unscaled, and the model fails past its original length."
-        )
-
-
-class DimensionCount(Kind, code="dimension-count"):
-    title = "The number of RoPE dimensions does not fit the head"
-    severity = "warning"
-    hint = "Set rope.dimension_count to the number of RoPE dimensions in the model's original config."
-    blames = "file"
-    width: int
+class DimensionCount(Case, code="dimension-count"):
     architecture: str
     declared: int | None
     expected: int | None = None
     file: str | None = None
 
-    def message(self) -> str:
-        width, architecture = spoken(self.width), self.architecture
-        if self.declared is None:
-            return (
-                f"{architecture}.rope.dimension_count is missing, so runtimes rotate all {width} dimensions of a head,"
-                f" but releases of this architecture rotate {spoken(self.expected)} of these dimensions."
-            )
-        head = f"a head has {width} dimensions"
-        if self.expected is not None:
-            head = f"releases of this architecture rotate {spoken(self.expected)} of the {width} dimensions of a head"
-        return f"{architecture}.rope.dimension_count is {spoken(self.declared)}, but {head}."
+    def undeclared(self) -> bool:
+        """Whether the file does not have the key."""
+        return self.declared is None
 
     def edit(self) -> Edit | None:
         if self.expected is None:
@@ -283,7 +190,7 @@ def _model(subject: Audited) -> _GgufModel | None:
 
 
 @check
-def rope_freqs(subject: Audited) -> Iterator[Kind]:
+def rope_freqs(subject: Audited) -> Iterator[Case]:
     """Frequency divisors that are missing, follow no known formula, or are combined with a scaling in keys."""
     model = _model(subject)
     context = subject.resolved.context
@@ -295,7 +202,7 @@ def rope_freqs(subject: Audited) -> Iterator[Kind]:
         if needed and release is not None and model.whole:
             evidence = {"context": context, "reach": release.reach, "release": release.name, "scaling": release.scaling}
             evidence |= {"architecture": model.architecture, "base": model.code.base}
-            yield RopeFreqsMissing(evidence | model.said("rope.freq_base", "context_length"))
+            yield case_of("rope-freqs-missing", evidence | model.said("rope.freq_base", "context_length"))
         return
     divisors = model.numbers(FREQUENCIES)
     if divisors is None or model.code.base is None or len(divisors) * 2 != model.code.rotated:
@@ -307,17 +214,17 @@ def rope_freqs(subject: Audited) -> Iterator[Kind]:
     if all(abs(number - 1) <= _CLOSE for number in divisors):
         if needed and release is not None:
             more = {"because": "all are 1", "release": release.name, "scaling": release.scaling}
-            yield RopeFreqsDiffer(found | more | where, model.code.layers)
+            yield case_of("rope-freqs-differ", found | more | where, model.code.layers)
         return
     if model.is_scaled:
         keys = model.said("rope.scaling.type", "rope.scaling.factor", "rope.scale_linear")
-        yield RopeFreqsDiffer(found | {"because": "applied twice"} | where | keys, model.code.layers)
+        yield case_of("rope-freqs-differ", found | {"because": "applied twice"} | where | keys, model.code.layers)
     elif not (_stops(divisors) or _is_listed(model, divisors) or llama3_divisors(divisors, model.code.base)):
         more: dict[str, Any] = {"because": "no formula"}
         fitting = _bases_of_releases(divisors)
         if len(fitting) == 1:
             more = {"because": "another base", "base": model.code.base, "fitting base": fitting.pop()}
-        yield RopeFreqsDiffer(found | more | where, model.code.layers)
+        yield case_of("rope-freqs-differ", found | more | where, model.code.layers)
 
 
 def llama3_divisors(divisors: Sequence[float], base: float) -> bool:
@@ -372,7 +279,7 @@ def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
 
 
 @check
-def longrope_factors(subject: Audited) -> Iterator[Kind]:
+def longrope_factors(subject: Audited) -> Iterator[Case]:
     """LongRoPE models without the two lists of divisors, or with the lists exchanged."""
     model = _model(subject)
     if model is None:
@@ -388,20 +295,20 @@ def longrope_factors(subject: Audited) -> Iterator[Kind]:
     if not missing or model.is_scaled or not (extended or magnified):
         return
     keys = model.said("rope.scaling.attn_factor", "rope.scaling.original_context_length", "context_length")
-    yield LongropeFactorsMissing({"missing": missing, "architecture": model.architecture} | keys)
+    yield case_of("longrope-factors-missing", {"missing": missing, "architecture": model.architecture} | keys)
 
 
-def _swapped_lists(model: _GgufModel) -> Iterator[Kind]:
+def _swapped_lists(model: _GgufModel) -> Iterator[Case]:
     short, long = (model.numbers(LISTS[name]) for name in ("short_factor", "long_factor"))
     if not short or not long or len(short) != len(long) or not (max(short) > max(long) and sum(short) > sum(long)):
         return
     file = model.subject.opened.config_name
     where = {f"{file}:{LISTS[name]}": f"{len(short)} numbers" for name in ("short_factor", "long_factor")}
-    yield LongropeSwapped({**where, "largest short": max(short), "largest long": max(long)})
+    yield case_of("longrope-swapped", {**where, "largest short": max(short), "largest long": max(long)})
 
 
 @check
-def dimension_count(subject: Audited) -> Iterator[Kind]:
+def dimension_count(subject: Audited) -> Iterator[Case]:
     """A number of rotated channels that does not fit a head of this architecture."""
     model = _model(subject)
     if model is None or model.code.width is None:
@@ -421,11 +328,11 @@ def dimension_count(subject: Audited) -> Iterator[Kind]:
     evidence: dict[str, Any] = {"declared": declared, "width": width, "architecture": model.architecture}
     evidence |= {"expected": expected[0]} if expected else {}
     evidence |= model.said(key) or {"file": subject.opened.config_name}
-    yield DimensionCount(evidence | model.said("attention.key_length"), model.code.layers)
+    yield case_of("dimension-count", evidence | model.said("attention.key_length"), model.code.layers)
 
 
 @check
-def missing_keys(subject: Audited) -> Iterator[Kind]:
+def missing_keys(subject: Audited) -> Iterator[Case]:
     """A context that releases of an architecture only have with a scaling in their keys, and no such keys."""
     model = _model(subject)
     context = subject.resolved.context
@@ -446,11 +353,11 @@ def missing_keys(subject: Audited) -> Iterator[Kind]:
         "release": release.name,
         "its scaling": release.scaling,
     }
-    yield MissingScaling(evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
+    yield case_of("missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
 
 
 @check
-def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
+def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     """A base, a scaling or a context that no published model of this shape has."""
     model = _model(subject)
     if model is None or model.code.base is None or not model.code.rates:
@@ -464,8 +371,8 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
     if not known:
         default_of = f"of {table()['gguf']['reader']}"
         # Another program may read the base under a key of its own.
-        lacking = next((fact.evidence for fact in subject.resolved.facts if fact.code == DefaultBase.code), {})
-        here = DefaultBase(lacking).used_instead() if "read by" in lacking else None
+        lacking = next((fact.evidence for fact in subject.resolved.facts if fact.code == "default-base"), {})
+        here = case_of("default-base", lacking).value("used_instead") if "read by" in lacking else None
         yield other_base(subject, model.code, shapes[0], every, every, default_of=default_of, here=here)
     block = model.said("rope.scaling.factor", "rope.scale_linear")
     if scaling_of(model.code) is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):
@@ -486,17 +393,17 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Kind]:
             return
         evidence |= {"context": context, "base": release.base, "type": model.architecture, "reach": reach}
         evidence |= {"its scaling": scaling_in_words(there), **model.said("rope.freq_base", "context_length")}
-        yield MissingScaling(evidence, model.code.layers)
+        yield case_of("missing-scaling", evidence, model.code.layers)
         return
     evidence |= block or {"here": "There is no scaling"}
     because = "a factor of 1 changes nothing" if block else "the file has nothing in place of the scaling"
     evidence |= {"because": because}
     evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
-    yield DiffersFromRelease(evidence, model.code.layers)
+    yield case_of("differs-from-release", evidence, model.code.layers)
 
 
 @check
-def yarn_without_type(subject: Audited) -> Iterator[Kind]:
+def yarn_without_type(subject: Audited) -> Iterator[Case]:
     """YaRN numbers next to a factor without a type, which loaders read as a linear scaling."""
     model = _model(subject)
     if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
@@ -507,4 +414,4 @@ def yarn_without_type(subject: Audited) -> Iterator[Kind]:
     if meant:
         because = "there is no rope.scaling.type, and llama.cpp reads a factor alone as a linear scaling"
         instead = "a linear scaling of all pairs"
-        yield IgnoredKey({**meant, "because": because, "read instead": instead}, model.code.layers)
+        yield case_of("ignored-key", {**meant, "because": because, "read instead": instead}, model.code.layers)

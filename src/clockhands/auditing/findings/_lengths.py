@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.findings._kind import EXPECTED, Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.dialects import set_lengths
 from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
 from clockhands.encodings.rotary import Rotary
@@ -25,218 +25,87 @@ _WITHOUT_SCALING: Mapping[str | None, str] = {
 }
 
 
-class BeyondContext(Kind, code="beyond-context"):
-    title = "The length exceeds the declared context"
-    length: int
-    context: int
+class BeyondContext(Case, code="beyond-context"):
+    length: int = 0
+    context: int = 0
     kind: str | None = None
-    scaling: str | None = None
     scaled_to: int = 0
     unless_counted: int = 0
     set_in: str | None = None
 
-    @property
+    def wanted(self) -> str:
+        """What asks for the length."""
+        return self.set_in or "The requested length"
+
+    def learned(self) -> bool:
+        """Whether the positions are rows of a table."""
+        return self.kind == "learned"
+
+    def unscalable(self) -> str | None:
+        """Why the file cannot declare a scaling, if it cannot."""
+        return _WITHOUT_SCALING.get(self.kind) if self.evidence else None
+
     def reached(self) -> bool:
         """Whether the declared scaling covers this length."""
-        return self.kind != "learned" and self.scaled_to >= self.length
+        return bool(self.evidence) and not self.learned() and self.scaled_to >= self.length
 
-    def severity(self) -> str:
-        return "note" if self.reached else "warning"
+    def not_reached(self) -> bool:
+        """Whether longer texts may be a problem."""
+        return not self.reached()
 
-    def hint(self) -> str:
-        if not self.evidence:
-            return "Stay within the context length, or declare the scaling that the model was extended with."
-        if self.kind in _WITHOUT_SCALING:
-            return (
-                f"Stay within the context length, or measure the quality of longer texts. {_WITHOUT_SCALING[self.kind]}"
-            )
-        if self.kind == "learned":
-            return "Use texts that fit into the table. A longer table must be trained."
-        if self.reached:
-            return "Keep the scaling. If a runtime stops at the context length, set the maximum length of the runtime."
-        if self.scaled_to > self.context:
-            return (
-                "Stay within the length that the scaling is for, or increase the factor of the scaling and measure the"
-                " quality."
-            )
-        if self.unless_counted >= self.length:
-            return (
-                "Find out whether the context length counts the factor already. If it does not, no change is needed;"
-                " if it does, stay within the context length or increase the factor."
-            )
-        return "Stay within the context length, or declare the scaling that the model was extended with."
+    def scaled_further(self) -> bool:
+        """Whether the scaling goes beyond the context."""
+        return self.scaled_to > self.context
 
-    def message(self) -> str:
-        length, context = spoken(self.length), spoken(self.context)
-        wanted = f"{self.set_in} is {length}, but" if self.set_in else f"The requested length is {length}, but"
-        if self.kind == "learned":
-            return (
-                f"{wanted} the learned table ends after {context} positions. The table has no rows for later positions."
-            )
-        scaled = ""
-        if self.scaled_to > self.context:
-            scaled = f" The {self.scaling} scaling of the file is for up to {spoken(self.scaled_to)} positions."
-        if self.unless_counted:
-            scaled = (
-                f" The {self.scaling} scaling of the file is for up to {spoken(self.unless_counted)} positions, unless"
-                " the context length counts its factor already."
-            )
-        if self.reached:
-            return f"{wanted} the declared context length is {context}.{scaled}"
-        return f"{wanted} the declared context length is {context}.{scaled} Outputs for longer texts may be bad."
+    def may_reach(self) -> bool:
+        """Whether the scaling covers this length, unless the context counts the factor."""
+        return bool(self.evidence) and self.unless_counted >= self.length
 
 
-class SetBeyondContext(Kind, code="set-beyond-context"):
-    title = "The file sets a length beyond the context"
-    blames = "file"
+class SetBeyondContext(Case, code="set-beyond-context"):
     length: int = 0
     context: int = 0
-    then: str = ""
-    stops: bool | None = None
-    kind: str | None = None
 
-    def severity(self) -> str:
-        return "error" if self.stops or self.kind == "learned" else "warning"
-
-    def hint(self) -> str:
-        if self.kind == "learned":
-            return "Lower the length to the context length, or train a longer table."
-        if self.stops:
-            return "Lower the length, or raise the context length if the model was trained for longer texts."
-        return "Lower the length to the context length, or declare the scaling that the model was extended with."
-
-    def message(self) -> str:
+    def lengths(self) -> str:
+        """The lengths that are set, and the context, as text."""
         set_to = list(self.named)
         # The context comes first, if it is in a file.
         key = None if sum(value for _, value in set_to) == self.length else set_to.pop(0)[0]
         said = listed([f"{name} is {spoken(value)}" for name, value in set_to])
         together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
-        context = spoken(self.context)
-        but = f"the context length is {context}" if key is None else f"{key}, the context length, is {context}"
-        table = " The learned table has no rows for later positions." if self.kind == "learned" else ""
-        return f"{said}{together}, but {but}: {self.then}.{table}"
+        context = "the context length" if key is None else f"{key}, the context length,"
+        return f"{said}{together}, but {context} is {spoken(self.context)}"
 
 
-class LengthsDiffer(Kind, code="lengths-differ"):
-    title = "Two declared lengths differ"
-    news = True
-    leaves: str
+class LengthsDiffer(Case, code="lengths-differ"):
     other: int = 0
     context: int = 0
     because: str | None = None
 
-    def hint(self) -> str:
-        return (
-            EXPECTED
-            if self.severity() == "note"
-            else "Find out which length the model was trained for, and set both keys to this length."
-        )
+    def shorter(self) -> bool:
+        """Whether the other length is the shorter one."""
+        return self.other < self.context
 
-    def blames(self) -> str | None:
-        return "ambiguous" if self.severity() == "warning" else None
+    def expected(self) -> bool:
+        """Whether both lengths may be right."""
+        return self.shorter() or bool(self.because)
 
-    def severity(self) -> str:
-        shorter = self.other < self.context
-        return "note" if shorter or self.because else "warning"
-
-    def message(self) -> str:
-        context, other = spoken(self.context), spoken(self.other)
-        keys = " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
-        if self.other < self.context:
-            tail = f"runtimes that use the shorter length cut inputs after {other} of {context} positions."
-        elif self.leaves == "table":
-            tail = f"runtimes that use the longer length read past the end of the table of {context} positions."
-        else:
-            tail = f"runtimes that use the longer length exceed the declared context length of {context}."
-        because = f" The difference is expected: {self.because}." if self.because else ""
-        return f"Two declared lengths differ: {keys}; {tail}{because}"
+    def opposing(self) -> str:
+        """The two lengths, as text."""
+        return " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
 
 
-class NeverTurning(Kind, code="never-turning"):
-    title = "Pairs never complete a rotation within the context length"
-    severity = "note"
-    hint = f"{EXPECTED} These slow pairs matter if texts are longer than in training."
+class NeverTurning(Case, code="never-turning"):
     pairs_that_never_complete_a_turn: int
-    pairs: int
-    length: int
-    longest_wavelength: float
-    part: str | None = None
     pairs_that_stand_still_on_purpose: int = 0
 
-    def message(self) -> str:
-        still = self.pairs_that_stand_still_on_purpose
-        # Equal to the number of the property `turning`.
-        count, pairs = self.pairs_that_never_complete_a_turn + still, self.pairs
-        length, longest = spoken(self.length), spoken(self.longest_wavelength)
-        complete = "completes" if count == 1 else "complete"
-        owner = f" of the {self.part}" if self.part else ""
-        return (
-            f"{count} of {pairs} pairs{owner} never {complete} a rotation within {length} positions"
-            f"{f', {still} of them because they do not rotate at all' if still else ''} (the longest"
-            f" wavelength is {longest} tokens). In training, the model has seen only some of the angles of"
-            " these pairs."
-        )
-
-
-class BaseBelowBound(Kind, code="base-below-bound"):
-    title = "The base is low for the context length"
-    severity = "note"
-    hint = f"{EXPECTED} If you train the model further on long texts, a larger base may help."
-    first_failing_distance: int
-    reach: int
-    scaled: bool | None = None
-
-    def message(self) -> str:
-        first, reach = spoken(self.first_failing_distance), spoken(self.reach)
-        scaled = ", with its scaling," if self.scaled else ""
-        return (
-            f"The base{scaled} is low for the context length: at distance {first} (a query can attend to {reach}"
-            " positions),"
-            " the sum of cos(distance x RoPE frequency) over all pairs is below 0. With equal weight in every pair, a"
-            " query at this distance scores a matching token below a random token in the mean (Men et al. 2024)."
-        )
-
-
-class PaddingOffset(Kind, code="padding-offset"):
-    title = "The table begins with rows for padding positions"
-    severity = "note"
-    hint = "No action needed. If you port the model, read the row of position 0 for the first token, not row 0."
-    rows: int
-    offset: int
-    usable: int
-    part: str | None = None
-
-    def message(self) -> str:
-        rows, offset, usable = spoken(self.rows), spoken(self.offset), spoken(self.usable)
-        belong = "belongs" if self.offset == 1 else "belong"
-        owner = f" of the {self.part}" if self.part else ""
-        return (
-            f"Position 0 is row {offset} of the position table{owner}: {offset} of the {rows} rows {belong} to no"
-            " position,"
-            f" and {usable} rows belong to positions."
-        )
-
-
-class CollidingPositions(Kind, code="colliding-positions"):
-    title = "The checkpoint's dtype cannot represent every position"
-    severity = "note"
-    hint = "No action needed. If you port, cast or quantise the model, keep positions as integers or in float32."
-    first: int
-    dtype: str
-    context: int
-
-    def message(self) -> str:
-        first, dtype = self.first, self.dtype
-        return (
-            f"The checkpoint is in {dtype}, which cannot represent position {spoken(first)} and many later positions,"
-            " up to"
-            f" the context length of {spoken(self.context)}. The dtype is harmless unless a runtime casts positions or"
-            f" phases to {dtype}."
-        )
+    def count(self) -> int:
+        """All of them: the number of the property `turning`."""
+        return self.pairs_that_never_complete_a_turn + self.pairs_that_stand_still_on_purpose
 
 
 @check
-def never_turning(subject: Audited) -> Iterator[Kind]:
+def never_turning(subject: Audited) -> Iterator[Case]:
     """Pairs so slow that they complete no rotation within any training sequence.
 
     Counted at the length of the code, as its properties are; layers with a window reach no angle beyond it. Pairs of
@@ -262,11 +131,13 @@ def never_turning(subject: Audited) -> Iterator[Kind]:
             evidence["part"] = code.part  # the layers of two parts have the same numbers
         if len(moving) < len(code.rates):
             evidence["pairs that stand still on purpose"] = len(code.rates) - len(moving)
-        yield NeverTurning(evidence | declared(code, "base") | _length_place(code, subject.resolved), code.layers)
+        yield case_of(
+            "never-turning", evidence | declared(code, "base") | _length_place(code, subject.resolved), code.layers
+        )
 
 
 @check
-def set_beyond_context(subject: Audited) -> Iterator[Kind]:
+def set_beyond_context(subject: Audited) -> Iterator[Case]:
     """A length for training, building or generating, set in another program's file, that exceeds its context."""
     resolved, opened = subject.resolved, subject.opened
     if opened.form != "dialect" or resolved.context is None:
@@ -278,7 +149,7 @@ def set_beyond_context(subject: Audited) -> Iterator[Kind]:
             continue
         evidence: dict[str, Any] = {**declared(resolved, "context"), **values}
         evidence |= {"length": length, "context": resolved.context, "then": row["then"], "stops": stops}
-        yield SetBeyondContext(evidence | ({"kind": "learned"} if learned else {}))
+        yield case_of("set-beyond-context", evidence | ({"kind": "learned"} if learned else {}))
 
 
 def _seeing(resolved: Resolved) -> list[Code]:
@@ -306,7 +177,7 @@ def _known(scaling: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 @check
-def beyond_context(subject: Audited) -> Iterator[Kind]:
+def beyond_context(subject: Audited) -> Iterator[Case]:
     """A length from the caller or a training file that the config does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
@@ -330,7 +201,7 @@ def beyond_context(subject: Audited) -> Iterator[Kind]:
         evidence |= {"scaling": next(iter(scaling)), "scaled to" if reached else "unless counted": reached or perhaps}
     if length == subject.opened.length and subject.opened.length_place:
         evidence["set in"] = subject.opened.length_place
-    yield BeyondContext(evidence | declared(resolved, "context"))
+    yield case_of("beyond-context", evidence | declared(resolved, "context"))
 
 
 def _axes(code: Code) -> int:
@@ -381,7 +252,7 @@ _FIRST_LOST = {"bfloat16": 257, "float16": 2049}
 
 
 @check
-def base_below_bound(subject: Audited) -> Iterator[Kind]:
+def base_below_bound(subject: Audited) -> Iterator[Case]:
     """Ladders that score a matching token below a random one at a distance within the length of the code."""
     seen = set()
     for code in subject.resolved.codes:
@@ -397,7 +268,7 @@ def base_below_bound(subject: Audited) -> Iterator[Kind]:
         seen.add((code.part, rates))
         evidence: dict[str, Any] = {"first failing distance": first, "reach": reach, "scaled": bool(code.scaling)}
         evidence |= declared(code, "base") or {"base": code.base}
-        yield BaseBelowBound(evidence | _length_place(code, subject.resolved), code.layers)
+        yield case_of("base-below-bound", evidence | _length_place(code, subject.resolved), code.layers)
 
 
 def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
@@ -411,7 +282,7 @@ def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
 
 
 @check
-def lengths_differ(subject: Audited) -> Iterator[Kind]:
+def lengths_differ(subject: Audited) -> Iterator[Case]:
     """Another length in the config or beside it than the context that is read."""
     resolved, opened = subject.resolved, subject.opened
     place = resolved.source.get("context", "").split(" ")[0]
@@ -431,7 +302,7 @@ def lengths_differ(subject: Audited) -> Iterator[Kind]:
             evidence["leaves"] = "table" if _has_table(resolved) else "context"
             because = _published(resolved, where, other)
             evidence |= {"because": because} if because else {}
-        yield LengthsDiffer(evidence)
+        yield case_of("lengths-differ", evidence)
 
 
 def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
@@ -486,7 +357,7 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
 
 
 @check
-def padding_offset(subject: Audited) -> Iterator[Kind]:
+def padding_offset(subject: Audited) -> Iterator[Case]:
     """Tables whose first rows belong to no position: texts must be shorter than the table."""
     for code in subject.resolved.codes:
         if code.kind != "learned" or not code.offset or code.rows is None or code.rows <= code.offset:
@@ -494,11 +365,11 @@ def padding_offset(subject: Audited) -> Iterator[Kind]:
         evidence: dict[str, Any] = {"rows": code.rows, "offset": code.offset, "usable": code.rows - code.offset}
         if code.part != "text":
             evidence["part"] = code.part  # both parts of a model have the same numbers
-        yield PaddingOffset(evidence | declared(code, "rows"), code.layers)
+        yield case_of("padding-offset", evidence | declared(code, "rows"), code.layers)
 
 
 @check
-def colliding_positions(subject: Audited) -> Iterator[Kind]:
+def colliding_positions(subject: Audited) -> Iterator[Case]:
     """Positions that are equal in the checkpoint's dtype, if a code is computed from them."""
     resolved, opened = subject.resolved, subject.opened
     computed = any(code.kind in ("rotary", "sinusoidal") and code.part in TEXT for code in resolved.codes)
@@ -508,7 +379,7 @@ def colliding_positions(subject: Audited) -> Iterator[Kind]:
         first = _FIRST_LOST.get(str(value).removeprefix("torch."))
         if first is not None and resolved.context > first:
             evidence = {"dtype": str(value).removeprefix("torch."), "first": first, "context": resolved.context}
-            yield CollidingPositions({**evidence, place: value})
+            yield case_of("colliding-positions", {**evidence, place: value})
         return
 
 

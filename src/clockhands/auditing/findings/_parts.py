@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.findings._kind import Kind
+from clockhands.auditing.findings._rules import Case
 from clockhands.configs.fields import Fields
 from clockhands.configs.model_types import CodeOfType, ModelType, table
 from clockhands.configs.resolve import type_of
@@ -34,7 +34,7 @@ class Audited:
     runtime: RuntimeRelease | None = None
 
 
-Check = Callable[[Audited], Iterator[Kind]]
+Check = Callable[[Audited], Iterator[Case]]
 
 CHECKS: list[Check] = []
 """What looks for more than a reader of files notices; each yields every case that it sees."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
-from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, Code
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
@@ -29,74 +29,32 @@ def _readers(names: Sequence[str] | None, otherwise: str) -> str:
     return listed(list(names)) if names else otherwise
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.3g}"
-
-
-class NewShapeOnly(Kind, code="new-shape-only"):
-    title = "Base and scaling are in rope_parameters only"
-    severity = "warning"
-    hint = "Write the base and the scaling in both formats, with the same numbers, until no old runtime is in use."
-    blames = "reader"
-    pair: int
-    off_by_a_radian_from: int
-    reader: str
-    read_instead: str
-    right: str
-    largest_ratio: float | None = None
-    fails: str | None = None
+class NewShapeOnly(Case, code="new-shape-only"):
     in_the_old_shape: Mapping[str, str] | None = None
-
-    def message(self) -> str:
-        apart = ""
-        if self.largest_ratio is not None:
-            apart = (
-                f" The RoPE frequency of pair {self.pair} is then wrong by a factor of {_times(self.largest_ratio)},"
-                f" and at least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on."
-            )
-        if self.fails:
-            # The class fails when it is called; runtimes that use only its config do not fail.
-            return (
-                f"The RoPE settings are only in rope_parameters, which {self.reader} does not read."
-                f" {self.fails} Other old runtimes, which read only the config, use"
-                f" {self.read_instead} instead of {self.right}, without a warning.{apart}"
-            )
-        return (
-            f"The RoPE settings are only in rope_parameters, a key that {self.reader} and other old runtimes do not"
-            " read."
-            f" These runtimes use {self.read_instead} instead of {self.right}, without a warning.{apart}"
-        )
 
     def edit(self) -> Edit | None:
         """Write the same values in the old shape as well."""
         return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
 
 
-class UncommonScalingName(Kind, code="uncommon-scaling-name"):
-    title = "Only some runtimes know this scaling name"
-    severity = "warning"
-    hint = "Write the common name of the scaling, with the numbers that the model was trained with."
-    blames = "reader"
+class UncommonScalingName(Case, code="uncommon-scaling-name"):
     common_name: str
-    refused_by: Sequence[str] | None = None
-    length_x_factor: float | None = None
 
-    def message(self) -> str:
-        name = next(spoken(value) for place, value in self.stated if place.endswith("type"))
-        refused = _readers(self.refused_by, "")
-        refuses = f" {refused} {'refuse' if ' and ' in refused else 'refuses'} {name}." if refused else ""
-        product = self.length_x_factor
-        twice = ""
-        if product is not None:
-            context = next(value for place, value in self.stated if place.endswith("max_position_embeddings"))
-            factor = next(value for place, value in self.stated if place.endswith("factor"))
-            twice = (
-                " The declared length already includes the factor, but some runtimes, such as vLLM 0.11.0, multiply the"
-                f" length by the factor again if the name is not common: {spoken(context)} x {spoken(factor)} ="
-                f" {spoken(product)} positions."
-            )
-        common = spoken(self.common_name)
-        return f"Only some runtimes know the scaling name {name}; the common name is {common}.{refuses}{twice}"
+    def stated_in(self, end: str) -> Any:
+        """The value of the first key that ends so."""
+        return next((value for place, value in self.stated if place.endswith(end)), None)
+
+    def scaling_name(self) -> Any:
+        """The name in the file."""
+        return self.stated_in("type")
+
+    def context(self) -> Any:
+        """The context in the file."""
+        return self.stated_in("max_position_embeddings")
+
+    def factor(self) -> Any:
+        """The factor in the file."""
+        return self.stated_in("factor")
 
     def edit(self) -> Edit | None:
         place = next((place for place, _ in self.stated if place.endswith("type")), None)
@@ -105,22 +63,8 @@ class UncommonScalingName(Kind, code="uncommon-scaling-name"):
         return replaced(place, self.common_name, f"Write the scaling name {spoken(self.common_name)}.")
 
 
-class MisplacedOriginal(Kind, code="misplaced-original"):
-    title = "LongRoPE's original length is in a place that the model's class does not read"
-    severity = "warning"
-    hint = "Move the original length out of the scaling block, to the place where the model's class reads it."
-    blames = "reader"
-    type: str
-    refused_by: Sequence[str] | None = None
+class MisplacedOriginal(Case, code="misplaced-original"):
     outside: str | None = None
-
-    def message(self) -> str:
-        refused = _readers(self.refused_by, "")
-        refuses = f"; {refused} {'refuse' if ' and ' in refused else 'refuses'} the scaling block" if refused else ""
-        return (
-            f"{self.said()} inside the scaling block, but the class of {self.type} reads this key outside the block. A"
-            f" runtime that looks only outside the block finds no original length and uses another length{refuses}."
-        )
 
     def edit(self) -> Edit | None:
         if self.place is None or self.outside is None:
@@ -129,34 +73,10 @@ class MisplacedOriginal(Kind, code="misplaced-original"):
         return moved(self.place, self.outside, says)
 
 
-class FlatVisionLanguage(Kind, code="flat-vision-language"):
-    title = "The text settings of a vision-language model are not in text_config"
-    severity = "warning"
-    hint = "Move the fields of the text part into an object named text_config, as the model's class saves them."
-    blames = "reader"
-    type: str
-    text_type: str
-
-    def message(self) -> str:
-        return (
-            f"The text settings are at the top level of the config ({self.said()}), but the config class of"
-            f" {self.type} in Transformers 5.23.0 reads only text_config. This class ignores the values at the top"
-            " level,"
-            f" and uses the defaults of {self.text_type}."
-        )
-
-
-class LengthTimesFactor(Kind, code="length-times-factor"):
-    title = "Runtimes disagree whether the declared length already includes the factor"
-    news = True
-    hint = "Set the maximum length when you serve the model, or write the length into the tokenizer's model_max_length."
-    blames = "ambiguous"
+class LengthTimesFactor(Case, code="length-times-factor"):
     length_x_factor: float
     confirmed: bool | None = None
     multiplied_by: Sequence[str] | None = None
-
-    def severity(self) -> str:
-        return "warning" if self.confirmed else "note"
 
     def message(self) -> str:
         entries = self.named
@@ -179,54 +99,14 @@ class LengthTimesFactor(Kind, code="length-times-factor"):
         )
 
 
-class LegacyLayerBases(Kind, code="legacy-layer-bases"):
-    title = "The two RoPE bases are only in keys of the old config format"
-    severity = "note"
-    hint = f"{EXPECTED} Check that your runtime uses the local base for sliding-window layers."
-    blames = "reader"
-    pair: int
-    largest_ratio: float | None = None
-
-    def message(self) -> str:
-        apart = ""
-        if self.largest_ratio is not None:
-            apart = f" (the frequency of pair {self.pair} is wrong by a factor of {_times(self.largest_ratio)})"
-        return (
-            f"{self.said()}: the bases of two layer types are only in keys of the old config format. A runtime that"
-            " knows"
-            f" only one of these keys gives all layers the same base, so one layer type has wrong RoPE"
-            f" frequencies{apart}."
-        )
+class ExplicitAttentionFactor(Case, code="explicit-attention-factor"):
+    def written(self) -> Any:
+        """The factor in the file."""
+        ((_, factor),) = self.stated
+        return factor
 
 
-class ExplicitAttentionFactor(Kind, code="explicit-attention-factor"):
-    title = "The declared attention factor differs from the formula"
-    severity = "note"
-    hint = f"{EXPECTED} Check that your runtime uses the attention_factor of the file."
-    blames = "reader"
-    formula: float
-    readers: Sequence[str] | None = None
-
-    def message(self) -> str:
-        (written,) = (value for _, value in self.stated)
-        readers = _readers(self.readers, "")
-        who = (
-            f"{readers} {'ignore' if ' and ' in readers else 'ignores'} attention_factor and"
-            if readers
-            else "A runtime that ignores attention_factor"
-        )
-        verb = "use" if " and " in readers else "uses"
-        return (
-            f"attention_factor is {spoken(written)}, but the formula of the scaling gives"
-            f" {self.formula:.4f}. {who} {verb} the value of the formula."
-        )
-
-
-class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
-    title = "Runtimes compute different attention factors from mscale and mscale_all_dim"
-    severity = "note"
-    hint = f"{EXPECTED} Compare the outputs of your runtime with those of the model's original code."
-    blames = "ambiguous"
+class DisputedAttentionFactor(Case, code="disputed-attention-factor"):
     ratio: float
     formula: float
 
@@ -243,12 +123,7 @@ class DisputedAttentionFactor(Kind, code="disputed-attention-factor"):
         return _readers(self.evidence.get(f"readers of the {name}"), "no runtime that was compared")
 
 
-class SoftmaxScale(Kind, code="softmax-scale"):
-    title = "mscale_all_dim also scales the attention scores"
-    news = True
-    severity = "note"
-    hint = f"{EXPECTED} Check that your runtime multiplies the attention scores by this scale too."
-    blames = "reader"
+class SoftmaxScale(Case, code="softmax-scale"):
     scale_of_the_scores: float
 
     def message(self) -> str:
@@ -266,31 +141,12 @@ class SoftmaxScale(Kind, code="softmax-scale"):
         )
 
 
-class UncommonBetas(Kind, code="uncommon-betas"):
-    title = "YaRN's beta_fast, beta_slow or truncate is not the usual value"
-    severity = "note"
-    hint = f"{EXPECTED} Check that your runtime reads beta_fast and beta_slow from the file."
-    blames = "reader"
-    last_pair: int
-    largest_ratio: float
-    readers: Sequence[str] | None = None
+class UncommonBetas(Case, code="uncommon-betas"):
     first_pair: int | None = None
 
-    def message(self) -> str:
-        readers = _readers(self.readers, "a runtime that does not read these keys")
-        takes = "use" if " and " in readers else "uses"
-        pairs = ""
-        if self.first_pair is not None:
-            pairs = (
-                f" With these constants, the RoPE frequencies of pairs {self.first_pair} to {self.last_pair} are wrong"
-                " by"
-                f" a factor of up to {_times(self.largest_ratio)}."
-            )
-        return (
-            f"The file changes YaRN's usual settings ({self.said()}). Whatever the file says, {readers} {takes}"
-            " beta_fast"
-            f" 32, beta_slow 1 and truncate true.{pairs}"
-        )
+    def with_pairs(self) -> bool:
+        """Whether the pairs that change are known."""
+        return self.first_pair is not None
 
 
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
@@ -303,7 +159,7 @@ _LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_le
 
 
 @check
-def new_shape_only(subject: Audited) -> Iterator[Kind]:
+def new_shape_only(subject: Audited) -> Iterator[Case]:
     """A base or a scaling in the new shape alone, which runtimes that read the old shape ignore."""
     reading = _reading(subject, "transformers-4")
     # If the model class fails without the old shape, runtimes that use only its config class do not fail.
@@ -319,11 +175,11 @@ def new_shape_only(subject: Audited) -> Iterator[Kind]:
     evidence |= {"reader": release(reading)} | _apart(worst) | in_the_old_shape(subject, worst.ours)
     if reading.because is not None:
         evidence["fails"] = reading.because
-    yield NewShapeOnly(evidence, worst.layers if len(reading.parted) > 1 else None)
+    yield case_of("new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None)
 
 
 @check
-def legacy_layer_bases(subject: Audited) -> Iterator[Kind]:
+def legacy_layer_bases(subject: Audited) -> Iterator[Case]:
     """Two bases in keys of the old shape: a runtime that reads only one gives all layers the same base."""
     for view in _views(subject):
         for local, others in _LOCAL.items():
@@ -337,11 +193,11 @@ def legacy_layer_bases(subject: Audited) -> Iterator[Kind]:
             if sliding is not None and full is not None and len(sliding.rates or ()) == len(full.rates or ()):
                 found = difference(full.rates or (), sliding.rates or ())
                 evidence |= {"largest ratio": found.ratio, "pair": found.ratio_pair}
-            yield LegacyLayerBases(evidence)
+            yield case_of("legacy-layer-bases", evidence)
 
 
 @check
-def uncommon_scaling_name(subject: Audited) -> Iterator[Kind]:
+def uncommon_scaling_name(subject: Audited) -> Iterator[Case]:
     """A scaling name that only some runtimes know."""
     for view, key, block in _blocks(subject):
         name = scaling_name(block)
@@ -354,11 +210,11 @@ def uncommon_scaling_name(subject: Audited) -> Iterator[Kind]:
         if context and factor:
             evidence |= {view.place(_CONTEXT): context, view.place(f"{key}.factor"): factor}
             evidence["length x factor"] = context * factor
-        yield UncommonScalingName(evidence)
+        yield case_of("uncommon-scaling-name", evidence)
 
 
 @check
-def explicit_attention_factor(subject: Audited) -> Iterator[Kind]:
+def explicit_attention_factor(subject: Audited) -> Iterator[Case]:
     """An explicit attention factor that differs from the scaling's formula."""
     for view, key, block in _blocks(subject):
         written, formula = positive_number(block.get("attention_factor")), _formula(view, block)
@@ -366,11 +222,11 @@ def explicit_attention_factor(subject: Audited) -> Iterator[Kind]:
             continue
         place = view.place(f"{key}.attention_factor")
         dropped = [release(each) for each in subject.readings if place in each.not_read and each.parted]
-        yield ExplicitAttentionFactor({place: written, "formula": formula, "readers": dropped})
+        yield case_of("explicit-attention-factor", {place: written, "formula": formula, "readers": dropped})
 
 
 @check
-def disputed_attention_factor(subject: Audited) -> Iterator[Kind]:
+def disputed_attention_factor(subject: Audited) -> Iterator[Case]:
     """The key mscale next to mscale_all_dim: some runtimes use their ratio, others ignore them or use the formula."""
     for view, key, block in _blocks(subject):
         factor = positive_number(block.get("factor"))
@@ -386,11 +242,11 @@ def disputed_attention_factor(subject: Audited) -> Iterator[Kind]:
             evidence[f"readers of the {name}"] = [
                 release(each) for each in subject.readings if _multiplies(each, evidence[name])
             ]
-        yield DisputedAttentionFactor(evidence)
+        yield case_of("disputed-attention-factor", evidence)
 
 
 @check
-def softmax_scale(subject: Audited) -> Iterator[Kind]:
+def softmax_scale(subject: Audited) -> Iterator[Case]:
     """mscale_all_dim requires a factor on the scores too, besides that on cosine and sine."""
     for view, key, block in _blocks(subject):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
@@ -405,11 +261,11 @@ def softmax_scale(subject: Audited) -> Iterator[Kind]:
             # A part inside a config may be built by another class than its own type says.
             if reading is not None and reading.codes and view.name in names(reader):
                 evidence[release(reading)] = view.name in facts()[reader]["scores"]
-        yield SoftmaxScale(evidence)
+        yield case_of("softmax-scale", evidence)
 
 
 @check
-def uncommon_betas(subject: Audited) -> Iterator[Kind]:
+def uncommon_betas(subject: Audited) -> Iterator[Case]:
     """YaRN with other ramp bounds than those of runtimes that use constants."""
     seen = set()
     for view, key, block in _blocks(subject):
@@ -427,11 +283,11 @@ def uncommon_betas(subject: Audited) -> Iterator[Kind]:
         places = set(evidence)
         evidence["readers"] = [release(each) for each in subject.readings if places & set(each.not_read)]
         evidence |= _with_constants(subject)
-        yield UncommonBetas(evidence)
+        yield case_of("uncommon-betas", evidence)
 
 
 @check
-def misplaced_original(subject: Audited) -> Iterator[Kind]:
+def misplaced_original(subject: Audited) -> Iterator[Case]:
     """LongRoPE's original length inside the block, where the class of the type looks outside it."""
     for view, key, block in _blocks(subject):
         inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
@@ -440,11 +296,11 @@ def misplaced_original(subject: Audited) -> Iterator[Kind]:
         evidence: dict[str, Any] = {view.place(f"{key}.{_ORIGINAL}"): block[_ORIGINAL]}
         evidence |= {"type": view.name, "outside": view.place(_ORIGINAL)}
         evidence["refused by"] = [release(each) for each in subject.readings if each.verdict == "refuses"]
-        yield MisplacedOriginal(evidence)
+        yield case_of("misplaced-original", evidence)
 
 
 @check
-def length_times_factor(subject: Audited) -> Iterator[Kind]:
+def length_times_factor(subject: Audited) -> Iterator[Case]:
     """A scaling whose factor some runtimes multiply the declared length by, and others assume to be included."""
     for view, key, block in _blocks(subject):
         factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
@@ -460,11 +316,11 @@ def length_times_factor(subject: Audited) -> Iterator[Kind]:
         for file, document in subject.opened.beside.items():
             if positive_number(document.get("model_max_length")) == context:
                 beside[f"{file}:model_max_length"] = document["model_max_length"]
-        yield LengthTimesFactor(evidence | beside | {"confirmed": bool(beside)})
+        yield case_of("length-times-factor", evidence | beside | {"confirmed": bool(beside)})
 
 
 @check
-def flat_vision_language(subject: Audited) -> Iterator[Kind]:
+def flat_vision_language(subject: Audited) -> Iterator[Case]:
     """A vision-language config in the old flat form, of a type whose new class reads text_config alone."""
     flat = facts()["transformers-5"]["flat"]
     for view in _views(subject):
@@ -475,7 +331,7 @@ def flat_vision_language(subject: Audited) -> Iterator[Kind]:
         if not held:
             continue
         evidence: dict[str, Any] = {view.place(key): view.values[key] for key in held}
-        yield FlatVisionLanguage(evidence | {"type": view.name, "text type": text})
+        yield case_of("flat-vision-language", evidence | {"type": view.name, "text type": text})
 
 
 CHECKS = (

@@ -9,8 +9,8 @@ from importlib import resources
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
-from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, rotary_parts
+from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
 from clockhands.configs.resolved import Code
@@ -20,7 +20,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
 
 
-class OfRelease(Kind):
+class OfRelease(Case, code=("missing-original", "missing-scaling")):
     """The published value that a release of the model's shape has for a missing or lost setting."""
 
     release: str
@@ -40,98 +40,37 @@ class OfRelease(Kind):
         return added(place, value, f"Set {key} to {spoken(value)}, as in {self.release}.")
 
 
-class MissingScaling(OfRelease, code="missing-scaling"):
-    title = "RoPE scaling is missing"
-    severity = "warning"
-    hint = "Copy the scaling block from the model's original release, or declare the length that works without scaling."
-    blames = "file"
-    context: int
-    base: float
-    type: str
-    reach: int
-    release: str
-    its_scaling: str
-
-    def message(self) -> str:
-        return (
-            f"The context length is {spoken(self.context)}, the base is {spoken(self.base)}, and there is no RoPE"
-            " scaling."
-            f" Published models of type {spoken(self.type)} with this base and no scaling have a context length of"
-            f" {spoken(self.reach)}; {self.release}, a published model of the same size, has {self.its_scaling}."
-            " Without the scaling, positions beyond the original length give angles that the model has not seen in"
-            " training."
-        )
-
-
 class DiffersFromRelease(OfRelease, code="differs-from-release"):
-    title = "Base or scaling differ from a published model of the same size"
-    news = True
-    here: str
-    release: str
-    published: str
+    here: str = ""
     because: str | None = None
     shape: str | None = None
-    option: str | None = None
 
-    def severity(self) -> str:
-        return "warning" if self.because else "note"
+    def stated_here(self) -> str:
+        """What the file says."""
+        return self.said() if self.stated else self.here
 
-    def hint(self) -> str:
-        if self.because and self.option:
-            return (
-                "If this model was made from that release, convert it again from the config of the release, or start"
-                f" llama.cpp with `{self.option}`."
-            )
-        return (
-            "Compare the value with the model's original release. If this model was made from that release, write the"
-            " value of the release."
-            if self.because or "because" not in self.evidence
-            else f"{EXPECTED} But if the model was trained with the RoPE settings of the published model, write these"
-            " settings."
-        )
+    def alike(self) -> str:
+        """What the release has in common."""
+        return "the same size" if self.shape else "this type"
 
-    def blames(self) -> str | None:
-        return "file" if self.because else None
+    def compared(self) -> bool:
+        """Whether a cause was looked for, and none found."""
+        return "because" in self.evidence and not self.because
 
-    def message(self) -> str:
-        alike = "the same size" if self.shape else "this type"
-        here = self.said() if self.stated else self.here
-        return f"{here}, but a published model of {alike}, {self.release}, has {self.published}. {self._guess()}"
+    def guess(self) -> str:
+        """The probable cause."""
+        if self.because:
+            return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
+        what = "was extended or trained further with other RoPE settings"
+        return f"Either the file is of another model, or the model {what}."
 
     def edit(self) -> Edit | None:
         """Write the release's value for the lost one; None for a model that may differ on purpose."""
         return super().edit() if self.because else None
 
-    def _guess(self) -> str:
-        if self.because:
-            return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
-        return (
-            "Either the file is of another model, or the model was extended or trained further with other RoPE"
-            " settings."
-        )
-
 
 class ContextOfNoRelease(OfRelease, code="context-of-no-release"):
-    """A context that is longer than that of every release of the sizes, or a usual default far below it."""
-
-    title = "No known release of this size has this context length"
-    severity = "note"
-    news = True
-    hint = (
-        "Compare the length with the model's original release: an export or a converter may have written another one."
-    )
     context: int
-    published: str
-    longer: bool
-
-    def message(self) -> str:
-        here = f"The context length is {spoken(self.context)}, but {self.published}"
-        if self.longer:
-            return (
-                f"{here}, with the same base and scaling. Either the file is of a release that clockhands does not"
-                " know, or it declares positions that the model was not trained on."
-            )
-        return f"{here}: {spoken(self.context)} looks like the length of a training or a converter's default."
 
     def doubt(self) -> str | None:
         return f"no known release of this size has the context length {spoken(self.context)}"
@@ -279,7 +218,7 @@ def _parts(subject: Audited) -> Iterator[Part]:
 
 
 @check
-def releases_of_the_shape(subject: Audited) -> Iterator[Kind]:
+def releases_of_the_shape(subject: Audited) -> Iterator[Case]:
     """A base or scaling that no release of the shape has, or a context without the scaling that it needs."""
     for part in _parts(subject):
         code, shape = _main_code(subject, part), _shape(subject, part)
@@ -301,7 +240,7 @@ def _declared_context(subject: Audited) -> int | None:
     return resolved.context if in_a_file(resolved.source.get("context", "").split(" ")[0]) else None
 
 
-def with_release(subject: Audited, case: Kind) -> Kind:
+def with_release(subject: Audited, case: Case) -> Case:
     """Add to a fact noted while reading what the release of the model's shape has in that place.
 
     It is added where it decides the severity or the fix: a default that equals the release's value, missing numbers of
@@ -320,7 +259,7 @@ def with_release(subject: Audited, case: Kind) -> Kind:
             # If another release of the shape has another base, a missing one may be either.
             alone = len({each.base for each in reaching}) == 1
             if own is not None and alone and evidence.get("belongs at") == _base_place(part):
-                return type(case)({**evidence, "as released": own.name}, case.layers)
+                return case_of(code, {**evidence, "as released": own.name}, case.layers)
             continue
         if code == "factor-times-original":
             context = subject.resolved.context or 0
@@ -329,7 +268,7 @@ def with_release(subject: Audited, case: Kind) -> Kind:
             # A product that overflows float is evidence as text.
             stretches = evidence.get("scaling") == "yarn" and isinstance(reach, int | float) and reach > context
             if own is not None and stretches:
-                return type(case)({**evidence, "switched on in": own.name}, case.layers)
+                return case_of(code, {**evidence, "switched on in": own.name}, case.layers)
             continue
         block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
         if block is None and code == "missing-original":
@@ -339,9 +278,9 @@ def with_release(subject: Audited, case: Kind) -> Kind:
         if own is None and trained is not None and block is not None and code == "missing-original":
             values = {"original_max_position_embeddings": trained.trained}
             mended = {"mended at": block.place, "mended with": values, "merged": True}
-            return type(case)({**evidence, "release": trained.name, **mended}, case.layers)
+            return case_of(code, {**evidence, "release": trained.name, **mended}, case.layers)
         if own is not None:
-            return type(case)({**evidence, "release": own.name, **_mended(part, own)}, case.layers)
+            return case_of(code, {**evidence, "release": own.name, **_mended(part, own)}, case.layers)
     return case
 
 
@@ -370,7 +309,7 @@ def _base_place(part: Part) -> str:
 
 def _differing(
     subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
-) -> Iterator[Kind]:
+) -> Iterator[Case]:
     if any(_same_base(code, release) and _same_scaling(code, release) for release in known):
         return
     extended = _extended(code, known, _declared_context(subject))
@@ -433,7 +372,7 @@ def _extended(code: Code, known: tuple[Release, ...], context: int | None) -> Re
     return _extendable(code, known, context)
 
 
-def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+def _other_original(part: Part, code: Code, release: Release, shape: ModelShape) -> Case:
     """A YaRN whose original length is not the trained length of the release."""
     block = next((each for each in part.blocks() if each.kind in (None, "full")), None)
     evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
@@ -446,7 +385,7 @@ def _other_original(part: Part, code: Code, release: Release, shape: ModelShape)
     if block is not None:
         values = {"original_max_position_embeddings": release.trained}
         evidence |= {"mended at": block.place, "mended with": values, "merged": True}
-    return DiffersFromRelease(evidence, code.layers)
+    return case_of("differs-from-release", evidence, code.layers)
 
 
 def _nearness(code: Code, release: Release, context: int | None) -> tuple[bool, bool, bool, bool]:
@@ -481,7 +420,7 @@ def _shape(subject: Audited, part: Part) -> ModelShape | None:
 
 
 @check
-def missing_sections(subject: Audited) -> Iterator[Kind]:
+def missing_sections(subject: Audited) -> Iterator[Case]:
     """Missing sections of time, rows and columns, in a type whose releases all declare the same ones."""
     for part in rotary_parts(subject):
         code = _main_code(subject, part)
@@ -513,7 +452,7 @@ def missing_sections(subject: Audited) -> Iterator[Kind]:
             "mended with": values,
             "merged": block is not None,
         }
-        yield DiffersFromRelease(evidence, code.layers)
+        yield case_of("differs-from-release", evidence, code.layers)
 
 
 # Lengths of training sequences and defaults of converters, as far as they are usual.
@@ -521,7 +460,7 @@ _USUAL_LENGTHS = tuple(1 << power for power in range(9, 16))
 
 
 @check
-def contexts_of_no_release(subject: Audited) -> Iterator[Kind]:
+def contexts_of_no_release(subject: Audited) -> Iterator[Case]:
     """A context that the releases of the shape do not have."""
     for part in _parts(subject):
         code, shape = _main_code(subject, part), _shape(subject, part)
@@ -529,7 +468,7 @@ def contexts_of_no_release(subject: Audited) -> Iterator[Kind]:
             yield from context_of_no_release(subject, code, of_shape(shape))
 
 
-def context_of_no_release(subject: Audited, code: Code, known: Sequence[Release]) -> Iterator[Kind]:
+def context_of_no_release(subject: Audited, code: Code, known: Sequence[Release]) -> Iterator[Case]:
     """A context beyond that of every release with the file's base and scaling, or a usual length far below them.
 
     Args:
@@ -566,7 +505,7 @@ def context_of_no_release(subject: Audited, code: Code, known: Sequence[Release]
     place = next(iter(declared(subject.resolved, "context")), None)
     if len({each.context for each in near}) == 1 and place is not None and subject.opened.form != "gguf":
         evidence |= {"mended at": place, "mended with": near[0].context}
-    yield ContextOfNoRelease(evidence, None)
+    yield case_of("context-of-no-release", evidence, None)
 
 
 def scaled_as_released(subject: Audited) -> bool:
@@ -580,7 +519,7 @@ def scaled_as_released(subject: Audited) -> bool:
 
 def _missing_scaling(
     subject: Audited, part: Part, code: Code, shape: ModelShape, known: tuple[Release, ...]
-) -> Kind | None:
+) -> Case | None:
     context = subject.resolved.context
     if code.base is None or context is None or scaling_of(code) is not None:
         return None
@@ -597,7 +536,7 @@ def _missing_scaling(
     evidence: dict[str, Any] = {**declared(subject.resolved, "context"), **declared(code, "base")}
     evidence |= {"context": context, "base": code.base, "type": shape.type, "reach": reach, "release": release.name}
     evidence |= {"its scaling": scaling_in_words(release.scaling), "source of the release": release.source}
-    return MissingScaling(evidence | _mended(part, release), code.layers)
+    return case_of("missing-scaling", evidence | _mended(part, release), code.layers)
 
 
 def other_base(
@@ -610,7 +549,7 @@ def other_base(
     default_of: str,
     at: str | None = None,
     here: str | None = None,
-) -> Kind:
+) -> Case:
     """A base that no release of the model's shape has.
 
     Args:
@@ -653,10 +592,10 @@ def other_base(
     evidence |= {"because": because, "mended at": at, "mended with": release.base if certain else None}
     if at is None and certain:
         evidence |= {"option": f"--rope-freq-base {release.base:.10g}"}
-    return DiffersFromRelease(evidence | {"source of the release": release.source}, code.layers)
+    return case_of("differs-from-release", evidence | {"source of the release": release.source}, code.layers)
 
 
-def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Kind:
+def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, shape: ModelShape) -> Case:
     here, there = scaling_of(code), release.scaling
     evidence: dict[str, Any] = {}
     because = None
@@ -684,7 +623,7 @@ def _other_scaling(subject: Audited, part: Part, code: Code, release: Release, s
     published = "no scaling" if there is None else scaling_in_words(there, _differing_keys(here, there))
     evidence |= {"release": release.name, "shape": str(shape), "published": published, "because": because}
     evidence |= {"source of the release": release.source, **_mended(part, release)}
-    return DiffersFromRelease(evidence, code.layers)
+    return case_of("differs-from-release", evidence, code.layers)
 
 
 def _surely(shape: ModelShape, release: Release) -> bool:

@@ -1,15 +1,17 @@
 """Findings on how runtimes read this file: the runtime that the caller named, and common mistakes of others."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, applied, placed
-from clockhands.auditing.findings._kind import EXPECTED, Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
+from clockhands.auditing.findings._rules import EXPECTED, Case, case_of, listed, spoken
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
+from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.runtimes import (
     Parted,
     Reading,
@@ -24,75 +26,47 @@ from clockhands.runtimes.runtime_release import misreaders
 from clockhands.runtimes.telling import reach_of, release
 
 
-class MisreadByRuntime(Kind, code="misread-by-runtime"):
-    title = "The named runtime computes another position encoding than the file declares"
-    hint = "Use a release that reads this file right, or write the settings in the form that this runtime expects."
-    blames = "reader"
-    runtime: str
+class MisreadByRuntime(Case, code="misread-by-runtime"):
     instead: Sequence[str]
-    lost: bool
-    certain: bool
-    off_by_a_radian_from: int | None = None
-    other_layers: int = 0
-    does: str | None = None
-    source: str | None = None
-    not_read: str | None = None
     in_the_old_shape: Mapping[str, str] | None = None
 
-    def severity(self) -> str:
-        return "error" if self.lost and self.certain else "warning"
-
-    def message(self) -> str:
-        words = [f"{self.runtime} uses {'; '.join(self.instead)}."]
-        if self.off_by_a_radian_from is not None:
-            words.append(f"At least one pair is off by 1 radian from distance {spoken(self.off_by_a_radian_from)} on.")
-        if self.does is not None:
-            words.append(f"{self.does} Source: {self.source}.")
-        if self.other_layers:
-            more = "group of layers differs" if self.other_layers == 1 else "groups of layers differ"
-            words.append(f"{self.other_layers} more {more} from the file.")
-        return " ".join([*words, *filter(None, [self.not_read])])
+    def uses(self) -> str:
+        """What it uses instead, as text."""
+        return "; ".join(self.instead)
 
     def edit(self) -> Edit | None:
         """Write the same values in the old shape as well, if the runtime then computes what the file declares."""
         return None if not self.in_the_old_shape else in_both_shapes(self.in_the_old_shape)
 
 
-class RefusedByRuntime(Kind, code="refused-by-runtime"):
-    title = "The named runtime does not load this file"
-    hint = "Use another release of the runtime, or write the file in the form that this runtime reads."
-    blames = "reader"
-    runtime: str
-    because: str
-    certain: bool
-    not_read: str | None = None
+class OverrideReplacesBlock(Case, code="override-replaces-block"):
+    lost: Mapping[str, Any]
 
     def severity(self) -> str:
-        return "error" if self.certain else "warning"
+        """An error if a block of the file had the value; beside the block, older runtimes still find it."""
+        return "error" if any("rope_" in place.rpartition(".")[0] for place in self.lost) else "warning"
 
-    def message(self) -> str:
-        refused = f"{self.runtime} does not load this file ({self.because.rstrip('.')})."
-        return " ".join(filter(None, (refused, self.not_read)))
+    def hint(self) -> str:
+        if not self.evidence:
+            return "Copy all keys of the file's RoPE block into the override."
+        keys = {place.rpartition(".")[2]: value for place, value in self.lost.items()}
+        return f"Add these keys to the override: {json.dumps(keys)[1:-1]}."
+
+    def lost_values(self) -> str:
+        """The values that the override lacks, as text."""
+        return listed([f"{place} ({spoken(value)})" for place, value in self.lost.items()])
 
 
-class RuntimeNotKnown(Kind, code="runtime-not-known"):
-    title = "clockhands does not know what the named runtime computes"
-    severity = "note"
-    news = True
-    hint = "Compare the outputs of the runtime with those of the model's original code."
-    runtime: str
+class RefusedByRuntime(Case, code="refused-by-runtime"):
     because: str
 
-    def message(self) -> str:
-        return f"clockhands does not know what {self.runtime} computes from this file. {self.because}"
+    def reason(self) -> str:
+        """Why, without a full stop."""
+        return self.because.rstrip(".")
 
 
-class OftenMisread(Kind, code="often-misread"):
-    title = "Common mistakes of runtimes change the position encoding of this file"
-    severity = "note"
-    blames = "reader"
+class OftenMisread(Case, code="often-misread"):
     mistakes: Sequence[str]
-    known: int
 
     def hint(self) -> str:
         return (
@@ -101,13 +75,13 @@ class OftenMisread(Kind, code="often-misread"):
             " both in the old format (rope_theta, rope_scaling) and in rope_parameters, with the same numbers."
         )
 
-    def message(self) -> str:
-        number = len(self.mistakes)
-        change = "common mistakes of runtimes change" if number > 1 else "common mistake of runtimes changes"
-        known = f"Known runtimes make {self.known or 'none'} of these {number} mistakes."
-        if number == 1:
-            known = f"{'At least one' if self.known else 'No'} known runtime makes this mistake."
-        return f"{number} {change} the position encoding of this file: {'; '.join(self.mistakes)}. {known}"
+    def count(self) -> int:
+        """The number of mistakes."""
+        return len(self.mistakes)
+
+    def list(self) -> str:
+        """The mistakes, as text."""
+        return "; ".join(self.mistakes)
 
 
 # Every file with RoPE can be misread like this: it is reported if a runtime is known to do it.
@@ -115,7 +89,7 @@ _INVITED_BY_NOTHING = ("other-layout",)
 
 
 @check
-def often_misread(subject: Audited) -> Iterator[Kind]:
+def often_misread(subject: Audited) -> Iterator[Case]:
     """The patterns of misreading that change this file, with the runtimes that are known to follow them."""
     known: dict[str, str] = {}
     others: dict[str, str] = {}
@@ -129,11 +103,11 @@ def often_misread(subject: Audited) -> Iterator[Kind]:
         (known if who else others)[reading.title] = off + (f"; made by {listed(who)}" if who else "")
     if known or others:
         evidence: dict[str, Any] = {"mistakes": [*known, *others], "known": len(known)}
-        yield OftenMisread(evidence | known | others)
+        yield case_of("often-misread", evidence | known | others)
 
 
 @check
-def named_runtime(subject: Audited) -> Iterator[Kind]:
+def named_runtime(subject: Audited) -> Iterator[Case]:
     """How the runtime that the caller named reads this file."""
     runtime = subject.runtime
     if runtime is None:
@@ -148,7 +122,10 @@ def named_runtime(subject: Audited) -> Iterator[Kind]:
         reported = [*_reported(subject)]
         unread = _unread(subject, reported=bool(reported))
         reasons = [incomparable(subject.opened, subject.resolved), *(each.because for each in held), unread]
-        yield RuntimeNotKnown({"runtime": str(runtime), "because": " ".join([next(filter(None, reasons)), *reported])})
+        yield case_of(
+            "runtime-not-known",
+            {"runtime": str(runtime), "because": " ".join([next(filter(None, reasons)), *reported])},
+        )
     yield from answers
 
 
@@ -200,7 +177,7 @@ def readings_of(subject: Audited) -> tuple[Reading, ...]:
     return tuple(each for each in held if not any(_alike(each, pattern) for pattern in mended))
 
 
-def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
+def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Case]:
     """How the releases whose code was read compute this file."""
     runtime = subject.runtime
     assert runtime is not None
@@ -208,7 +185,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
         evidence: dict[str, Any] = {"runtime": release(reading), "certain": runtime.exact}
         evidence |= {} if runtime.exact else {"not read": _unread(subject, reported=False)}
         if reading.verdict == "refuses":
-            yield RefusedByRuntime(evidence | {"because": reading.because})
+            yield case_of("refused-by-runtime", evidence | {"because": reading.because})
         elif reading.verdict == "differs":
             worst = worst_of(reading.parted)
 
@@ -218,7 +195,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Kind]:
                 return again.verdict == "same"
 
             evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, same)
-            yield MisreadByRuntime(evidence, worst.layers if len(reading.parted) > 1 else None)
+            yield case_of("misread-by-runtime", evidence, worst.layers if len(reading.parted) > 1 else None)
 
 
 def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
@@ -231,7 +208,7 @@ def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
             yield held[reading.reader], reading
 
 
-def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Iterator[Kind]:
+def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Iterator[Case]:
     """What the named release computes from the file, by the statements."""
     runtime = subject.runtime
     assert runtime is not None
@@ -245,7 +222,9 @@ def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Ite
             return said not in runtime.statements(opened)
 
         evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, left)
-        yield MisreadByRuntime(evidence, worst_of(reading.parted).layers if len(reading.parted) > 1 else None)
+        yield case_of(
+            "misread-by-runtime", evidence, worst_of(reading.parted).layers if len(reading.parted) > 1 else None
+        )
 
 
 def _alike(first: Reading, second: Reading) -> bool:
@@ -279,3 +258,23 @@ def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Op
     for step in edit.patch:
         config = applied(step, config)
     return held if mends(replace(subject.opened, config=config)) else {}
+
+
+_TAKE_OVERRIDES = ("transformers", "vllm", "sglang")
+
+
+@check
+def override_replaces_block(subject: Audited) -> Iterator[Case]:
+    """A whole block set by the caller, without the base or another value that the file has."""
+    if subject.runtime is not None and subject.runtime.name not in _TAKE_OVERRIDES:
+        return
+    for override in subject.opened.overridden:
+        path, dot, last = override.rpartition(".")
+        lost = {
+            where.rpartition(":")[2]: value
+            for where, value in subject.opened.lost.items()
+            if where.rpartition(":")[2].startswith(f"{path}{dot}")
+        }
+        if last in (OLD, NEW) and lost:
+            yield case_of("override-replaces-block", {"block": override, "lost": lost})
+            return

@@ -3,15 +3,14 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from types import new_class
 from typing import Any
 
 import numpy as np
 
 from clockhands.auditing._held_numbers import expected_of
-from clockhands.auditing.findings import _loaded as loaded
-from clockhands.auditing.findings._kind import Kind, spoken
+from clockhands.auditing.findings._loaded import Loaded
 from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._rules import CODES, Case, case_of, spoken
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, Code
 from clockhands.configs.weights import RATES
@@ -20,147 +19,36 @@ from clockhands.formats.arrays import TensorInfo
 from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_to
 
 
-class Stored(Kind):
+class Stored(Case, code=("stored-frequencies-differ", "stored-frequencies")):
     """Tensors of a checkpoint that hold computed values."""
 
     tensors: int = 1
 
-    def _where(self) -> str:
+    def where(self) -> str:
         others = (
             "" if self.tensors == 1 else f" and {spoken(self.tensors - 1)} more tensor{'s' if self.tensors > 2 else ''}"
         )
         return f"{self.place or 'the checkpoint'}{others}"
 
 
-class StoredFrequenciesDiffer(Stored, code="stored-frequencies-differ"):
-    title = "Stored RoPE frequencies differ from the declared ones"
-    severity = "warning"
-    hint = loaded.BufferDiffers.hint
-    blames = "file"
-    pairs: int
-    pair: int
-    stored: float
-    declared: float
-    it_is: str | None = None
-    declared_pairs: int | None = None
-
-    def message(self) -> str:
-        head = f"The checkpoint stores RoPE frequencies ({self._where()}) that differ from the config"
-        if self.declared_pairs is not None:
-            held, pairs = spoken(self.pairs), spoken(self.declared_pairs)
-            return f"{head}: the tensor has {held} numbers, but there are {pairs} RoPE pairs."
-        it_is = f" The stored frequencies are {self.it_is}." if self.it_is else ""
-        return (
-            f"{head}: pair {self.pair} has {spoken(self.stored)} rad per token in the checkpoint, but the"
-            f" config gives {spoken(self.declared)}.{it_is}"
-        )
-
-
-def _in_a_checkpoint(kind: type[Kind]) -> type[Kind]:
-    """The kind of finding for a checkpoint, made from that for a loaded model: same cause, same sentence and hint."""
-    kind.blames = "file"
-    kind.title = kind.title.replace("frequency buffer", "frequency tensor in the checkpoint")
-    kind.means = f"{kind.means} {StoredFrequenciesDiffer.means}"
-    return kind
-
-
-for _of in (
-    loaded.BufferUninitialised,
-    loaded.BufferZero,
-    loaded.BufferUnscaled,
-    loaded.BufferScaledTwice,
-    loaded.BufferReread,
-    loaded.BufferOfAnotherFactor,
-    loaded.BufferOfAnotherBase,
-    loaded.BufferOfAnotherScaling,
-):
-    _code = _of.code.replace("buffer", "stored-frequencies")
-    _in_a_checkpoint(
-        new_class(f"Stored{_of.__name__}", (_of,), {"code": _code}, lambda held: held.update(severity="warning"))
-    )
-
-
-@_in_a_checkpoint
-class StoredFrequenciesRounded(loaded.BufferRounded, code="stored-frequencies-rounded"):
-    loaded: str = "maybe"
-
-    def severity(self) -> str:
-        return "note" if self.loaded == "no" else "warning"
-
+class StoredFrequenciesRounded(Loaded, code="stored-frequencies-rounded"):
     def hint(self) -> str:
-        return _EXPORT if self.loaded == "by the graph" else str(loaded.BufferRounded.hint)
-
-
-_EXPORT = "Export the model again with its frequencies in float32: the graph computes with these tensors."
+        return super().hint() or CODES["buffer-rounded"].hint
 
 
 class FloatPositionIds(Stored, code="float-position-ids"):
-    title = "Stored position ids are floats or wrong"
-    severity = "warning"
-    blames = "file"
     dtype: str
-    count: int
-    first_wrong: int
-    stored: float
-    wrong: int | None = None
-    loaded: str = "maybe"
 
-    def hint(self) -> str:
-        if self.loaded == "by the graph":
-            return (
-                "Export the model again with position_ids as the integers 0, 1, 2, ... in int64: its graph uses them."
-            )
-        return "Delete position_ids from the checkpoint, or store them again as the integers 0, 1, 2, ... in int64."
-
-    def message(self) -> str:
-        place = self._where()
-        kind = f" in {self.dtype}" if "float" in self.dtype else ""
-        if self.wrong is None:
-            return (
-                f"The position ids ({place}) are stored{kind}. The ids are still whole numbers, but the next cast or"
-                " merge of the checkpoint rounds the ids."
-            )
-        are = "is" if self.wrong == 1 else "are"
-        return (
-            f"The {spoken(self.count)} position ids ({place}) are stored{kind} and"
-            f" {spoken(self.wrong)} of them {are} wrong: the id of position {spoken(self.first_wrong)} is"
-            f" {spoken(self.stored)}. A runtime that loads these ids reads wrong rows of the table."
-        )
+    def as_floats(self) -> bool:
+        """Whether they are no integers."""
+        return "float" in self.dtype
 
 
-class StoredFrequencies(Stored, code="stored-frequencies"):
-    title = "RoPE frequencies are stored in the checkpoint"
-    severity = "note"
-    loaded: str = "maybe"
-
-    def hint(self) -> str:
-        if self.loaded == "by the graph":
-            return "No action needed. Keep the tensors: the graph computes with them."
-        return "No action needed. You may delete the tensors when you write the checkpoint again."
-
-    def message(self) -> str:
-        if self.loaded == "by the graph":
-            return f"The graph stores the RoPE frequencies ({self._where()}) and computes with them."
-        return (
-            f"The checkpoint stores the RoPE frequencies ({self._where()}). Recent runtimes ignore these tensors and"
-            " compute the frequencies from the config."
-        )
-
-
-class GraphNotExamined(Kind, code="graph-not-examined"):
-    title = "What the graph computes with positions is not known"
-    severity = "note"
-    hint = "Audit the model that was exported, or compare outputs: `clockhands check` takes a function that runs it."
+class GraphNotExamined(Case, code="graph-not-examined"):
     file: str
-    config: str | None = None
 
     def doubt(self) -> str:
         return f"what the graph of {self.file} computes with positions was not examined"
-
-    def message(self) -> str:
-        if self.config is None:
-            return f"Only tensors of {self.file} were read; no config is beside it, and its graph was not examined."
-        return f"{self.config} was read, but {self.file} stores no frequencies or positions to compare with it."
 
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
@@ -178,7 +66,7 @@ CODES_OF_STORED = {
 
 
 @check
-def stored_frequencies(subject: Audited) -> Iterator[Kind]:
+def stored_frequencies(subject: Audited) -> Iterator[Case]:
     """Frequencies in a checkpoint compared with the config, one case for all tensors that are alike."""
     opened = subject.opened
     names = [name for name, info in opened.tensors.items() if RATES.search(name) and _is_small(info)][:_MOST_TENSORS]
@@ -193,9 +81,11 @@ def stored_frequencies(subject: Audited) -> Iterator[Kind]:
         alike[verdict] = first, count + 1
     if opened.form == "onnx" and (opened.config is None or not (alike or _has_rows(subject))):
         evidence = {"file": opened.path.name if opened.path else opened.target}
-        yield GraphNotExamined(evidence if opened.config is None else {**evidence, "config": opened.config_name})
+        yield case_of(
+            "graph-not-examined", evidence if opened.config is None else {**evidence, "config": opened.config_name}
+        )
     for verdict, (evidence, count) in alike.items():
-        yield Kind.kinds[verdict.partition(":")[0]]({**evidence, "tensors": count})
+        yield case_of(verdict.partition(":")[0], {**evidence, "tensors": count})
 
 
 def _has_rows(subject: Audited) -> bool:
@@ -268,7 +158,7 @@ def _is_before_linear(code: Code, verdict: Verdict) -> bool:
 
 
 @check
-def position_numbers(subject: Audited) -> Iterator[Kind]:
+def position_numbers(subject: Audited) -> Iterator[Case]:
     """Stored position numbers that are not whole numbers from 0, or not stored as integers."""
     opened = subject.opened
     for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:
@@ -289,4 +179,4 @@ def position_numbers(subject: Audited) -> Iterator[Kind]:
         if wrong.size:
             evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0])}
             evidence["stored"] = float(numbers.ravel()[wrong[0]])
-        yield FloatPositionIds(evidence)
+        yield case_of("float-position-ids", evidence)

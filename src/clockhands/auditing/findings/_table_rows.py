@@ -14,8 +14,8 @@ import numpy as np
 
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
-from clockhands.auditing.findings._kind import Kind, listed, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.model_types import learned_tensors
 from clockhands.configs.position_tables import is_table, position_tables, rows_of
 from clockhands.configs.resolve import code_of
@@ -33,26 +33,9 @@ from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
 _TENSOR = "The tensor must be computed or loaded again."
 
 
-class ShortTable(Kind, code="short-table"):
-    title = "The learned position table is shorter than the declared context"
-    severity = "error"
-    hint = "Lower the declared length to the length of the table, or use the table that belongs to the config."
-    blames = "file"
-    rows: int
-    offset: int
+class ShortTable(Case, code="short-table"):
     usable: int | None = None
     context: int | None = None
-
-    def message(self) -> str:
-        rows, offset, usable, context = (
-            spoken(self.rows),
-            spoken(self.offset),
-            spoken(self.usable),
-            spoken(self.context),
-        )
-        before = f", {offset} of these rows before position 0" if self.offset else ""
-        ends = f"the table ends after {usable} positions, but the declared context length is {context}."
-        return f"The learned table has {rows} rows{before}: {ends}"
 
     def edit(self) -> Edit | None:
         """Set the declared length to that of the table, if the length is in a file."""
@@ -63,173 +46,19 @@ class ShortTable(Kind, code="short-table"):
         return replaced(place, usable, f"Set the length to the {spoken(usable)} positions of the table.")
 
 
-class NonFiniteRows(Kind, code="non-finite-rows"):
-    title = "The position table contains NaN or infinity"
-    severity = "error"
-    hint = "Download the file again. If the downloaded file has NaN too, training or a conversion damaged the table."
-    blames = "file"
-    rows_with_nan_or_infinity: int
-    first_such_row: int
-    rows: int
+class LowPrecisionTable(Case, code="low-precision"):
+    rounded: Sequence[str] = ()
 
-    def message(self) -> str:
-        count, first = self.rows_with_nan_or_infinity, self.first_such_row
-        hold = "holds" if count == 1 else "hold"
-        return (
-            f"{spoken(count)} of {spoken(self.rows)} rows {hold} NaN or infinity; the first such row is row"
-            f" {spoken(first)}."
-        )
+    def where(self) -> str:
+        """The tensor."""
+        return self.place or "the checkpoint"
+
+    def parts(self) -> str:
+        """What is rounded, as text."""
+        return listed(list(self.rounded)) or "numbers"
 
 
-class ZeroTable(Kind, code="zero-table"):
-    title = "The position table is all zeros"
-    severity = "error"
-    hint = (
-        "If the table is learned, load the trained weights; if not, compute the table. A loader may have allocated "
-        "the table without filling the table."
-    )
-    blames = "file"
-    rows: int
-    width: int
-
-    def message(self) -> str:
-        rows, width = spoken(self.rows), spoken(self.width)
-        return f"All {rows} rows of {width} dimensions are zero: the table has no information about any position."
-
-
-class RepeatedRows(Kind, code="repeated-rows"):
-    title = "Rows of the position table repeat the previous row"
-    hint = (
-        "Compute the table again, with positions and phases in float32 or float64: bfloat16 has no odd number above"
-        " 256."
-    )
-    blames = "file"
-    kind: str
-    rows_like_the_one_before: int
-    rows: int
-    first_such_row: int
-    positions_rounded_to: str | None = None
-
-    def severity(self) -> str:
-        # Rows of a formula are all different; trained rows may be equal if no text of that length occurred in training.
-        return "error" if self.kind == "sinusoidal" or self.positions_rounded_to else "warning"
-
-    def message(self) -> str:
-        count, rows, first = spoken(self.rows_like_the_one_before), spoken(self.rows), spoken(self.first_such_row)
-        are = "is" if self.rows_like_the_one_before == 1 else "are"
-        rounded = self.positions_rounded_to
-        why = f", because {rounded} cannot represent this position" if rounded else ""
-        return (
-            f"{count} of {rows} rows {are} the same as the row before; the first such row is row {first}{why}. The"
-            " model cannot distinguish the positions of equal rows."
-        )
-
-
-class TableDiffers(Kind, code="table-differs"):
-    title = "The stored position table differs from the declared one"
-    severity = "warning"
-    hint = (
-        "Find out which table the model was trained with. Some runtimes load the stored table; other runtimes compute"
-        " the declared table."
-    )
-    blames = "ambiguous"
-    largest_difference: float
-    furthest_row: int
-    table: str
-    reason: str
-    declared: float
-    positions: str | None = None
-
-    def message(self) -> str:
-        off, row = f"{self.largest_difference:.2g}", spoken(self.furthest_row)
-        if self.table is None:
-            what = f"the table in the weights follows no known formula: {self.reason}"
-        else:
-            what = f"the table in the weights is {self.table}"
-            what += f" for {self.positions}." if self.positions else "."
-        return f"The declared table is {self.declared}; {what} The two tables differ by up to {off}, in row {row}."
-
-
-class WrongRows(Kind, code="wrong-rows"):
-    title = "Some rows of the position table are wrong"
-    severity = "warning"
-    hint = "Download the file again, or compute the wrong rows with `clockhands table`."
-    blames = "file"
-    rows_that_differ: Sequence[int]
-    largest_difference: float
-
-    def message(self) -> str:
-        rows = self.rows_that_differ
-        one = len(rows) == 1
-        return (
-            f"The table is {self.evidence['code']}, but row{'' if one else 's'} {listed(list(map(str, rows)))}"
-            f" {'is' if one else 'are'} wrong by up to {self.largest_difference:.2g}."
-        )
-
-
-class ZeroRows(Kind, code="zero-rows"):
-    title = "Some rows of the position table are zero"
-    severity = "warning"
-    hint = "Rows for padding and class tokens may be zero. If other rows are zero, download the file again."
-    blames = "file"
-    rows_of_zeros: int
-    rows: int
-    first_such_row: int
-
-    def message(self) -> str:
-        count, rows, first = spoken(self.rows_of_zeros), spoken(self.rows), spoken(self.first_such_row)
-        are = "is" if self.rows_of_zeros == 1 else "are"
-        return (
-            f"{count} of {rows} rows {are} zero; the first is row {first}. The model cannot distinguish their"
-            " positions."
-        )
-
-
-class LowPrecisionTable(Kind, code="low-precision"):
-    title = "Frequencies or positions are rounded to bfloat16 or float16"
-    severity = "warning"
-    blames = "file"
-    dtype: str
-    error: float
-    loaded: str | None = None
-    rounded: Sequence[str]
-    computed_in: str
-    rates: bool | None = None
-    phase_error: float | None = None
-    name: str | None = None
-
-    def hint(self) -> str:
-        if self.loaded == "by the graph":
-            return "Export the model again with its frequencies in float32: the graph computes with these tensors."
-        return "Compute the table again in float32, unless the model was trained with these numbers."
-
-    def message(self) -> str:
-        if self.rates:
-            place = self.place or "the checkpoint"
-            phase = ""
-            if self.phase_error:
-                phase = f", which gives a phase error of {self.phase_error:.2g} rad at the end of the context"
-            return (
-                f"The RoPE frequencies in the checkpoint ({place}) are rounded to {self.dtype}. The relative error of"
-                " the"
-                f" frequencies is up to {self.error:.2g}{phase}."
-            )
-        name = f" ({self.name})" if self.name else ""
-        parts = listed(list(self.rounded)) or "numbers"
-        return (
-            f"The table is {self.evidence['code']}{name}, computed in {self.computed_in}. Its {parts} are rounded:"
-            f" the numbers are off by up to {self.error:.2g}, and the error grows with the position."
-        )
-
-
-class TableSize(Kind, code="table-size"):
-    title = "The position table has another shape than declared"
-    severity = "warning"
-    hint = (
-        "Correct the config, or use the weights that belong to the config. Strict loaders refuse these weights with"
-        " this config."
-    )
-    blames = "file"
+class TableSize(Case, code="table-size"):
     expected: str | None = None
     declared: float | None = None
 
@@ -245,66 +74,13 @@ class TableSize(Kind, code="table-size"):
         return f"{self.said('but')}{declared}{expected}. The weights do not match the declared values."
 
 
-class Recognised(Kind, code="recognised"):
-    title = "The table follows a known formula"
-    news = True
-    severity = "note"
-    hint = "No action needed. `clockhands identify` shows the details of the table and how to compute the table."
-    computed: bool
-    error: float
-    name: str | None = None
-    positions: str | None = None
-    computed_in: str | None = None
-
-    def message(self) -> str:
-        name = f" ({self.name})" if self.name else ""
-        where = f", for {self.positions}" if self.positions else ""
-        made = f", computed in {self.computed_in}" if self.computed_in else ""
-        return (
-            f"The table is {self.evidence['code']}{name}{where}{made}. No number is off by more than {self.error:.2g}."
-        )
-
-
-class MovedTable(Kind, code="moved-table"):
-    title = "The rows are near a sinusoidal table, and differ"
-    news = True
-    severity = "note"
-    hint = "Load the stored table: a table that is computed from the formula lacks the difference, such as of training."
-    share: float
-    largest_difference: float
-    furthest_row: int
-
-    def message(self) -> str:
-        return (
-            f"Every row is near that of {self.evidence['code']}, and differs by more than rounding explains: by"
-            f" {self.share:.2g} times the root mean square of the code, {self.largest_difference:.2g} at most, in row"
-            f" {spoken(self.furthest_row)}. The numbers do not show whether training, noise or a fault changed them."
-        )
-
-
-class NotRecognised(Kind, code="not-recognised"):
-    title = "The array matches no known position encoding"
-    news = True
-    severity = "note"
-    hint = "Audit the config or the model that this array belongs to."
-    shape: str
-    dtype: str
-    reason: str
-
-    def message(self) -> str:
-        return (
-            f"The array of shape {spoken(list(self.shape))} and dtype {self.dtype} is no known position"
-            f" encoding. {self.reason}"
-        )
-
-
 # Tables of a model that are examined although nothing is declared about them.
 _MOST_TABLES = 16
 _BLOCK = 2**20  # numbers that are examined together
 
 
 @check
-def short_table(subject: Audited) -> Iterator[Kind]:
+def short_table(subject: Audited) -> Iterator[Case]:
     """Learned tables that are shorter than the context that the file declares."""
     resolved = subject.resolved
     for code in resolved.codes:
@@ -315,7 +91,7 @@ def short_table(subject: Audited) -> Iterator[Kind]:
         offset = code.offset or 0
         if code.rows - offset < resolved.context:
             evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
-            yield ShortTable(evidence | declared(code, "rows") | declared(resolved, "context"), code.layers)
+            yield case_of("short-table", evidence | declared(code, "rows") | declared(resolved, "context"), code.layers)
 
 
 @dataclass(frozen=True)
@@ -362,7 +138,7 @@ class Looked:
         return self.matches[0] if self.matches else None
 
 
-def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
+def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
     """What a bare array is, and the findings on it."""
     codes, cases = [], []
     for name in opened.tensors:
@@ -373,7 +149,7 @@ def audit_array(opened: Opened) -> tuple[Resolved, list[Kind]]:
     return Resolved(None, None, None, tuple(codes), ()), cases
 
 
-def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Kind]]:
+def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Case]]:
     """What the tables inside a model are, compared with what is declared; quantised tables only if they can be read."""
     codes, cases = list(resolved.codes), []
     seen = set()
@@ -535,7 +311,7 @@ def _offset(match: Match) -> int | None:
 # What there is to say
 
 
-def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Kind]:
+def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
     rows, layers = looked.rows, None if looked.code is None else looked.code.layers
     shape = {looked.place: list(looked.info.shape)}
     if len(rows.nonfinite):
@@ -544,11 +320,11 @@ def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Kind]:
             "rows": rows.count,
             "first such row": int(rows.nonfinite[0]),
         }
-        yield NonFiniteRows(evidence | shape, layers)
+        yield case_of("non-finite-rows", evidence | shape, layers)
     if not is_table(looked.info):
         return
     if len(rows.zero) == rows.count:
-        yield ZeroTable({"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers)
+        yield case_of("zero-table", {"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers)
         return
     kind = _kind(looked)
     if bare and kind is None and looked.rounded is None:
@@ -561,11 +337,11 @@ def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Kind]:
             "kind": kind,
             "positions rounded to": looked.rounded,
         }
-        yield RepeatedRows(evidence | shape, layers)
+        yield case_of("repeated-rows", evidence | shape, layers)
     zeros = _unexpected_zeros(looked)
     if len(zeros):
         evidence = {"rows of zeros": len(zeros), "rows": rows.count, "first such row": int(zeros[0])}
-        yield ZeroRows(evidence | shape, layers)
+        yield case_of("zero-rows", evidence | shape, layers)
 
 
 def _kind(looked: Looked) -> str | None:
@@ -586,23 +362,23 @@ def _unexpected_zeros(looked: Looked) -> np.ndarray:
     return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
 
 
-def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Kind]:
+def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Case]:
     layers = None if looked.code is None else looked.code.layers
     shape = {looked.place: list(looked.info.shape)}
     match = looked.match
     if match is None:
         if bare and looked.rounded is None:
             evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
-            yield NotRecognised(evidence | {"reason": looked.matches.reason}, layers)
+            yield case_of("not-recognised", evidence | {"reason": looked.matches.reason}, layers)
         return
     if match.computed_in in LOW_PRECISION:
         evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
-        yield LowPrecisionTable(evidence | shape, layers)
+        yield case_of("low-precision", evidence | shape, layers)
         return
     if match.residual is not None:
         yield _moved(match, shape, layers)
     elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
-        yield Recognised(_recognised(match) | shape, layers)
+        yield case_of("recognised", _recognised(match) | shape, layers)
 
 
 def _computed(match: Match) -> bool:
@@ -610,7 +386,7 @@ def _computed(match: Match) -> bool:
     return match.values is None or np.size(match.values) == 1
 
 
-def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Kind:
+def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
     residual = match.residual
     assert residual is not None
     wrong = dict(match.evidence).get("wrong_rows")
@@ -622,8 +398,8 @@ def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Kind:
     }
     # Identification lists the first ten rows that differ: fewer than ten are all of them.
     if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
-        return WrongRows(evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
-    return MovedTable(evidence | shape, layers)
+        return case_of("wrong-rows", evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
+    return case_of("moved-table", evidence | shape, layers)
 
 
 def _recognised(match: Match) -> dict[str, Any]:
@@ -661,7 +437,7 @@ def _positions(match: Match) -> str | None:
     return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"
 
 
-def _of_declaration(looked: Looked) -> Iterator[Kind]:
+def _of_declaration(looked: Looked) -> Iterator[Case]:
     """A table that is declared to be a sinusoid, compared with it."""
     code = looked.code
     if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):
@@ -685,7 +461,7 @@ def _of_declaration(looked: Looked) -> Iterator[Kind]:
         "reason": looked.matches.reason,
         "positions": None if match is None else _positions(match),
     }
-    yield TableDiffers(evidence | {looked.place: list(looked.info.shape)}, code.layers)
+    yield case_of("table-differs", evidence | {looked.place: list(looked.info.shape)}, code.layers)
 
 
 def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:

@@ -3,17 +3,17 @@
 The statistic and its null distribution are in ``recognition.pairing``. The verdict on a model is that of all query
 projections together; the keys, of which there are fewer, support it.
 """
-# ruff: noqa: D101, D102 - the title says what a class is, and `Kind` what its methods are
+# ruff: noqa: D101, D102 - the title says what a class is, and `Case` what its methods are
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.findings._kind import Kind, spoken
 from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.projections import Projections, WeightProjection, projections
 from clockhands.configs.resolved import TEXT, Code, Resolved, layer_ranges
 from clockhands.configs.targets import Opened
@@ -30,10 +30,7 @@ def _z(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
 
 
-class PairingAgainstFormat(Kind, code="pairing-against-format"):
-    title = "The weights have another layout than runtimes use for the file"
-    severity: str | Callable[..., str] = "error"
-    blames: str | Callable[..., str | None] | None = "file"
+class PairingAgainstFormat(Case, code="pairing-against-format"):
     layout_in_the_weights: str
     layout_of_readers: str
     z: float
@@ -79,11 +76,7 @@ class PairingAgainstFormat(Kind, code="pairing-against-format"):
         return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, according to {by}."
 
 
-class MixedLayouts(Kind, code="mixed-layouts"):
-    title = "The files of one checkpoint say different layouts"
-    severity: str | Callable[..., str] = "error"
-    hint: str | Callable[..., str] = "Convert the original model again: the files are of different conversions."
-    blames: str | Callable[..., str | None] | None = "file"
+class MixedLayouts(Case, code="mixed-layouts"):
     files: Mapping[str, int]
     first_of_each: Mapping[str, str]
 
@@ -97,24 +90,17 @@ class MixedLayouts(Kind, code="mixed-layouts"):
 
 
 @check
-def layouts_of_shards(subject: Audited) -> Iterator[Kind]:
+def layouts_of_shards(subject: Audited) -> Iterator[Case]:
     """Shards of which some were converted and others were not, or to another layout."""
     held: dict[str, list[str]] = {}
     for shard, layout in subject.opened.layouts.items():
         held.setdefault(layout if layout in LAYOUTS else "another layout" if layout else "nothing", []).append(shard)
     if held:
         counts, first = ({layout: of(shards) for layout, shards in held.items()} for of in (len, min))
-        yield MixedLayouts({"files": counts, "first of each": first})
+        yield case_of("mixed-layouts", {"files": counts, "first of each": first})
 
 
-class PermutedHeads(Kind, code="permuted-heads"):
-    title = "The rows of q or k weights are ordered for another number of heads"
-    severity: str | Callable[..., str] = "warning"
-    hint: str | Callable[..., str] = (
-        "Convert the model again, with the number of key heads for the k weights, and the number of query heads for the"
-        " q weights."
-    )
-    blames: str | Callable[..., str | None] | None = "file"
+class PermutedHeads(Case, code="permuted-heads"):
     heads: int
     put_in_order_for_heads: int
     or_for_heads: Sequence[int]
@@ -269,7 +255,7 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
     return replace(made, says=_says(made))
 
 
-def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Iterator[Kind]:
+def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Iterator[Case]:
     """The findings where the layout of the weights differs from what runtimes assume for the file."""
     if found is None or found.queries is None:
         return
@@ -283,7 +269,7 @@ def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Itera
             "z once undone": round(one.z, 1),
             "z as they stand": round(one.before, 1),
         }
-        yield PermutedHeads(evidence, found.layers)
+        yield case_of("permuted-heads", evidence, found.layers)
     told = {one.of for one in found.permuted}
     code = _expected(resolved)
     if code is None or found.layout is None:
@@ -299,7 +285,9 @@ def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Itera
         # Where the other side shows no layout, the usual cause has moved both.
         only = of if len(wrong) == 1 and code.layout in layouts.values() else None
         command = _command(opened, scores[of].best, code.layout, only)
-        yield PairingAgainstFormat({**evidence, **({} if command is None else {"command": command})}, found.layers)
+        yield case_of(
+            "pairing-against-format", {**evidence, **({} if command is None else {"command": command})}, found.layers
+        )
     if "q" in wrong:
         return
     # A single layer must reach the threshold of a whole model, because a model has many layers.
@@ -307,7 +295,7 @@ def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Itera
     if odd:
         evidence = _against(code, max(odd.values(), key=lambda one: one.z[one.best]), found)
         evidence |= {"layers that pair so": len(odd), "other layers": found.layout}
-        yield PairingAgainstFormat(evidence, layer_ranges(sorted(odd)))
+        yield case_of("pairing-against-format", evidence, layer_ranges(sorted(odd)))
 
 
 def _command(opened: Opened, found: Layout, declared: str | None, only: str | None) -> str | None:

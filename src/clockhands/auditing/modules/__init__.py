@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._held_numbers import Expected, expected_of
-from clockhands.auditing.findings import Kind
+from clockhands.auditing.findings import Case
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.modules._effect import effect_cases, function_codes
 from clockhands.auditing.modules._held import Walked, is_module, module_of, walked
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Kind]]:
+def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
     """The position codes of a module, and every fact about the position data that it holds."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
@@ -78,7 +78,7 @@ def _of_texts(resolved: Resolved) -> frozenset[str]:
     return frozenset(file_and_key(code.source.get("rows", ""))[1] for code in codes)
 
 
-def _places(cases: list[Kind]) -> frozenset[str]:
+def _places(cases: list[Case]) -> frozenset[str]:
     """The names of the tensors of these facts."""
     return frozenset(file_and_key(name)[1] for case in cases for name in case.evidence if ":" in name)
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._held_numbers import Expected
-from clockhands.auditing.findings import Kind
-from clockhands.auditing.findings._loaded import RotationDiffers
+from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
 from clockhands.configs.resolve import code_of
@@ -35,7 +34,7 @@ _AT = ("positions", "input_pos", "token_positions", "pos")
 _FAILS = (Exception,)
 
 
-def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
+def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Case]:
     """Every part whose rotation is not the declared one; ``wrong`` are parts known to hold wrong numbers."""
     alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
@@ -50,7 +49,7 @@ def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int])
                 alike.setdefault(str(evidence), []).append(found)
     for group in alike.values():
         evidence, _ = group[0]
-        yield RotationDiffers({**evidence, "parts": len(group)}, joined(layers for _, layers in group))
+        yield case_of("rotation-differs", {**evidence, "parts": len(group)}, joined(layers for _, layers in group))
 
 
 def _of_part(

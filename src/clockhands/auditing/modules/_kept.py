@@ -6,16 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.findings import CODES, Kind
-from clockhands.auditing.findings._loaded import (
-    BufferOnMeta,
-    BufferPersistent,
-    BufferUninitialised,
-    IdsOfFloats,
-    TableUninitialised,
-    TableZero,
-)
-from clockhands.auditing.findings._table_rows import ZeroTable
+from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked, numbers_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
 from clockhands.configs.resolved import Code, layer_ranges
@@ -52,7 +43,7 @@ _LARGEST_BASE = 1e15
 _FURTHEST = 16
 
 
-def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
+def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Case], frozenset[int]]:
     """The facts about all tables of cosines and sines, and the ids of the modules whose table is wrong."""
     alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held in walked.of("waves"):
@@ -80,7 +71,7 @@ def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], fr
     return list(_together(alike.values())), wrong
 
 
-def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) -> Iterator[Kind]:
+def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) -> Iterator[Case]:
     """One case for all tables that are wrong in the same way."""
     for group in groups:
         held, _, verdict = group[0]
@@ -92,7 +83,7 @@ def _together(groups: Iterable[list[tuple[HeldTensor, str | None, Verdict]]]) ->
         if verdict.evidence.get("behaves as") and verdict.code == "buffer-differs":
             evidence["it is"] = verdict.evidence["behaves as"]
         assert verdict.code is not None
-        yield CODES[verdict.code]({**place, **evidence}, joined(layers for _, layers, _ in group))
+        yield case_of(verdict.code, {**place, **evidence}, joined(layers for _, layers, _ in group))
 
 
 def _by_itself(array: np.ndarray) -> Verdict:
@@ -111,7 +102,7 @@ def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
     return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": right, "error": ROUNDED[held.dtype]})
 
 
-def number_cases(walked: Walked) -> Iterator[Kind]:
+def number_cases(walked: Walked) -> Iterator[Case]:
     """Position numbers stored as floats, or that are not consecutive whole numbers."""
     for held in walked.of("numbers"):
         shape = tuple(held.tensor.shape)
@@ -128,14 +119,14 @@ def number_cases(walked: Walked) -> Iterator[Kind]:
         never = ~np.isfinite(numbers) | (np.abs(numbers) > _FURTHEST * count)
         if never.any():
             told = {held.place: list(shape), "what": "numbers of positions", "of": "numbers"}
-            yield BufferUninitialised({**told, "wrong": int(never.sum()), "pairs": count}, layers)
+            yield case_of("buffer-uninitialised", {**told, "wrong": int(never.sum()), "pairs": count}, layers)
             continue
         if wrong.size:
             evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0]), "stored": float(numbers[wrong[0]])}
-        yield IdsOfFloats(evidence, layers)
+        yield case_of("ids-of-floats", evidence, layers)
 
 
-def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> Iterator[Kind]:
+def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Case]) -> Iterator[Case]:
     """Uninitialised tables of rows and distance biases, in addition to what was found about tables by their names.
 
     ``told`` are declared tables of text positions: they are initialised with random rows. Tables for images are
@@ -145,17 +136,18 @@ def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> It
     known: set[str] = set()
     for case in cases:
         name = next((name.removeprefix("model:") for name in case.evidence if name.startswith("model:")), "")
-        known |= {name} if isinstance(case, ZeroTable) else set()
-        yield TableZero(case.evidence, case.layers) if isinstance(case, ZeroTable) and name in begun else case
+        known |= {name} if case.code == "zero-table" else set()
+        begins = case.code == "zero-table" and name in begun
+        yield case_of("table-zero", case.evidence, case.layers) if begins else case
     for held in (*walked.of("rows"), *walked.of("biases")):
         if held.on_meta or held.dtype not in _FLOATS or held.tensor.ndim < 2 or not held.tensor.numel():
             continue
         rows = held.tensor.detach().reshape(-1, held.tensor.shape[-1])
         if held.kind == "rows" and not bool(rows.any()):
-            kind = TableZero if held.full_name in begun else ZeroTable
+            code = "table-zero" if held.full_name in begun else "zero-table"
             place = {"rows": len(rows), "width": rows.shape[1], held.place: list(held.tensor.shape)}
             if held.full_name not in known:
-                yield kind(place, "input")
+                yield case_of(code, place, "input")
             continue
         rows = numbers_of(rows[:: max(1, len(rows) // _MOST_ROWS)])
         if rows is None:
@@ -165,31 +157,31 @@ def row_cases(walked: Walked, told: frozenset[str], cases: Iterable[Kind]) -> It
             continue
         if float(np.median(np.log2(size).std(axis=1))) > _SPREAD:
             evidence = {held.place: list(held.tensor.shape), "least": float(size.min()), "most": float(size.max())}
-            yield TableUninitialised(evidence, layer_ranges(held.layers) if held.layers else "input")
+            yield case_of("table-uninitialised", evidence, layer_ranges(held.layers) if held.layers else "input")
 
 
-def kept_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[str]) -> Iterator[Kind]:
+def kept_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[str]) -> Iterator[Case]:
     """Computed tensors that are saved with the weights, and tensors without values in a model that has some."""
     computed = (*walked.of("rates"), *walked.of("waves"))
     written = [held for held in computed if held.persistent and not held.learned and held.full_name not in wrong]
     if written:
         place = {written[0].place: f"{list(written[0].tensor.shape)} in {written[0].dtype}", "tensors": len(written)}
         what = "rates" if written[0].kind == "rates" else _WAVES
-        yield BufferPersistent({**place, "what": what}, joined(_layers(held, declared) for held in written))
+        yield case_of("buffer-persistent", {**place, "what": what}, joined(_layers(held, declared) for held in written))
     empty = [
         held for held in (*computed, *walked.of("numbers")) if held.on_meta and not hasattr(held.owner, "_hf_hook")
     ]
     if empty and not walked.only_meta:
         what = {"rates": "rates", "waves": _WAVES}.get(empty[0].kind, "numbers of positions")
         place = {empty[0].place: list(empty[0].tensor.shape), "tensors": len(empty), "what": what}
-        yield BufferOnMeta(place, joined(_layers(held, declared) for held in empty))
+        yield case_of("buffer-on-meta", place, joined(_layers(held, declared) for held in empty))
 
 
 def _layers(held: HeldTensor, declared: DeclaredCodes) -> str | None:
     return declared.layers_of(held.owner, held.paths, held.layers, held.layer_type)
 
 
-def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
+def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Case]:
     """The facts about every list of slopes; all that are wrong in the same way give one fact."""
     codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
     alike: dict[tuple[object, ...], list[tuple[HeldTensor, Verdict]]] = {}
@@ -206,7 +198,9 @@ def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Kind]:
         assert verdict.code is not None
         place = {held.place: f"{held.tensor.numel()} numbers in {held.dtype}", "tensors": len(group), "what": "slopes"}
         layers = [layer_ranges(one.layers) if one.layers else None for one, _ in group]
-        yield CODES[verdict.code]({**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None))
+        yield case_of(
+            verdict.code, {**place, **verdict.evidence}, joined(layers) or (codes[0].layers if codes else None)
+        )
 
 
 def slope_codes(walked: Walked) -> list[Code]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._held_numbers import Expected
-from clockhands.auditing.findings import CODES, Kind
-from clockhands.auditing.findings._loaded import AttentionFactorDiffers
+from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.modules._held import HeldTensor, Walked, parameters_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
 from clockhands.configs.resolved import Code, layer_ranges
@@ -19,7 +18,7 @@ from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, recognise
 _SAME_FACTOR = 2.0**-20
 
 
-def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Kind], frozenset[int]]:
+def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Case], frozenset[int]]:
     """The facts about every ladder, and the ids of the modules whose ladder is wrong."""
     found: list[tuple[HeldTensor, str | None, Verdict]] = []
     # Layers mostly hold the same values, and a wrong ladder is compared with many others.
@@ -114,7 +113,7 @@ def _shrinking(found: list[tuple[HeldTensor, str | None, Verdict]]) -> list[tupl
     ]
 
 
-def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[Kind]:
+def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[Case]:
     """One case for all ladders that are wrong in the same way; copies under other names are counted."""
     alike: dict[Any, list[tuple[HeldTensor, str | None, Verdict]]] = {}
     for held, layers, verdict in found:
@@ -133,10 +132,10 @@ def _together(found: list[tuple[HeldTensor, str | None, Verdict]]) -> Iterator[K
         evidence = {held.place: what, "tensors": len(group), **verdict.evidence}
         if held.which is not None:
             evidence["copy"] = held.which
-        yield CODES[verdict.code](evidence, joined(layers for _, layers, _ in group))
+        yield case_of(verdict.code, evidence, joined(layers for _, layers, _ in group))
 
 
-def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Kind]:
+def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Case]:
     """The factor on cosine and sine that a module keeps, compared with the config's."""
     seen: set[tuple[int, str]] = set()
     for held in walked.of("rates"):
@@ -155,7 +154,9 @@ def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> 
             continue
         if abs(kept - factor) > _SAME_FACTOR * factor:
             path = f"{held.paths[0]}.{name}" if held.paths[0] else name
-            yield AttentionFactorDiffers({f"model:{path}": kept, "declared": factor}, _layers(held, expected))
+            yield case_of(
+                "attention-factor-differs", {f"model:{path}": kept, "declared": factor}, _layers(held, expected)
+            )
 
 
 def ladder_codes(walked: Walked) -> list[Code]:

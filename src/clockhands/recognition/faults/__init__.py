@@ -25,7 +25,7 @@ from clockhands.recognition.faults._bias_code import (
     table_of,
 )
 from clockhands.recognition.faults._bias_specs import bias_suspects
-from clockhands.recognition.faults._fault import Fault, Suspect, faults_in
+from clockhands.recognition.faults._fault import Fault, Suspect, faults_in, rows_in
 from clockhands.recognition.faults._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
 from clockhands.recognition.faults._rotary_specs import axis_ladders, pairs_of_suspects, rotary_suspects, scaling_name
 
@@ -85,6 +85,7 @@ __all__ = [
     "pairs_of_suspects",
     "rotary_stateful",
     "rotary_suspects",
+    "rows_in",
     "scaling_name",
     "table_of",
     "turning_of",

@@ -31,21 +31,33 @@ class Fault:
     shown_by: str = ""
 
 
+def rows_in(package: str, name: str) -> dict[str, dict[str, Any]]:
+    """The rows of the file ``NAME.toml`` of a package, by code, in the order of the file.
+
+    ``[usual]`` holds what a row leaves out. Texts are stored in lines that fit a page, and lists become tuples.
+    """
+    text = resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    usual = rows.pop("usual", {})
+    return {code: {key: _settled(value) for key, value in {**usual, **row}.items()} for code, row in rows.items()}
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, dict):
+        return {key: _settled(held) for key, held in value.items()}
+    return tuple(map(_settled, value)) if isinstance(value, list) else value
+
+
 def faults_in(name: str) -> dict[str, Fault]:
-    """The faults in the file ``NAME.toml`` of this folder, by code, in the order of the file."""
-    rows: dict[str, dict[str, Any]] = tomllib.loads(
-        resources.files("clockhands.recognition.faults").joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    )
-    usual = rows.pop("usual")
-    found = {}
-    for code, written in rows.items():
-        row = {**usual, **written}
+    """The faults in the file ``NAME.toml`` of this folder, by code."""
+    rows = rows_in("clockhands.recognition.faults", name)
+    for row in rows.values():
         # One hint for each remedy: a row may name the row that has it.
-        hint = rows[row.pop("hint_of")]["hint"] if "hint_of" in row else row["hint"]
-        texts = {name: " ".join(text.split()) for name, text in (("sentence", row["sentence"]), ("hint", hint))}
-        lists = {name: tuple(row.pop(name, ())) for name in ("about", "cases")}
-        found[code] = Fault(code, **{**row, **texts, **lists})
-    return found
+        if "hint_of" in row:
+            row["hint"] = rows[row.pop("hint_of")]["hint"]
+    return {code: Fault(code, **row) for code, row in rows.items()}
 
 
 Parts = Callable[[Any], tuple[Any, Mapping[str, Any]]]

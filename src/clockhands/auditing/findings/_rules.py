@@ -1,0 +1,302 @@
+"""The kinds of findings, each a row of a TOML file of this folder, and their cases, each described by its evidence."""
+
+import difflib
+import inspect
+import re
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, ClassVar
+
+from clockhands.auditing._edits import Edit
+from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
+from clockhands.formats.files import file_and_key
+from clockhands.recognition.diagnosis import hint_of
+from clockhands.recognition.faults import rows_in
+from clockhands.runtimes.telling import listed
+
+EXPECTED = "Expected for this model; no action needed."
+
+DEPENDS = "depends"
+"""Stands in a row for a severity or a cause that its class computes from the case."""
+
+_FAMILIES = (
+    "values", "keys", "scalings", "layer_kinds", "table_rows", "stored", "lengths", "gguf", "files", "runtimes",
+    "weights", "loaded",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of finding.
+
+    Attributes:
+        code: Its name.
+        family: The name of the file.
+        title: What it is, in a few words.
+        severity: One of `SEVERITIES`, or `DEPENDS`.
+        means: Its effect on a model and how that shows, for `clockhands explain`.
+        sentence: What is said of a case: a template, see `filled`. Empty if a class of `Case` makes it.
+        hint: What to do. Empty if it depends on the case.
+        blames: The cause: the ``file``; ``ambiguous`` if the file can be read in two ways; a ``reader`` (runtime) that
+            misreads a correct file; or the loaded ``module``; or `DEPENDS`. Empty if nothing is wrong.
+        unmended: Why no change of the file fixes it, or why not in every case.
+        cases: Public cases: ``owner/repository#number``, with the month.
+        news: Whether a note is worth reading; False if every correct model of the type has it.
+        variants: What differs from case to case: a severity, a cause, a sentence, a hint, each ``when`` some values are
+            equal to others, or are there (true) or missing, empty or 0 (false).
+        loaded: The code of the same finding on a loaded model, whose sentence and hint it has.
+    """
+
+    code: str
+    family: str
+    title: str
+    severity: str
+    means: str
+    sentence: str = ""
+    hint: str = ""
+    blames: str = ""
+    unmended: str = ""
+    cases: tuple[str, ...] = ()
+    news: bool = False
+    loaded: str = ""
+    variants: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def gravest(self) -> int:
+        """The index of its severity in `SEVERITIES`; if it depends on the case, that of an error."""
+        return 0 if self.severity == DEPENDS else SEVERITIES.index(self.severity)
+
+    @property
+    def advice(self) -> str:
+        """What to do; general advice if that depends on the case."""
+        return self.hint or case_of(self.code, {}).hint()
+
+    @property
+    def has_edit(self) -> bool:
+        """Whether a change of the file may fix it."""
+        return _class_of(self).edit is not Case.edit
+
+
+class Case:
+    """One case of a finding.
+
+    What a row cannot say, a subclass computes from the evidence. It declares what it takes as typed fields:
+    ``largest_ratio: float`` is the entry "largest ratio". A field without a default is required. Values from files are
+    in `stated`, by their sources.
+
+    Attributes:
+        rule: Its kind.
+        evidence: The numbers, in display order: keys are `"file:key"` for values in files, plain words for computed
+            ones.
+        layers: The layers that it concerns; None for the whole model.
+    """
+
+    classes: ClassVar[dict[str, type["Case"]]] = {}
+    fields: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls, code: str | tuple[str, ...] = (), family: str = "") -> None:
+        cls.fields = cls.fields | inspect.get_annotations(cls).keys()
+        for each in (code,) if isinstance(code, str) else (*code, family):
+            Case.classes[each] = cls
+
+    def __init__(self, rule: Rule, evidence: Mapping[str, Any], layers: str | None = None) -> None:
+        self.rule: Rule = rule
+        self.evidence: Mapping[str, Any] = evidence
+        self.layers: str | None = layers
+        self._named: dict[str, Any] = {name.lower().replace(" ", "_"): value for name, value in evidence.items()}
+        vars(self).update({name: value for name, value in self._named.items() if name in self.fields})
+
+    @property
+    def code(self) -> str:
+        """The name of its kind."""
+        return self.rule.code
+
+    def severity(self) -> str:
+        """One of `SEVERITIES`."""
+        return self.text("severity")
+
+    def message(self) -> str:
+        """One or two full sentences with the numbers."""
+        return filled(self.text("sentence"), self)
+
+    def hint(self) -> str:
+        """What to do."""
+        return filled(self.text("hint"), self)
+
+    def blames(self) -> str | None:
+        """The cause; None if nothing is wrong."""
+        return self.text("blames") or None
+
+    def edit(self) -> Edit | None:
+        """The smallest change of the file that fixes it; None if no change does."""
+        return None
+
+    def doubt(self) -> str | None:
+        """What is not known of the model because of it, as a clause: then no verdict says that all is correct."""
+        return None
+
+    def finding(self) -> Finding:
+        """The `Finding` for this case."""
+        return Finding(
+            self.code,
+            self.severity(),
+            self.message(),
+            self.hint(),
+            self.evidence,
+            self.layers,
+            self.blames(),
+            self.edit(),
+        )
+
+    def value(self, name: str, *otherwise: None) -> Any:
+        """What a name in a template stands for: an entry of the evidence, or what the case makes of it.
+
+        Args:
+            name: The name.
+            otherwise: The value if there is none; without it, that is an error.
+        """
+        if name in self._named:
+            return self._named[name]
+        held = getattr(self, name, *otherwise)
+        return held() if callable(held) else held
+
+    def text(self, field: str) -> str:
+        """What the row says of this case: by the first variant that holds and has the field, else by the row itself."""
+        variants = (each for each in self.rule.variants if field in each and self._holds(each.get("when", {})))
+        return next(variants, vars(self.rule))[field]
+
+    def _holds(self, when: Mapping[str, Any]) -> bool:
+        values = ((self.value(name, None), wanted) for name, wanted in when.items())
+        return all(bool(value) is wanted if isinstance(wanted, bool) else value == wanted for value, wanted in values)
+
+    @property
+    def stated(self) -> list[tuple[str, Any]]:
+        """The entries with values from a file: their names are `file:key`."""
+        return [(name, value) for name, value in self.evidence.items() if ":" in name]
+
+    @property
+    def place(self) -> str | None:
+        """The first source."""
+        return next((name for name, _ in self.stated), None)
+
+    @property
+    def named(self) -> list[tuple[str, Any]]:
+        """The values from files under their bare keys; with the file's name if there are several files."""
+        files = {file_and_key(name)[0] for name, _ in self.stated}
+        # A quantity computed from several keys names the file before each: `file:hidden_size /
+        # file:num_attention_heads`.
+        bare = "" if len(files) != 1 else f"{min(files)}:"
+        return [(name.replace(bare, "") if bare else name, value) for name, value in self.stated]
+
+    def said(self, joint: str = "and") -> str:
+        """What the file says, as text.
+
+        >>> case_of("unreadable-field", {"config.json:rope_theta": 10000.0, "used": 1}).said()
+        'rope_theta is 10,000'
+        """
+        return listed([f"{name} is {spoken(value)}" for name, value in self.named], joint) or "the file does not say"
+
+    def opposed(self) -> str:
+        """What the file says, where its values contradict each other."""
+        return self.said("but")
+
+
+def filled(template: str, case: Case) -> str:
+    """A template with the values of a case.
+
+    ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
+    ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
+    ``{name:and}`` joins a list; ``{name:times}`` is a ratio. A part in square brackets is left out if a value in it is
+    missing, empty or 0. Where a part has ``{name:?}``, which itself is nothing, that value alone decides.
+
+    >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}))
+    '1,024 pairs'
+    """
+    words: list[str] = []
+    for number, part in enumerate(re.split(r"[\[\]]", template)):
+        otherwise = (None,) if number % 2 else ()
+        pieces = [
+            (text, name, None if name is None else case.value(name, *otherwise), spec, how)
+            for text, name, spec, how in Formatter().parse(part)
+        ]
+        deciding = [value for _, _, value, spec, _ in pieces if spec == "?"]
+        deciding = deciding or [value for _, name, value, _, _ in pieces if name is not None]
+        if number % 2 and not all(deciding):
+            continue
+        for text, name, value, spec, how in pieces:
+            words.append(text)
+            if name is not None:
+                words.append(_shown(value, spec or "", how))
+    return "".join(words)
+
+
+def _shown(value: Any, spec: str, how: str | None) -> str:
+    if "/" in spec:
+        one, more = spec.split("/")
+        return one if (len(value) if isinstance(value, Sized) else value) == 1 else more
+    if spec == "?":
+        return ""
+    if spec == "times":
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if spec == "and":
+        return listed([each if isinstance(each, str) else spoken(each) for each in value])
+    if spec:
+        return format(value, spec)
+    return str(value) if how == "s" or (how is None and isinstance(value, str)) else spoken(value)
+
+
+def nearest(name: str, known: str) -> str | None:
+    """Of several names, separated by commas, the one spelt most like a name, if one is similar."""
+    return next(iter(difflib.get_close_matches(name, known.split(", "), n=1, cutoff=0.7)), None)
+
+
+def _rules() -> dict[str, Rule]:
+    """Every rule, the grave ones first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for family in _FAMILIES:
+        for code, row in rows_in("clockhands.auditing.findings", family).items():
+            rows[code] = row | {"family": family}
+            if family == "loaded" and "hint" not in row:
+                rows[code]["hint"] = hint_of(code)  # that of the fault which `clockhands check` finds in a module
+    stored = rows["stored-frequencies-differ"]
+    for code, row in rows.items():
+        if "loaded" in row:
+            rows[code] = {**_in_a_checkpoint(rows[row["loaded"]], stored), **row}
+    made = [Rule(code, **row) for code, row in rows.items()]
+    return {rule.code: rule for rule in sorted(made, key=lambda rule: rule.gravest)}
+
+
+def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a finding on a checkpoint, made from that on a loaded model: same cause, same sentence and hint."""
+    title = loaded["title"].replace("frequency buffer", "frequency tensor in the checkpoint")
+    means = f"{loaded['means']} {stored['means']}"
+    return {
+        **loaded,
+        "title": title,
+        "severity": "warning",
+        "blames": "file",
+        "means": means,
+        "unmended": stored["unmended"],
+    }
+
+
+CODES: Mapping[str, Rule] = _rules()
+"""Every code that a finding can have, the grave ones first."""
+
+
+def _class_of(rule: Rule) -> type[Case]:
+    """The class of its code, else that of the same finding on a loaded model, else that of its family."""
+    own = Case.classes.get(rule.code) or (_class_of(CODES[rule.loaded]) if rule.loaded else None)
+    return own or Case.classes.get(rule.family, Case)
+
+
+def case_of(code: str, evidence: Mapping[str, Any], layers: str | None = None) -> Case:
+    """A case of a finding.
+
+    Args:
+        code: A name of `CODES`.
+        evidence: The values in files and what was computed from them.
+        layers: The layers that it concerns.
+    """
+    return _class_of(CODES[code])(CODES[code], evidence, layers)
