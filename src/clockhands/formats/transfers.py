@@ -18,6 +18,7 @@ import queue
 import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 from contextvars import ContextVar
@@ -307,21 +308,17 @@ def at_once(
     Raises:
         TimeoutError: No result came in this time.
     """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    waiting = deque(names)
     results: queue.SimpleQueue[tuple[str, Done | Exception]] = queue.SimpleQueue()
-    for name in names:
-        waiting.put(name)
 
     def run() -> None:
-        while True:
-            try:
-                name = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                results.put((name, work(name)))
-            except Exception as error:  # noqa: BLE001 - raised again where the results are taken
-                results.put((name, error))
+        with suppress(IndexError):  # none is left
+            while True:
+                name = waiting.popleft()
+                try:
+                    results.put((name, work(name)))
+                except Exception as error:  # noqa: BLE001 - raised again where the results are taken
+                    results.put((name, error))
 
     for _ in names[:_AT_ONCE]:
         threading.Thread(target=run, daemon=True, name=THREADS).start()
@@ -332,9 +329,7 @@ def at_once(
             except queue.Empty:
                 raise TimeoutError("the answer takes too long") from None
     finally:
-        with suppress(queue.Empty):  # after an interrupt, no further job is started
-            while True:
-                waiting.get_nowait()
+        waiting.clear()  # after an interrupt, no further job is started
 
 
 class Growing(io.RawIOBase):
