@@ -144,7 +144,7 @@ def conflict_code(source: str) -> str:
 
 def completed(block: Fields | None, row: CodeOfType, default_source: str) -> Fields | None:
     """A block completed with the class defaults for missing keys of its scaling."""
-    kind = None if block is None else scaling_type(block, row.aliases)
+    kind = scaling_type(block, row.aliases)
     held = row.assumed.get(kind.value or "") if kind is not None else None
     if block is None or held is None:
         return block

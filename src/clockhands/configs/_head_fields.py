@@ -118,7 +118,7 @@ class HeadReader:
         channels = None if unmeant else self.fields.whole("rotated", most=WIDEST_HEAD)
         fixed = self.row is not None and self.row.share is not None
         reads_share = self.known is None or fixed or "share" in self.known.reads
-        kind = None if block is None else scaling_type(block, {})
+        kind = scaling_type(block)
         # The rope function of Transformers reads the share itself, whatever the model class does.
         proportional = kind is not None and kind.value == "proportional"
         share = own or (self._share(block) if reads_share or proportional else None)

@@ -85,12 +85,12 @@ class Surroundings:
     alpha: bool = False
 
 
-def scaling_type(block: Fields, aliases: Mapping[str, str]) -> Sourced[str] | None:
-    """The type of scaling that a block names, in one spelling for each."""
-    found = block.text("type")
+def scaling_type(block: Fields | None, aliases: Mapping[str, str] | None = None) -> Sourced[str] | None:
+    """The type of scaling that a block names, in one spelling for each; None without a block or a name."""
+    found = None if block is None else block.text("type")
     if found is None or found.value is None:
         return found
-    return Sourced(_canonical(found.value, aliases), found.source)
+    return Sourced(_canonical(found.value, aliases or {}), found.source)
 
 
 def _canonical(name: str, aliases: Mapping[str, str]) -> str:

@@ -87,7 +87,7 @@ def _log(fields: Fields, first: int) -> Sourced[ScoreScale] | None:
 
 def _magnitude(block: Fields) -> Sourced[float] | None:
     """The square of YaRN's magnitude for ``mscale_all_dim``, if a scaling of any type has that key."""
-    kind = scaling_type(block, {})
+    kind = scaling_type(block)
     if kind is None or kind.value in (None, "default") or not block.declares("mscale_all"):
         return None
     whole, factor = block.number("mscale_all"), block.number("factor", above_zero, "a number above 0")

@@ -298,7 +298,7 @@ class _File:
     def _beside_the_base(self) -> dict[str, Any]:
         """What a default base can be compared with: the length, the scaling and the window."""
         block, window = self._block(), self.fields.whole("window", least=0)
-        kind = None if block is None else scaling_type(block, {})
+        kind = scaling_type(block)
         if kind is not None and kind.value == "default":
             kind = None  # "none" is what converters write where there is none
         released = self.table["released_bases"].get(self.name)

@@ -45,6 +45,11 @@ class RopeBlock:
         name = scaling_name(self.values)
         return None if name is None else name.strip().lower()
 
+    @property
+    def scales(self) -> bool:
+        """Whether it declares a scaling that changes frequencies."""
+        return self.scaling not in (None, "default") and self.values.get("factor") != 1
+
     def said(self, *names: str) -> dict[str, Any]:
         """The values of some keys by their sources, for those that exist."""
         held = {name: self.values[name] for name in names if self.values.get(name) is not None}

@@ -222,7 +222,7 @@ class RotaryReader:
 
     def _plausible_for(self, quantity: str, block: Fields | None) -> dict[str, Any]:
         """What a default base can be compared with: the length, the scaling and the window."""
-        context, kind = self.fields.whole("context"), None if block is None else scaling_type(block, {})
+        context, kind = self.fields.whole("context"), scaling_type(block)
         switch, window = self.fields.flag("window_on"), self.fields.whole("window", least=0)
         off = (switch is not None and switch.value is False) or (
             bool(self.fields.written("window"))

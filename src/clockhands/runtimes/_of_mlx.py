@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from clockhands.configs.model_types import model_type
 from clockhands.configs.rope_blocks import NEW, OLD, scaling_name
 from clockhands.runtimes.views import (
     CONTEXT,
@@ -73,8 +72,7 @@ def _filled(view: View, entry: dict[str, Any]) -> None:
 
 def _unscaled(view: View) -> None:
     """Remove the scaling, also for a type whose class in Transformers has one by default."""
-    known = model_type(view.name) if view.name else None
-    if known is not None and any(row.block for row in known.rows):
+    if view.known is not None and any(row.block for row in view.known.rows):
         view.put(OLD, {"rope_type": "default"})
 
 

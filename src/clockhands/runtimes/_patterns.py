@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import INDEXER, Code
 from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, scaling_name
 from clockhands.encodings.rotary import Rotary
@@ -117,7 +116,7 @@ class _Kinds(NamedTuple):
 
 def _kinds_of_class(view: View) -> _Kinds | None:
     """The kinds of the view's type; None where its class has one scaling for all layers, or is not known."""
-    known = model_type(view.name) if view.name is not None else None
+    known = view.known
     row = next((row for row in known.rows if row.nested and "full" in row.scaled), None) if known else None
     if known is None or row is None:
         return None
@@ -159,7 +158,7 @@ def default_share(view: View) -> None:
     Raises:
         Undescribed: The type has no default share.
     """
-    known = model_type(view.name) if view.name is not None else None
+    known = view.known
     share = None if known is None else known.defaults.get("share")
     if known is None or share is None:
         raise Undescribed("The class of this type has no default share.")

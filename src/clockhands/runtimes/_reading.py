@@ -55,8 +55,7 @@ def _values_of_layers(name: str, view: View) -> None:
     """
     if view.block(PER_LAYER) is None or name in PATTERNS:
         return
-    known = model_type(view.name) if view.name is not None else None
-    if name != "transformers-5" or known is None or PER_LAYER not in known.reads.get("per_layer", ()):
+    if name != "transformers-5" or view.known is None or PER_LAYER not in view.known.reads.get("per_layer", ()):
         raise Undescribed(f"clockhands does not know how this runtime reads {PER_LAYER}.")
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from clockhands.configs.model_types import model_type, table
+from clockhands.configs.model_types import ModelType, model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT
 from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, rope_blocks
@@ -83,10 +83,14 @@ class View:
         self.sections: str | None = None
         self.window_rule: Mapping[str, Any] | None = None
 
+    @property
+    def known(self) -> ModelType | None:
+        """What the table of model types says of its type; None if it has no such type."""
+        return None if self.name is None else model_type(self.name)
+
     def lacks_growth(self, block: Mapping[str, Any]) -> bool:
         """Whether the code of the type reads `GROWTH` from the block, and the block does not have it."""
-        known = model_type(self.name) if self.name else None
-        scores = {} if known is None else known.scores
+        scores = {} if self.known is None else self.known.scores
         return scores.get("formula") == "steps" and "layers" not in scores and GROWTH not in block
 
     def place(self, key: str) -> str:

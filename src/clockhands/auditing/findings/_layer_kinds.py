@@ -8,7 +8,6 @@ from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file,
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.fields import MOST_LAYERS
 from clockhands.configs.projections import other_widths
-from clockhands.configs.rope_blocks import RopeBlock
 
 _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
 
@@ -149,7 +148,7 @@ def layer_type_scaling(subject: Audited) -> Iterator[Case]:
             continue
         blocks = [block for block in part.blocks() if block.kind is not None]
         for block in blocks:
-            if block.kind in part.row.scaled or not _scales(block):
+            if block.kind in part.row.scaled or not block.scales:
                 continue
             right = next((other for other in blocks if other.kind in part.row.scaled), None)
             evidence: dict[str, Any] = block.said(*_SCALES)
@@ -158,14 +157,10 @@ def layer_type_scaling(subject: Audited) -> Iterator[Case]:
                 "belongs on": part.row.scaled[0],
                 "block": block.place,
                 "belongs in": None if right is None else right.place,
-                "missing there": right is not None and not _scales(right),
+                "missing there": right is not None and not right.scales,
                 "factor": block.values.get("factor"),
             }
             yield case_of("layer-type-scaling", evidence)
-
-
-def _scales(block: RopeBlock) -> bool:
-    return block.scaling not in (None, "default") and block.values.get("factor") != 1
 
 
 @check

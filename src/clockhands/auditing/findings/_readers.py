@@ -7,7 +7,6 @@ from typing import Any
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
-from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, Code
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
@@ -250,7 +249,7 @@ def softmax_scale(subject: Audited) -> Iterator[Case]:
     """mscale_all_dim requires a factor on the scores too, besides that on cosine and sine."""
     for view, key, block in _blocks(subject):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
-        known = model_type(view.name)
+        known = view.known
         if factor is None or whole is None or factor <= 1 or (known is not None and not known.scores.get("magnitude")):
             continue  # the class of a known type scales the scores by it, or does not use it there
         evidence: dict[str, Any] = {view.place(f"{key}.{name}"): block[name] for name in ("mscale_all_dim", "factor")}

@@ -332,7 +332,7 @@ def _differing(
         default_of = f"for models of type {spoken(shape.type)}"
         yield other_base(subject, code, shape, known, of_shape(shape), default_of=default_of, at=at)
     # A scaling in a place where this type does not read it is a separate finding.
-    unread = scaling_of(code) is None and any(_scales(block) for block in part.blocks())
+    unread = scaling_of(code) is None and any(block.scales for block in part.blocks())
     if not _same_scaling(code, nearest) and not unread:
         yield _other_scaling(subject, part, code, nearest, shape)
 
@@ -649,10 +649,6 @@ def _mended(part: Part, release: Release) -> dict[str, Any]:
     values = {name if key == "rope_type" else key: value for key, value in release.scaling.items()}
     values = {key: value for key, value in values.items() if block.values.get(key) != value}
     return {"mended at": block.place, "mended with": values, "merged": True}
-
-
-def _scales(block: RopeBlock) -> bool:
-    return block.scaling not in (None, "default") and block.values.get("factor") != 1
 
 
 def _same_base(code: Code, release: Release) -> bool:
