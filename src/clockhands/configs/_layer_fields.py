@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
+from clockhands.configs import layer_rules
 from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
-from clockhands.configs.layer_rules import (
-    COVERED,
-    Layers,
-    further_layers,
-    kinds_of_layers,
-    sides_of_window,
-    size_seen,
-    window_of,
-)
 from clockhands.configs.model_types import CodeOfType, table
 from clockhands.configs.resolved import layer_ranges
 
@@ -64,19 +56,19 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
         type_source: The source text for rules that follow from the type.
         part: The part.
     """
-    sides = sides_of_window(fields, row, part)
+    sides = layer_rules.sides_of_window(fields, row, part)
     count = fields.whole("layers", most=MOST_LAYERS)
     number = None if count is None else count.value
-    window = window_of(fields, row)
+    window = layer_rules.window_of(fields, row)
     still = _still_layers(fields, row, number, type_source)
-    kinds, source = kinds_of_layers(Layers(fields, row, number, window, still, type_source))
+    kinds, source = layer_rules.kinds_of_layers(layer_rules.Layers(fields, row, number, window, still, type_source))
     labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
     slides = [kind == "sliding" for kind in kinds]
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
     still_kinds = _still_kinds(fields, row, labels, window)
     kinds = ["none" if kind in still_kinds else kind for kind in kinds]
-    chunk = size_seen(fields, "chunk")
+    chunk = layer_rules.size_seen(fields, "chunk")
     bases = _layer_bases(fields, number)
     if bases is not None:
         # A base of 0 stands for no rotation.
@@ -105,11 +97,11 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
         if apart is not None and owns is not None:
             place = f"{fields.key_of(apart)}.{written.get(places[0])}."
             of_group = fields.with_values(dict(values or ()), place)
-            window = window_of(of_group, row)
+            window = layer_rules.window_of(of_group, row)
         seen = None
         if slide and window is not None:
             size = window.value or None
-            seen = size if size is None or sides is None else COVERED[sides](size)
+            seen = size if size is None or sides is None else layer_rules.COVERED[sides](size)
             known["window"] = _join(window.source, source)
         elif kind == "chunked" and chunk is not None and chunk.value:
             known["chunk"] = chunk.source
@@ -188,7 +180,7 @@ def _of_layers(
     listed = fields.items(quantity)
     if listed is None or not listed.value or number is None:
         return None
-    if len(listed.value) in (number, number + further_layers(fields)) and all(map(fits, listed.value)):
+    if len(listed.value) in (number, number + layer_rules.further_layers(fields)) and all(map(fits, listed.value)):
         return Sourced([float(value) for value in listed.value[:number]], listed.source)
     fields.impossible(fields.key_of(listed), f"{allowed} for each of the {number} layers")
     return None

@@ -121,9 +121,7 @@ def exaone4(layers: Layers) -> Kinds:
             allowed = f"a number of layers, or a text of the letters {' and '.join(letters)}"
             layers.fields.impossible(layers.fields.key_of(written), allowed)
             return _unknown(layers), None
-        kinds = [
-            letters[written.value[layer % len(written.value)]] for layer in range(layers.number or len(written.value))
-        ]
+        kinds = _repeated(layers, [letters[each] for each in written.value])
         return [*kinds[:-1], "full"] if layers.number else kinds, written.source
 
     return _listed(layers) or _in_windows(layers, pattern)
@@ -188,21 +186,16 @@ def recurrent_gemma(layers: Layers) -> Kinds:
     def pattern(layers: Layers) -> Kinds:
         cycle = layers.fields.items("cycle")
         marks = ["sliding" if each == "attention" else "none" for each in (cycle.value if cycle else None) or ()]
-        every = len(marks) or 1
-        kinds = [marks[layer % every] if marks else "full" for layer in range(layers.number or every)]
-        return kinds, cycle.source if cycle else layers.type_source
+        return _repeated(layers, marks or ["full"]), cycle.source if cycle else layers.type_source
 
     return _listed(layers) or _in_windows(layers, pattern)
 
 
 def smollm3(layers: Layers) -> Kinds:
     """The layers that do not rotate slide."""
-
-    def pattern(layers: Layers) -> Kinds:
-        inside, place = layers.still or (frozenset(), layers.type_source)
-        return ["sliding" if layer in inside else "full" for layer in range(layers.number or 1)], place
-
-    return _listed(layers) or _in_windows(layers, pattern, needed=False)
+    inside, place = layers.still or (frozenset(), layers.type_source)
+    kinds = ["sliding" if layer in inside else "full" for layer in range(layers.number or 1)]
+    return _listed(layers) or _in_windows(layers, lambda _: (kinds, place), needed=False)
 
 
 RULES: Mapping[str, Callable[[Layers], Kinds]] = {
@@ -333,6 +326,10 @@ def _by_numbers(layers: Layers, inside: str, others: str, absent: str) -> Kinds:
         return [absent] * (layers.number or 1), layers.type_source
     listed = {layer for layer in numbers.value or () if isinstance(layer, int)}
     return [inside if layer in listed else others for layer in range(layers.number or 1)], numbers.source
+
+
+def _repeated(layers: Layers, kinds: list[str]) -> list[str]:
+    return [kinds[layer % len(kinds)] for layer in range(layers.number or len(kinds))]
 
 
 def _unknown(layers: Layers) -> list[str]:
