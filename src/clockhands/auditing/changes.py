@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.findings._parts import Audited, Part, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, in_a_file, rotary_parts
 from clockhands.auditing.findings._releases import extendable_release
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
+from clockhands.configs.model_types import layer_labels
 from clockhands.configs.opened import Opened
 from clockhands.configs.params_fields import is_params
 from clockhands.configs.resolved import TEXT, Code, Resolved
@@ -188,7 +189,7 @@ class _Writer:
         inner = {block.label: block.values for block in blocks if block.label}
         assert self.part.row is not None
         usual = self.part.row.labels.get("full") or ("full_attention",)
-        full = next((label for label in (*usual, *labels_of("full")) if label in inner), usual[0])
+        full = next((label for label in (*usual, *layer_labels()["full"]) if label in inner), usual[0])
         others = {key: held for key, held in inner.items() if key != full}
         if not inner:
             near = self._near()

@@ -6,7 +6,7 @@ from typing import Any
 from clockhands.configs._layer_fields import LayerGroup
 from clockhands.configs._scaling_fields import scaling_type
 from clockhands.configs.fields import Fields
-from clockhands.configs.model_types import CodeOfType, table
+from clockhands.configs.model_types import CodeOfType, layer_labels, table
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks
 
 # The quantities by which the two shapes of a block are compared: all that change frequencies or their magnitude.
@@ -117,7 +117,7 @@ class RotaryBlocks:
         old, new = self.blocks[0], self.blocks[1]
         nested = self._inner(new)
         if nested and not self._inner(old):
-            new = next((nested[label] for label in nested if label in table()["labels"]["full"]), new)
+            new = next((nested[label] for label in nested if label in layer_labels()["full"]), new)
         evidence: dict[str, Any] = {}
         for name in COMPARED:
             first, second = _comparable(old, name), _comparable(new, name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from clockhands.configs import layer_rules
 from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
-from clockhands.configs.model_types import CodeOfType, table
+from clockhands.configs.model_types import CodeOfType, layer_labels
 from clockhands.configs.resolved import layer_ranges
 
 # Position quantities for which single layers may have other values.
@@ -62,7 +62,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
     window = layer_rules.window_of(fields, row)
     still = _still_layers(fields, row, number, type_source)
     kinds, source = layer_rules.kinds_of_layers(layer_rules.Layers(fields, row, number, window, still, type_source))
-    labels = _label_names() | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
+    labels = layer_labels(row)
     slides = [kind == "sliding" for kind in kinds]
     if still:
         kinds = [("none" if layer in still[0] else kind) for layer, kind in enumerate(kinds)]
@@ -193,10 +193,6 @@ def _is_share(share: Any) -> bool:
 def _is_base(base: Any) -> bool:
     number = isinstance(base, int | float) and not isinstance(base, bool) and math.isfinite(base)
     return number and (base == 0 or base > 1)
-
-
-def _label_names() -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(names) for kind, names in table()["labels"].items() if kind != "says"}
 
 
 def _still_layers(

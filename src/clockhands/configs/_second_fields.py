@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
-from clockhands.configs.model_types import CodeOfType, ModelType, table
+from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import MTP, Code, layer_numbers, layer_ranges
 
@@ -174,7 +174,7 @@ def _likened(
         fit = [code for code in different if code.kind == "rotary"]
     elif like is not None:
         kinds = fields.values.get(like) or [says["absent"]]
-        slides = {str(kind) in table()["labels"]["sliding"] for kind in kinds} if isinstance(kinds, list) else set()
+        slides = {str(kind) in layer_labels()["sliding"] for kind in kinds} if isinstance(kinds, list) else set()
         fit = [code for code in different if slides == {code.window is not None}]
     else:
         fit = []

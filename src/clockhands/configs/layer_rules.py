@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
-from clockhands.configs.model_types import CodeOfType, table
+from clockhands.configs.model_types import CodeOfType, layer_labels
 
 Kinds = tuple[list[str], str | None]
 
@@ -359,7 +359,7 @@ def _named_kinds(fields: Fields, listed: Sourced[list[Any]], number: int | None)
     held = listed.value
     if not held:
         return None
-    meaning = {name: kind for kind, names in table()["labels"].items() if kind != "says" for name in names}
+    meaning = {name: kind for kind, names in layer_labels().items() for name in names}
     key = fields.key_of(listed)
     if number is not None and len(held) != number and key not in fields.values:
         # The default list of the class is for its default number of layers.

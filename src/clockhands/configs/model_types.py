@@ -301,6 +301,12 @@ def _squeezed(name: str) -> str:
     return name.replace("_", "").replace("-", "")
 
 
+def layer_labels(row: CodeOfType | None = None) -> dict[str, tuple[str, ...]]:
+    """Kind of layer to the names that files use for such layers; a type's own replace the usual ones."""
+    usual = {kind: tuple(names) for kind, names in table()["labels"].items() if kind != "says"}
+    return usual | ({} if row is None else {kind: tuple(names) for kind, names in row.labels.items()})
+
+
 def model_types() -> tuple[str, ...]:
     """All names in the table."""
     return tuple(table()["types"])

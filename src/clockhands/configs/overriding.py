@@ -14,7 +14,7 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.configs._scaling_fields import BESIDE
 from clockhands.configs.dialects import keys_of_dialects, plain
-from clockhands.configs.model_types import table
+from clockhands.configs.model_types import layer_labels, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import Code, Fact, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD
@@ -324,7 +324,7 @@ def _spelling(here: Mapping[str, Any], opened: Opened, name: str) -> str:
 def _objects() -> frozenset[str]:
     """Objects that a config may lack and still receive: rotary blocks, and their objects for each kind of layer."""
     data = table()
-    labels = [label for kind in _LABELS for label in data["labels"][kind]]
+    labels = [label for kind in _LABELS for label in layer_labels()[kind]]
     return frozenset((*data["spellings"]["config"]["blocks"], *labels))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.configs.fields import shown
-from clockhands.configs.model_types import CodeOfType, table
+from clockhands.configs.model_types import CodeOfType, layer_labels, table
 
 OLD, NEW = "rope_scaling", "rope_parameters"
 """The block of Transformers 4 and that of Transformers 5, in the order in which Transformers 5 looks for them."""
@@ -84,9 +84,8 @@ def layer_blocks(block: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _kind(label: str, row: CodeOfType | None) -> str:
     """The kind of layer of a name; the name itself where it is not known."""
-    named = {kind: labels for kind, labels in table()["labels"].items() if kind != "says"}
-    own = row.labels if row is not None else {}
-    return next((kind for held in (own, named) for kind, labels in held.items() if label in labels), label)
+    known = (layer_labels(row), layer_labels())
+    return next((kind for held in known for kind, labels in held.items() if label in labels), label)
 
 
 def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
-from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file, labels_of, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file, rotary_parts
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.fields import MOST_LAYERS
+from clockhands.configs.model_types import layer_labels
 from clockhands.configs.projections import other_widths
 
 _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
@@ -241,7 +242,7 @@ def _share_beside_sections(part: Part) -> Iterator[Case]:
 def _own_meanings(part: Part) -> dict[str, str]:
     """For each kind of layer, how the class reads its partial rotary factor."""
     block = part.row.block if part.row is not None else {}
-    held = {kind: block.get(label, {}) for kind in ("full", "sliding", "chunked") for label in labels_of(kind)[:1]}
+    held = {kind: block.get(label, {}) for kind in ("full", "sliding", "chunked") for label in layer_labels()[kind][:1]}
     return {kind: str(values["rope_type"]) for kind, values in held.items() if "rope_type" in values}
 
 

@@ -118,10 +118,5 @@ def rotary_parts(subject: Audited) -> Iterator[Part]:
         yield Part(section, fields, known, row, known.name if known is not None else name or top)
 
 
-def labels_of(kind: str) -> Sequence[str]:
-    """The names that files use for layers of one kind."""
-    return table()["labels"][kind]
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
