@@ -19,7 +19,8 @@ class RopeBlock:
         key: The key of the config.
         label: The name inside it, as the file spells it; empty for a block of all layers.
         values: A copy of its contents.
-        kind: The kind of layer that the name stands for, such as ``sliding``; None for a block of all layers.
+        kind: The kind of layer that the name stands for, such as ``sliding``; None for a block of all layers, and for
+            a name that is not known.
         around: What stands before its path in the names of sources, such as ``config.json:text_config.``.
     """
 
@@ -82,10 +83,10 @@ def layer_blocks(block: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {label: held for label, held in block.items() if isinstance(held, Mapping)}
 
 
-def _kind(label: str, row: CodeOfType | None) -> str:
-    """The kind of layer of a name; the name itself where it is not known."""
+def _kind(label: str, row: CodeOfType | None) -> str | None:
+    """The kind of layer that a name stands for; None where it is not known."""
     known = (layer_labels(row), layer_labels())
-    return next((kind for held in known for kind, labels in held.items() if label in labels), label)
+    return next((kind for held in known for kind, labels in held.items() if label in labels), None)
 
 
 def scaling_name(block: Mapping[str, Any], *, old_first: bool = False) -> str | None:
