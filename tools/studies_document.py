@@ -19,7 +19,7 @@ from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, Measur
 from clockhands.show._lab_numbers import gate_word, in_short
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / "src" / "clockhands" / "claims" / "studies.json"
+DATA = ROOT / "src" / "clockhands" / "measures" / "claims" / "studies.json"
 DOCUMENT = ROOT / "docs" / "studies.md"
 FOLDER = DOCUMENT.with_suffix("")
 

@@ -266,6 +266,23 @@ def test_several_labs_may_make_one_store_at_once(path: Path):
     assert found == [["waiting"] * len(KEYS)] * 6
 
 
+def test_a_journal_that_another_lab_removes_meanwhile_is_no_error(path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Store.open(path) as store:
+        filled(store)
+    journal, opened = path.with_name(f"{path.name}-journal"), Path.open
+    journal.write_bytes(bytes(512))
+
+    def removed_meanwhile(file: Path, *given, **named):
+        if file == journal:
+            journal.unlink()
+        return opened(file, *given, **named)
+
+    monkeypatch.setattr(Path, "open", removed_meanwhile)
+    with Store.open(path) as store:
+        assert states(store) == ["waiting"] * len(KEYS)
+    assert not journal.exists()
+
+
 # Killed, full, locked, read-only
 
 KILLED = """

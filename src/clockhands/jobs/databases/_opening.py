@@ -10,6 +10,7 @@ Source: https://www.sqlite.org/security.html (files from elsewhere), https://www
 import json
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -191,18 +192,26 @@ def _check_logs(file: Path, form: Form) -> None:
     transaction over several databases writes such a journal, and a store is one.
     """
     for log in (file.with_name(file.name + end) for end in ("-wal", "-journal", "-shm")):
-        why = None
-        if log.is_symlink() or (log.exists() and not log.is_file()):
-            why = "is no regular file"
-        elif log.exists() and log.stat().st_size >= len(_SUPER_JOURNAL):
-            with log.open("rb") as opened:
-                opened.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
-                why = "names another file" if opened.read() == _SUPER_JOURNAL else None
+        try:
+            regular = stat.S_ISREG(log.lstat().st_mode)
+        except FileNotFoundError:
+            continue
+        why = "is no regular file" if not regular else "names another file" if _end(log) == _SUPER_JOURNAL else None
         if why is not None:
             raise NotAStore(
                 f"{log} {why}, which no log of a {form.what} does. Nothing was changed.",
                 "Take it away if you do not know where it is from.",
             )
+
+
+def _end(log: Path) -> bytes:
+    """The last bytes of a log, as many as name a super-journal; none if another process has just removed it."""
+    try:
+        with log.open("rb") as opened:
+            opened.seek(max(0, opened.seek(0, os.SEEK_END) - len(_SUPER_JOURNAL)))
+            return opened.read()
+    except FileNotFoundError:
+        return b""
 
 
 def _reader(file: Path, patience: float) -> sqlite3.Connection:
