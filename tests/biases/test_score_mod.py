@@ -169,6 +169,7 @@ def graphs(function, lengths, backend="eager"):
     return counter.frame_count
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize(
     ("spec", "way"),

@@ -48,6 +48,7 @@ def test_twelve_layers_with_specs_of_their_own_are_compiled_once(name: str):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_blocks_of_one_model_are_compiled_once():
     class Block(torch.nn.Module):
         def __init__(self, spec: Any) -> None:

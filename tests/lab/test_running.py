@@ -36,6 +36,7 @@ def ran(study: studies.Study, store: Store, **options) -> list:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_what_the_trials_measure(tmp_path: Path):
     # The workers' server may have begun for other tests, without PyTorch: then each worker would import it.
     forkserver._forkserver._stop()

@@ -459,6 +459,7 @@ def test_objects_methods_and_partial_functions():
         assert identify_function(function, WIDTH)[0].spec == SPEC
 
 
+@pytest.mark.slow
 def test_a_function_that_jax_compiles():
     jax = pytest.importorskip("jax")
     before = jax.config.jax_enable_x64

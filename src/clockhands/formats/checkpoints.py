@@ -11,7 +11,7 @@ Source: ``torch/serialization.py`` of PyTorch 2.13 (``_legacy_save``, ``_save``,
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -72,7 +72,7 @@ def read_header(path: Path) -> WeightsHeader:
     return WeightsHeader(path, tensors)
 
 
-read_index = partial(shards.read_index, read_header)
+read_index: Callable[..., WeightsHeader] = partial(shards.read_index, read_header)
 """A ``*.bin.index.json`` and the headers of the shards that it names."""
 
 
