@@ -92,7 +92,8 @@ def test_an_interrupt_ends_it(hub, tmp_path):
     hub.fault(LIST, act=lambda handler: (asked.write_text(""), never_answers(handler)))
     asked = tmp_path / "asked"
     environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
-    command = [sys.executable, "-m", "clockhands", "audit", "org/name"]
+    # A run in the background ignores Ctrl-C, and its children inherit that.
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "clockhands", "audit", "org/name"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         while not asked.exists() and running.poll() is None:
             hub.done.wait(0.005)
