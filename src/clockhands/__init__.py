@@ -104,23 +104,12 @@ _SUBMODULES = frozenset(
 
 # Public modules that also have a shorter path: ``clockhands.scaling`` is ``clockhands.encodings.scaling``.
 _SHORT = {
-    "additive": "encodings.additive",
-    "biases": "encodings.biases",
-    "claims": "measures.claims",
-    "clocks": "encodings.clocks",
-    "grids": "encodings.grids",
-    "heads": "encodings.heads",
-    "ladders": "encodings.ladders",
-    "layouts": "encodings.layouts",
-    "mixtures": "encodings.mixtures",
-    "presets": "encodings.presets",
-    "rotary": "encodings.rotary",
-    "sampling": "encodings.sampling",
-    "scaling": "encodings.scaling",
-    "scores": "encodings.scores",
-    "sharding": "encodings.sharding",
-    "specs": "encodings.specs",
-}
+    name: f"encodings.{name}"
+    for name in (
+        "additive", "biases", "clocks", "grids", "heads", "ladders", "layouts", "mixtures", "presets", "rotary",
+        "sampling", "scaling", "scores", "sharding", "specs",
+    )
+} | {"claims": "measures.claims"}  # fmt: skip
 
 
 class _ShortPaths:

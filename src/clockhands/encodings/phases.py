@@ -145,7 +145,7 @@ def fill(
     ``fine`` chooses the analysis of the module: needed for float64 output, not for less.
 
     Where results need no further step, ``into`` [rows, pairs] is where ``write`` would put them: products are then
-    rounded into it as they are computed, without a block between, which takes half the time on two threads.
+    rounded into it as they are computed, without a block between.
 
     Accuracy: `PRODUCT_FINE` or `PRODUCT_PLAIN` for progressions, `DIRECT_FINE` or `DIRECT_PLAIN` for other positions.
     """
@@ -178,7 +178,7 @@ def fill(
 
 @cache
 def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process has none of the threads
-    """Threads that are kept, because starting one costs as much as several hundred rows."""
+    """Threads that are kept, because starting one costs as much time as some hundred rows."""
     return ThreadPoolExecutor(workers, thread_name_prefix="clockhands")
 
 
@@ -226,7 +226,7 @@ class _Progression:
 
     def _products(self, numbers: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
         """Units at so many multiples of one step, and of `FINE` steps, each an outer product of eight by eight."""
-        # Evaluated together, because a call costs as much as a thousand phases.
+        # Evaluated together, because each call has a cost of its own.
         factors = self._evaluated([stride * k for stride in (1, 8, FINE, 8 * FINE) for k in range(8)])
         low, high, coarse_low, coarse_high = factors.reshape(4, 8, -1)
         fine, coarse = (high[:, None] * low).reshape(FINE, -1), (coarse_high[:, None] * coarse_low).reshape(FINE, -1)

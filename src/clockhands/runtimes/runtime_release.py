@@ -40,12 +40,12 @@ class RuntimeRelease:
 
     def statements(self, opened: Opened) -> tuple[Statement, ...]:
         """What this release is known to misread in files like this one."""
-        about = (each for each in _about(opened) if each.runtime == self.name)
+        about = (each for each in statements_about_file(opened) if each.runtime == self.name)
         return tuple(each for each in about if each.covers(self.release))
 
     def reported(self, opened: Opened) -> tuple[Statement, ...]:
         """What is known of some release, without its number: this one may misread such files so."""
-        about = (each for each in _about(opened) if each.runtime == self.name)
+        about = (each for each in statements_about_file(opened) if each.runtime == self.name)
         return tuple(each for each in about if each.of_some_release)
 
     def right_again(self, opened: Opened) -> frozenset[str]:
@@ -57,17 +57,12 @@ class RuntimeRelease:
         if self.release is None:
             return ()
         asked = release_order(self.release)
-        held = [each for each in _about(opened) if each.runtime == self.name and each.until is not None]
+        held = [each for each in statements_about_file(opened) if each.runtime == self.name and each.until is not None]
         return tuple(each for each in held if each.until is not None and release_order(each.until) <= asked)
 
 
-def misreaders(pattern: str, opened: Opened) -> tuple[Statement, ...]:
-    """The statements about runtimes that make the mistake of a pattern in files like this one, in any release."""
-    return tuple(each for each in _about(opened) if each.pattern == pattern)
-
-
-def _about(opened: Opened) -> Iterator[Statement]:
-    """The statements that cover files with the type and the keys of this one."""
+def statements_about_file(opened: Opened) -> Iterator[Statement]:
+    """The statements that cover files with the type and the keys of this one, for any runtime and release."""
     return statements_about([(_types(view), view.values) for _, view in views(opened, None)])
 
 

@@ -97,8 +97,8 @@ class Case:
 
     def __init_subclass__(cls, code: str | tuple[str, ...] = (), family: str = "") -> None:
         cls.fields = cls.fields | inspect.get_annotations(cls).keys()
-        for each in (code,) if isinstance(code, str) else (*code, family):
-            Case.classes[each] = cls
+        names = (code,) if isinstance(code, str) else (*code, *filter(None, [family]))
+        Case.classes.update(dict.fromkeys(names, cls))
 
     def __init__(self, rule: Rule, evidence: Mapping[str, Any], layers: str | None = None) -> None:
         self.rule: Rule = rule

@@ -22,7 +22,7 @@ from clockhands.runtimes import (
     readings,
     release_order,
 )
-from clockhands.runtimes.runtime_release import misreaders
+from clockhands.runtimes.runtime_release import statements_about_file
 from clockhands.runtimes.telling import reach_of, release
 
 
@@ -93,8 +93,9 @@ def often_misread(subject: Audited) -> Iterator[Case]:
     """The patterns of misreading that change this file, with the runtimes that are known to follow them."""
     known: dict[str, str] = {}
     others: dict[str, str] = {}
+    statements = tuple(statements_about_file(subject.opened))
     for reading in misreadings(subject.opened, subject.resolved, subject.resolved.length):
-        who = [f"{each.releases} ({each.thread})" for each in misreaders(reading.reader, subject.opened)]
+        who = [f"{each.releases} ({each.thread})" for each in statements if each.pattern == reading.reader]
         if reading.reader in _INVITED_BY_NOTHING and not who:
             continue
         worst = worst_of(reading.parted)
