@@ -32,7 +32,7 @@ from clockhands.configs.resolved import TEXT, Code, Resolved
 from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
-from clockhands.runtimes import CURRENT, Reading, readings
+from clockhands.runtimes import CURRENT, Reading
 from clockhands.runtimes.runtime_release import RuntimeRelease, runtime_of
 from clockhands.runtimes.telling import listed, reach_of, reading_to_dict, release
 
@@ -488,8 +488,8 @@ def judged(
 ) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the most severe first."""
     resolved = resolved.with_lengths()
-    others = readings(opened, resolved, resolved.length)
-    subject = Audited(opened, resolved, others, runtime)
+    subject = Audited(opened, resolved, runtime)
+    others = subject.readings
     facts = (case_of(fact.code, fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
     noticed += [case for check in CHECKS for case in check(subject)]

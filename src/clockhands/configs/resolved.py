@@ -48,6 +48,8 @@ class Code:
         layers: ``"0-4,6-10"``; ``"input"`` for a code that is added to the embeddings; None if their number is unknown.
         kind: ``sinusoidal``, ``learned``, ``rotary``, ``alibi``, ``buckets``, ``relative``, ``none`` or None.
         spec: The complete spec, if everything is known.
+        rotation: The spec of a rotary code as far as it is known: as ``spec``, but with halves where the layout is not
+            known, and without a scaling that is not known.
         layout: Which two channels form a pair.
         width: Channels of a head for rotary, of the model otherwise.
         rotated: How many of them are rotated (RoPE dimensions).
@@ -72,6 +74,7 @@ class Code:
     layers: str | None
     kind: str | None
     spec: object | None = None
+    rotation: Rotary | None = None
     layout: str | None = None
     width: int | None = None
     rotated: int | None = None
@@ -153,12 +156,18 @@ class Code:
         """Whether it is from a preset or the file of a spec, and not from a model."""
         return any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
 
+    def at_length(self, length: int) -> "Code":
+        """The encoding in use at a length: that of dynamic scalings and of LongRoPE depends on it."""
+        if not self.by_length or self.rotation is None or self.rotation.length == length or self.rates is None:
+            return self
+        rotation = replace(self.rotation, length=length)
+        spec = None if self.spec is None else rotation
+        factor = rotation.attention_factor
+        return replace(self, spec=spec, rotation=rotation, rates=rotation.rates, attention_factor=factor)
+
     def rates_at(self, length: int) -> tuple[float, ...]:
-        """The frequencies in use at a length: those of dynamic scalings and of LongRoPE depend on it."""
-        spec = self.spec
-        if self.by_length and isinstance(spec, Rotary) and spec.length != length:
-            return replace(spec, length=length).rates
-        return self.rates or ()
+        """The frequencies in use at a length."""
+        return self.at_length(length).rates or ()
 
     @property
     def by_length(self) -> bool:

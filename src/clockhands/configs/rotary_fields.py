@@ -297,9 +297,7 @@ def built(
         assumed: Whether everything in a spec is known.
         more: Further fields of the spec.
     """
-    if not declared.known or code.width is None or code.rotated is None:
-        return code
-    if code.base is None and spacing is None:
+    if code.width is None or code.rotated is None or (code.base is None and spacing is None):
         return code
     # Such a ladder covers the whole head, or the whole rotated part of a head of two parts.
     proportional = isinstance(declared.scaling, Proportional) and (more or {}).get("part") != "last"
@@ -314,13 +312,16 @@ def built(
             **{"base": code.base if spacing is None else None, "spacing": spacing, **(more or {})},
         )
     except ClockhandsError as error:
-        evidence = {
-            code.source[name]: getattr(code, name) for name in ("width", "rotated", "base") if name in code.source
-        }
-        fields.note("impossible-value", {**evidence, **declared.values, "allowed": error.message}, code.layers)
+        if declared.known:
+            evidence = {
+                code.source[name]: getattr(code, name) for name in ("width", "rotated", "base") if name in code.source
+            }
+            fields.note("impossible-value", {**evidence, **declared.values, "allowed": error.message}, code.layers)
         return code
+    if not declared.known:
+        return replace(code, rotation=spec)
     whole = spec if code.layout is not None and assumed else None
-    return replace(code, spec=whole, rates=spec.rates, attention_factor=spec.attention_factor)
+    return replace(code, spec=whole, rotation=spec, rates=spec.rates, attention_factor=spec.attention_factor)
 
 
 def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, length: int | None) -> DeclaredScaling:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from clockhands.configs.resolved import TEXT
 from clockhands.runtimes._comparing import Parted, compared
 from clockhands.runtimes._misread import Runtime, Statement, release_order, runtimes, statements
-from clockhands.runtimes._reading import CURRENT, PATTERNS, READERS, Reading, incomparable, misreadings, readings
+from clockhands.runtimes._patterns import PATTERNS
+from clockhands.runtimes._reading import CURRENT, READERS, FileReadings, Reading, incomparable, misreadings, readings
 from clockhands.runtimes.telling import (
     FAR_OFF,
     code_in_words,
@@ -26,13 +27,13 @@ from clockhands.runtimes.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.runtimes.views import View, facts, names, positive_number, views
+from clockhands.runtimes.views import View, facts, names, positive_number
 
 __all__: Sequence[str] = [
-    "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "Parted", "Reading", "Runtime", "Statement",
+    "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "FileReadings", "Parted", "Reading", "Runtime", "Statement",
     "View",
     "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
     "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
     "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",
-    "statements", "views",
+    "statements",
 ]  # fmt: skip

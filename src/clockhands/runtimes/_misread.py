@@ -6,7 +6,7 @@ source shows, and no others: a runtime without a statement is not thereby known 
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -172,16 +172,16 @@ class TextPart:
         return cls(frozenset(given[0]), frozenset().union(*given), scalings)
 
 
-def statements_about(parts: Sequence[tuple[Collection[str], Mapping[str, Any]]]) -> Iterator[Statement]:
+def statements_about(parts: Iterable[tuple[Collection[str], Mapping[str, Any]]]) -> tuple[Statement, ...]:
     """The statements that cover a config.json with these text parts.
 
     Args:
         parts: Of each part its model type and that of the file around it, and its values.
     """
     known = [(names, TextPart.of(values)) for names, values in parts]
-    for each in statements():
-        if any(each.is_about(names) and each.fits_part(part) for names, part in known):
-            yield each
+    return tuple(
+        each for each in statements() if any(each.is_about(names) and each.fits_part(part) for names, part in known)
+    )
 
 
 def release_order(version: str) -> Version:

@@ -1,171 +1,414 @@
-"""Common misreadings of a config by many programs: each pattern is written as a reader.
+"""Common misreadings of a config by many programs: what each pattern makes of the encodings that the file declares.
 
 A pattern is not a program. The runtimes and releases known to follow one, and the thread in which that was reported,
 are in ``misread.json``. A pattern that changes nothing in a file does not apply to it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from clockhands.configs.resolved import INDEXER, Code
-from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, scaling_name
+from clockhands.configs.model_types import ModelType
+from clockhands.configs.resolved import INDEXER, SECOND, TEXT, Code
+from clockhands.configs.rope_blocks import NEW, OLD
+from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary
-from clockhands.encodings.scaling import Proportional, yarn_magnitude
-from clockhands.runtimes.views import CONTEXT, ORIGINAL, Undescribed, View, named
+from clockhands.encodings.scaling import Linear, LongRope, Proportional, Scaling, Yarn, yarn_magnitude
+from clockhands.encodings.scores import ConstantScale, FloorLogScale
+from clockhands.errors import ClockhandsError
+from clockhands.runtimes._windows import with_sections, with_window
+from clockhands.runtimes.views import ORIGINAL, Undescribed, View
 
 DEFAULT_BASE = 10_000.0
 """What ``getattr(config, "rope_theta", 10000.0)`` gives where the key moved."""
 
 _BASE, _SHARE = "rope_theta", "partial_rotary_factor"
-_MOST_LAYERS = 10_000
-_KEPT = (_BASE, _SHARE, "mrope_section", "mrope_interleaved")
-_MAGNITUDES = ("attention_factor", "mscale", "mscale_all_dim")
-_YARN = ("yarn", "deepseek_yarn")
-_UNSCALED = (None, "default", "mrope", "proportional")
 _BASES = (_BASE, "rope_local_base_freq", "local_rope_theta", "global_rope_theta", "rotary_emb_base")
+_MOST_LAYERS = 10_000
+# Parts of which a pattern changes the encodings: towers for images and sound have configs of their own.
+_CHANGED = (*TEXT, *SECOND)
+_ONE_KIND = "The file has one base and one scaling for all layers."
+
+Codes = Sequence[Code]
 
 
-def no_scaling(view: View) -> None:
-    """The base is read and the scaling is ignored.
+@dataclass(frozen=True)
+class Model:
+    """What patterns ask of a model besides its encodings.
 
-    Raises:
-        Undescribed: There is no scaling to ignore.
+    Attributes:
+        known: The type of its text; None for one that is not in the table.
+        context: The declared context length.
+        scales: Whether its file names a scaling.
     """
-    found = False
-    for block in view.blocks():
-        found = found or scaling_name(block.values) not in (None, "default", "mrope")
-        _put(view, block, _kept(block.values) | {"rope_type": "default"})
-    if not found:
-        raise Undescribed("The file declares no scaling.")
+
+    known: ModelType | None
+    context: int | None
+    scales: bool
+
+    @property
+    def reads_share(self) -> bool:
+        """Whether a share of each head rotates if the file says so."""
+        return self.known is None or "share" in self.known.reads
 
 
-def default_base(view: View) -> None:
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern of misreading.
+
+    Attributes:
+        change: What it makes of the encodings of a model; None where other keys of the file are read.
+        at: The length at which the result is compared: ``original`` or ``context``; by default the asked length.
+        reads: How the part of a config is changed so that the other keys are read.
+    """
+
+    change: Callable[[Codes, Model], Iterator[Code]] | None = None
+    at: str | None = None
+    reads: Callable[[View], None] | None = None
+
+    def changed(self, codes: tuple[Code, ...], model: Model) -> tuple[Code, ...]:
+        """The encodings as the pattern computes them; the same tuple where it changes none."""
+        assert self.change is not None
+        made = tuple(self.change(codes, model))
+        return codes if all(one is other for one, other in zip(made, codes, strict=True)) else made
+
+    def length(self, codes: Codes, context: int | None) -> int | None:
+        """The length at which the result is compared, where that is not the asked length."""
+        original = next((code.rotation.scaling.original for code in _long_ropes(codes)), None)
+        return {"original": original, "context": context}.get(self.at or "")
+
+
+def of_each(
+    change: Callable[[Code, Model], Code], applies: Callable[[Codes, Model], bool] | None = None, lacks: str = ""
+) -> Pattern:
+    """The pattern that changes each rotary encoding of a text by itself.
+
+    Args:
+        change: What it makes of one encoding.
+        applies: Whether it can change a model at all.
+        lacks: The sentence for a model that it cannot change.
+    """
+
+    def changed(codes: Codes, model: Model) -> Iterator[Code]:
+        if applies is not None and not applies(codes, model):
+            raise Undescribed(lacks)
+        return (change(code, model) if _turns(code) else code for code in codes)
+
+    return Pattern(changed)
+
+
+def _turns(code: Code) -> bool:
+    return code.kind == "rotary" and code.part in _CHANGED
+
+
+def _of_text(code: Code) -> bool:
+    return code.part in TEXT
+
+
+# What is put in place of a field of the rotation.
+
+
+def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> Code:
+    """The encoding with other fields of its rotation, and with this as its declared scaling."""
+    if code.rotation is None:
+        return code
+    try:
+        rotation = replace(code.rotation, **fields)
+    except ClockhandsError:  # such a file has no frequencies
+        return replace(code, spec=None, rotation=None, rates=None, attention_factor=None, scaling=declared)
+    base = code.base if rotation.base is None else rotation.base
+    unknown = code.rates is None  # because the declared scaling is not known
+    if unknown and fields.get("scaling", ...) is not None:
+        return replace(code, rotation=rotation, base=base)
+    spec = rotation if code.spec is not None or (unknown and code.layout is not None) else None
+    rates, factor = rotation.rates, rotation.attention_factor
+    made = replace(code, spec=spec, rotation=rotation, rates=rates, attention_factor=factor)
+    return replace(made, base=base, scaling=declared)
+
+
+def _unscaled(code: Code, scaling: Scaling | None, model: Model, declared: Mapping[str, Any] | None = None) -> Code:
+    """The encoding without its scaling, or with one whose factor divides all frequencies in its place."""
+    fields: dict[str, Any] = {"scaling": scaling, "length": None}
+    if _proportional(code):
+        rotated = code.rotated if model.reads_share else code.width
+        code, fields["rotated"] = replace(code, rotated=rotated), rotated
+    return _rotating(code, declared, **fields)
+
+
+def _with_base(code: Code, base: float) -> Code:
+    spacing = None if code.rotation is None else code.rotation.spacing
+    if not isinstance(spacing, Geometric):
+        return code
+    return _rotating(code, code.scaling, spacing=replace(spacing, base=base))
+
+
+def _with_share(code: Code, share: float) -> Code:
+    """The encoding with this share of each head rotated."""
+    rotation, width = code.rotation, code.width
+    if rotation is None or width is None:
+        return code
+    turned, fields = int(width * share), dict[str, Any]()
+    if isinstance(rotation.scaling, Proportional):
+        turned, fields = 2 * int(share * width / 2), {"scaling": replace(rotation.scaling, fraction=share)}
+    elif turned != rotation.rotated:
+        # Sections of several axes are for another number of pairs.
+        fields = {"rotated": turned, "axes": None}
+    if isinstance(rotation.spacing, Geometric):
+        fields["spacing"] = Geometric(rotation.spacing.base)
+    made = _rotating(replace(code, rotated=turned), code.scaling, **fields)
+    return made if rotation.axes is None or not fields.get("rotated") else replace(made, spec=None)
+
+
+def _share(code: Code) -> float | None:
+    """The rotated share of a head, if the file can change it; None where a number of dimensions is rotated."""
+    place, whole = (code.source.get(name, "") for name in ("rotated", "width"))
+    if not code.rotated or not code.width or _of_class(place):
+        return None
+    shared = " x " in place or place.startswith(f"{whole}, ") or _proportional(code)
+    return code.rotated / code.width if shared else None
+
+
+def _of_class(place: str) -> bool:
+    """Whether a value follows from the type of the model alone, whatever the file says."""
+    return place.startswith("architecture of")
+
+
+def _scales(_: Codes, model: Model) -> bool:
+    return model.scales
+
+
+def _in_block(code: Code, field: str, key: str = "") -> bool:
+    """Whether a field is from a RoPE block of the file, and there from this key, where one is given."""
+    places = code.source.get(field, "").split(", ")
+    return any((f"{OLD}." in each or f"{NEW}." in each) and each.endswith(key) for each in places)
+
+
+def _without_block(code: Code) -> Code:
+    """The encoding without the scale of its scores, as far as that is declared in a RoPE block."""
+    scale, places = code.score_scale, code.source.get("score_scale", "").split(", ")
+    if scale is None or not _in_block(code, "score_scale"):
+        return code
+    inside = all(f"{OLD}." in each or f"{NEW}." in each for each in places)
+    return replace(code, score_scale=None if inside else _without_magnitude(scale))
+
+
+def _without_magnitude(scale: Any) -> Any:
+    """A scale of scores without YaRN's magnitude, which is the only constant one."""
+    if isinstance(scale, FloorLogScale):
+        return replace(scale, factor=1.0)
+    return None if isinstance(scale, ConstantScale) else scale
+
+
+# The patterns, a function for each.
+
+
+def without_scaling(code: Code, model: Model) -> Code:
+    """The base is read and the scaling is ignored."""
+    if code.rotation is None or not (code.scaling is None or _in_block(code, "scaling")):
+        return code
+    if code.scaling is None and code.score_scale is None:
+        return code
+    return _without_block(_unscaled(code, None, model))
+
+
+def with_default_base(code: Code, _: Model) -> Code:
     """The base is looked up at its old place, is not there, and becomes 10,000; the scaling is kept."""
-    for key in _BASES:
-        if key in view.values:
-            view.put(key, DEFAULT_BASE)
-    view.put(_BASE, DEFAULT_BASE)
-    _put_everywhere(view, {_BASE: DEFAULT_BASE})
+    return code if _of_class(code.source.get("base", "")) else _with_base(code, DEFAULT_BASE)
 
 
-def default_base_without_scaling(view: View) -> None:
-    """Neither base nor scaling is found at its old place: base 10,000 and no scaling.
+def without_both(code: Code, model: Model) -> Code:
+    """Neither base nor scaling is found at its old place: base 10,000 and no scaling."""
+    return with_default_base(without_scaling(code, model), model)
+
+
+def linear_in_its_place(code: Code, model: Model) -> Code:
+    """The factor of a scaling of any type divides all frequencies alike."""
+    factor = (code.scaling or {}).get("factor")
+    if factor is None or not _in_block(code, "scaling", ".factor"):
+        return code
+    said = {"type": "linear", "factor": factor, "original": None}
+    return _without_block(_unscaled(code, Linear(factor), model, said))
+
+
+def with_usual_betas(code: Code, _: Model) -> Code:
+    """YaRN's bounds are 32 and 1, whatever the file says."""
+    if code.rotation is None or not isinstance(code.rotation.scaling, Yarn):
+        return code
+    return _rotating(code, code.scaling, scaling=replace(code.rotation.scaling, beta_fast=32.0, beta_slow=1.0))
+
+
+def with_magnitude_of_the_formula(code: Code, _: Model) -> Code:
+    """YaRN's attention factor is always 0.1 ln(factor) + 1; the file and the class defaults are ignored."""
+    yarn = None if code.rotation is None else code.rotation.scaling
+    if not isinstance(yarn, Yarn):
+        return code
+    usual = replace(yarn, attention_factor=yarn_magnitude(yarn.factor), mscale=None, mscale_all_dim=None)
+    made = _rotating(code, code.scaling, scaling=usual)
+    return replace(made, score_scale=_without_magnitude(made.score_scale))
+
+
+def context_as_original(codes: Codes, model: Model) -> Iterator[Code]:
+    """The declared context length is used as the original length of the scaling.
 
     Raises:
-        Undescribed: There is no scaling, so `default_base` describes it completely.
+        Undescribed: The file lacks one of the two.
     """
-    no_scaling(view)
-    default_base(view)
+    if model.context is None:
+        raise Undescribed("The file declares no context length.")
+    if not any(_in_block(code, "scaling", ORIGINAL) for code in filter(_turns, codes)):
+        raise Undescribed(f"No scaling of the file has {ORIGINAL}.")
+    for code in codes:
+        scaling: Any = None if code.rotation is None else code.rotation.scaling
+        if _turns(code) and getattr(scaling, "original", None) is not None and _in_block(code, "scaling", ORIGINAL):
+            said = {**(code.scaling or {}), "original": model.context}
+            yield _rotating(code, said, scaling=replace(scaling, original=model.context))
+        else:
+            yield code
 
 
-def _one_kind(kind: str) -> Callable[[View], None]:
-    def reads(view: View) -> None:
-        kinds = _kinds_of_class(view)
-        if kinds is not None:
-            full, sliding = _of_kinds(view, kinds)
-            kept = full if kind == "full_attention" else sliding
-            _put_kinds(view, kinds, kept, kept)
-            return
-        blocks = view.blocks()
-        kept = next((block.values for block in blocks if block.label == kind), None)
-        bases = {"full_attention": ("rope_theta", "global_rope_theta"), "sliding_attention": _BASES[1:3]}[kind]
-        base = next((view.get(key) for key in bases if view.number(key) is not None), None)
-        if kept is None and (base is None or not any(view.get(key) is not None for key in _BASES[1:3])):
-            raise Undescribed("The file has one base and one scaling for all layers.")
-        for block in blocks:
-            made = kept if kept is not None and block.label else block.values
-            _put(view, block, made | ({} if base is None else {_BASE: base}))
-        for key in _BASES:
-            if base is not None and key in view.values:
-                view.put(key, base)
-
-    reads.__doc__ = f"All layers get the base and the scaling of the layers of kind {kind}."
-    return reads
+def _long_ropes(codes: Codes) -> Iterator[Code]:
+    return (code for code in codes if _turns(code) and code.rotation and isinstance(code.rotation.scaling, LongRope))
 
 
-full_block_everywhere = _one_kind("full_attention")
-sliding_block_everywhere = _one_kind("sliding_attention")
+def one_list(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
+    """One list of LongRoPE is used for texts of every length; it is compared at a length of the other list.
+
+    Raises:
+        Undescribed: There are no lists.
+    """
+    del model
+    found = list(_long_ropes(codes))
+    if not found:
+        raise Undescribed("The file has no lists of LongRoPE.")
+    for code in codes:
+        scaling = None if code.rotation is None else code.rotation.scaling
+        if any(code is each for each in found) and isinstance(scaling, LongRope):
+            divisors = getattr(scaling, kept)
+            yield _rotating(code, code.scaling, scaling=replace(scaling, short=divisors, long=divisors))
+        else:
+            yield code
 
 
-def scaling_everywhere(view: View) -> None:
+def one_kind(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
+    """All layers get the base, the scaling and the rotated share of those that see all, or of those with a window.
+
+    Raises:
+        Undescribed: The file has one base and one scaling for all layers.
+    """
+    del model
+    like, other = _of_kind(codes, kept)
+    own, others = like.rotation, other.rotation
+    if own is None or others is None or (own.spacing, own.scaling) == (others.spacing, others.scaling):
+        raise Undescribed(_ONE_KIND)
+    share = _share(like)
+    for code in codes:
+        rotation = code.rotation
+        if not _turns(code) or rotation is None or (rotation.spacing, rotation.scaling) == (own.spacing, own.scaling):
+            yield code
+            continue
+        fields = {"spacing": own.spacing, "scaling": own.scaling, "length": own.length}
+        rotated = code.width if isinstance(own.scaling, Proportional) else code.rotated
+        made = _rotating(code, like.scaling, **fields, rotated=rotated)
+        yield made if share is None or _share(code) is None else _with_share(made, share)
+
+
+def scaling_everywhere(codes: Codes, model: Model) -> Iterator[Code]:
     """Every kind of layer keeps its base, and all of them get the scaling of the full-attention layers.
 
     Raises:
         Undescribed: There is no scaling, or the model's class scales all layers.
     """
-    kinds = _kinds_of_class(view)
-    if kinds is None:
+    known = model.known
+    if known is None or not any(row.nested and "full" in row.scaled for row in known.rows):
         raise Undescribed("The class of this type has one scaling for all layers.")
-    full, sliding = _of_kinds(view, kinds)
-    if scaling_name(full) in _UNSCALED:
+    like, _ = _of_kind(codes, "full")
+    if like.rotation is None or like.rotation.scaling is None:
         raise Undescribed("The full-attention layers have no scaling.")
-    _put_kinds(view, kinds, full, full | {key: sliding[key] for key in (_BASE,) if key in sliding})
+    for code in codes:
+        takes = _turns(code) and code.scaling is None
+        yield _rotating(code, like.scaling, scaling=like.rotation.scaling) if takes else code
 
 
-class _Kinds(NamedTuple):
-    """How a class that scales only its full-attention layers names its kinds of layers and their bases."""
+def _of_kind(codes: Codes, kind: str) -> tuple[Code, Code]:
+    """An encoding of the layers that see all, and one of those with a window; the one of this kind first.
 
-    full: str
-    sliding: str
-    full_bases: Sequence[str]
-    sliding_bases: Sequence[str]
-    base: float | None
-    local: float | None
-
-
-def _kinds_of_class(view: View) -> _Kinds | None:
-    """The kinds of the view's type; None where its class has one scaling for all layers, or is not known."""
-    known = view.known
-    row = next((row for row in known.rows if row.nested and "full" in row.scaled), None) if known else None
-    if known is None or row is None:
-        return None
-    full, sliding = (row.labels.get(kind, [f"{kind}_attention"])[0] for kind in ("full", "sliding"))
-    bases, local_bases = (known.reads.get(name, ()) for name in ("base", "local_base"))
-    base, local = (known.defaults.get(name) for name in ("base", "local_base"))
-    return _Kinds(full, sliding, bases, local_bases, base, local)
+    Raises:
+        Undescribed: The model has only one of the two.
+    """
+    of_text = [code for code in codes if _turns(code) and _of_text(code)]
+    full = next((code for code in of_text if code.farthest is None), None)
+    sliding = next((code for code in of_text if code.farthest is not None), None)
+    if full is None or sliding is None:
+        raise Undescribed(_ONE_KIND)
+    return (full, sliding) if kind == "full" else (sliding, full)
 
 
-def _of_kinds(view: View, kinds: _Kinds) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The blocks of the full-attention and of the sliding-window layers, each with its base."""
-    blocks = {block.label: block.values for block in view.blocks()}
-    full = blocks.get(kinds.full, blocks.get("", {"rope_type": "default"}))
-    sliding = blocks.get(kinds.sliding, {"rope_type": "default"})
-    made = []
-    for block, keys, default in ((full, kinds.full_bases, kinds.base), (sliding, kinds.sliding_bases, kinds.local)):
-        base = view.number(_BASE, block) or next(filter(None, map(view.number, keys)), default)
-        made.append(block if base is None else block | {_BASE: base})
-    if _BASE not in made[1] and _BASE in made[0]:
-        made[1][_BASE] = made[0][_BASE]
-    return made[0], made[1]
-
-
-def _put_kinds(view: View, kinds: _Kinds, full: dict[str, Any], sliding: dict[str, Any]) -> None:
-    for key in (*kinds.full_bases, *kinds.sliding_bases, OLD):
-        view.values.pop(key, None)
-    view.put(NEW, {kinds.full: full, kinds.sliding: sliding})
-
-
-def whole_head(view: View) -> None:
+def whole_head(code: Code, _: Model) -> Code:
     """All dimensions of a head are rotated although the file rotates only some."""
-    view.put(_SHARE, 1.0)
-    _put_everywhere(view, {_SHARE: 1.0})
+    return code if _share(code) is None else _with_share(code, 1.0)
 
 
-def default_share(view: View) -> None:
+def default_share(codes: Codes, model: Model) -> Iterator[Code]:
     """The share of the head that the class has by default is rotated, whatever the file declares.
 
     Raises:
         Undescribed: The type has no default share.
     """
-    known = view.known
-    share = None if known is None else known.defaults.get("share")
-    if known is None or share is None:
+    share = None if model.known is None else model.known.defaults.get("share")
+    if share is None:
         raise Undescribed("The class of this type has no default share.")
-    for key in {_SHARE, *known.reads.get("share", ())} & view.values.keys():
-        view.put(key, share)
-    view.put(_SHARE, share)
-    _put_everywhere(view, {_SHARE: share})
+    return (_with_share(code, share) if _turns(code) and _share(code) is not None else code for code in codes)
+
+
+def ordinary_partial(code: Code, model: Model) -> Code:
+    """Proportional RoPE is read as partial RoPE: the exponents are divided by the rotated width."""
+    return _unscaled(code, None, model) if _proportional(code) else code
+
+
+def _proportional(code: Code) -> bool:
+    return code.rotation is not None and isinstance(code.rotation.scaling, Proportional)
+
+
+def proportional_partial(code: Code, _: Model) -> Code:
+    """Partial RoPE is read as proportional RoPE: the exponents and the pairs span the whole head."""
+    width, rotated, spec = code.width, code.rotated, code.spec
+    if not isinstance(spec, Rotary) or not width or not rotated or code.base is None:
+        return code
+    if code.scaling is not None or spec.part != "first" or rotated >= width or width % 2:
+        return code
+    made = Rotary(width, spec.layout, base=code.base, scaling=Proportional(rotated / width))
+    return replace(code, spec=made, rates=made.rates)
+
+
+def without_magnitude(code: Code, _: Model) -> Code:
+    """Cosine and sine are not multiplied by the attention factor."""
+    return code if code.attention_factor is None else replace(code, attention_factor=1.0)
+
+
+def magnitude_twice(code: Code, _: Model) -> Code:
+    """The attention factor is applied to the queries and to the keys, and then to the scores once more."""
+    return code if code.attention_factor is None else replace(code, attention_factor=code.attention_factor**2)
+
+
+def other_layout(code: Code, _: Model, *, of_indexer: bool = False) -> Code:
+    """Interleaved pairs are read as half-split ones, and the reverse: of the attention, or of its indexer."""
+    layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
+    if layout is None or not isinstance(code.spec, Rotary) or (code.part == INDEXER) != of_indexer:
+        return code
+    return replace(code, layout=layout, spec=replace(code.spec, layout=layout))
+
+
+def one_axis(code: Code, _: Model) -> Code:
+    """Several position axes are read as one."""
+    if not isinstance(code.spec, Rotary) or code.spec.axes is None or code.counts_apart:
+        return code
+    return replace(code, spec=replace(code.spec, axes=None))
+
+
+def in_all_layers(change: Callable[[Code], Code]) -> Pattern:
+    """The pattern that changes every encoding of a text, those without a rotation too."""
+    return Pattern(lambda codes, *_: (change(code) if _of_text(code) else code for code in codes))
 
 
 def outer_level(view: View) -> None:
@@ -186,83 +429,16 @@ def outer_level(view: View) -> None:
         view.put(OLD, {"rope_type": "default"})
 
 
-def ordinary_partial(view: View) -> None:
-    """Proportional RoPE is read as partial RoPE: the exponents are divided by the rotated width.
-
-    Raises:
-        Undescribed: The file has no proportional RoPE.
-    """
-    blocks = [block for block in view.blocks() if scaling_name(block.values) == "proportional"]
-    if not blocks:
-        raise Undescribed("The file has no proportional rotation.")
-    for block in blocks:
-        _put(view, block, named(block.values, "default"))
-
-
-def linear_in_its_place(view: View) -> None:
-    """The factor of a scaling of any type divides all frequencies alike.
-
-    Raises:
-        Undescribed: There is no scaling with a factor.
-    """
-    _in_scalings(view, lambda block: {**_kept(block), "factor": block["factor"], "rope_type": "linear"}, "factor")
-
-
-def context_as_original(view: View) -> None:
-    """The declared context length is used as the original length of the scaling.
-
-    Raises:
-        Undescribed: The file lacks one of the two.
-    """
-    context = view.number(CONTEXT)
-    if context is None:
-        raise Undescribed("The file declares no context length.")
-    _in_scalings(view, lambda block: block | {ORIGINAL: context}, ORIGINAL)
-
-
-def default_betas(view: View) -> None:
-    """YaRN's bounds are 32 and 1, whatever the file says.
-
-    Raises:
-        Undescribed: The file does not declare them.
-    """
-    _in_scalings(view, lambda block: block | {"beta_fast": 32.0, "beta_slow": 1.0}, "beta_fast")
-
-
-def formula_magnitude(view: View) -> None:
-    """YaRN's attention factor is always 0.1 ln(factor) + 1; the file and the class defaults are ignored.
-
-    Raises:
-        Undescribed: The file has no YaRN.
-    """
-    found = [block for block in view.blocks() if scaling_name(block.values) in _YARN]
-    for block in found:
-        factor = view.number("factor", block.values)
-        kept = {key: value for key, value in block.values.items() if key not in _MAGNITUDES}
-        _put(view, block, kept | ({} if factor is None else {"attention_factor": yarn_magnitude(factor)}))
-    if not found:
-        raise Undescribed("The file has no YaRN.")
-
-
-def long_list_everywhere(view: View) -> None:
-    """LongRoPE's long list is used for short texts too; it is compared at the original length."""
-    _one_list(view, "long_factor", "short_factor")
-    view.at = int(view.original(_scaling(view)) or 0) or None
-
-
-def short_list_everywhere(view: View) -> None:
-    """LongRoPE's short list is used for long texts too; it is compared at the declared context length."""
-    _one_list(view, "short_factor", "long_factor")
-    view.at = int(view.number(CONTEXT) or 0) or None
-
-
 def every_layer_rotated(view: View) -> None:
     """Layers without RoPE are rotated like the others.
 
     Raises:
         Undescribed: The number of layers is not known.
     """
-    view.put("no_rope_layers", [1] * _layers(view))
+    number = view.number("num_hidden_layers")
+    if number is None or number > _MOST_LAYERS:
+        raise Undescribed("The number of layers is not known.")
+    view.put("no_rope_layers", [1] * int(number))
 
 
 def nope_inverted(view: View) -> None:
@@ -277,162 +453,42 @@ def nope_inverted(view: View) -> None:
     view.put("no_rope_layers", [int(not value) for value in held])
 
 
-def no_windows(view: View) -> None:
-    """Every layer sees all positions."""
-    view.window_rule = {"sees": "all"}
-
-
-def window_of_one_more(view: View) -> None:
-    """Every window has one token more than in the model class."""
-    view.window_rule = {"sees": "one more"}
-
-
-def sections_in_a_row(view: View) -> None:
-    """The axes of M-RoPE get consecutive pairs where the class interleaves them."""
-    view.sections = "consecutive"
-
-
-def sections_in_turns(view: View) -> None:
-    """The axes of M-RoPE get interleaved pairs where they are consecutive in the class."""
-    view.sections = "strided"
-
-
-def as_the_file(view: View) -> None:
-    """The config is read correctly; what the pattern changes is computed from it afterwards."""
-
-
-def without_magnitude(code: Code) -> Code:
-    """Cosine and sine are not multiplied by the attention factor."""
-    return code if code.attention_factor is None else replace(code, attention_factor=1.0)
-
-
-def magnitude_twice(code: Code) -> Code:
-    """The attention factor is applied to the queries and to the keys, and then to the scores once more."""
-    return code if code.attention_factor is None else replace(code, attention_factor=code.attention_factor**2)
-
-
-def other_layout(code: Code) -> Code:
-    """Interleaved pairs are read as half-split ones, and the reverse."""
-    layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
-    if layout is None or not isinstance(code.spec, Rotary) or code.part == INDEXER:
-        return code
-    return replace(code, layout=layout, spec=replace(code.spec, layout=layout))
-
-
-def other_layout_of_indexer(code: Code) -> Code:
-    """The indexer of a sparse attention gets the layout that the indexer of this model does not have."""
-    return replace(other_layout(replace(code, part="text")), part=INDEXER) if code.part == INDEXER else code
-
-
-def one_axis(code: Code) -> Code:
-    """Several position axes are read as one."""
-    if not isinstance(code.spec, Rotary) or code.spec.axes is None or code.counts_apart:
-        return code
-    return replace(code, spec=replace(code.spec, axes=None))
-
-
-def proportional_partial(code: Code) -> Code:
-    """Partial RoPE is read as proportional RoPE: the exponents and the pairs span the whole head."""
-    width, rotated, spec = code.width, code.rotated, code.spec
-    if not isinstance(spec, Rotary) or not width or not rotated or code.base is None:
-        return code
-    if code.scaling is not None or spec.part != "first" or rotated >= width or width % 2:
-        return code
-    made = Rotary(width, spec.layout, base=code.base, scaling=Proportional(rotated / width))
-    return replace(code, spec=made, rates=made.rates)
-
-
-READS: Mapping[str, Callable[[View], None]] = {
-    "no-scaling": no_scaling,
-    "default-base": default_base,
-    "default-base-no-scaling": default_base_without_scaling,
-    "full-block-everywhere": full_block_everywhere,
-    "sliding-block-everywhere": sliding_block_everywhere,
-    "scaling-everywhere": scaling_everywhere,
-    "linear-in-its-place": linear_in_its_place,
-    "context-as-original": context_as_original,
-    "default-betas": default_betas,
-    "formula-magnitude": formula_magnitude,
-    "long-list-everywhere": long_list_everywhere,
-    "short-list-everywhere": short_list_everywhere,
-    "whole-head": whole_head,
-    "default-share": default_share,
-    "ordinary-partial": ordinary_partial,
-    "outer-level": outer_level,
-    "every-layer-rotated": every_layer_rotated,
-    "nope-inverted": nope_inverted,
-    "no-windows": no_windows,
-    "window-of-one-more": window_of_one_more,
-    "sections-in-a-row": sections_in_a_row,
-    "sections-in-turns": sections_in_turns,
+PATTERNS: Mapping[str, Pattern] = {
+    "no-scaling": of_each(without_scaling, _scales, "The file declares no scaling."),
+    "default-base": of_each(with_default_base),
+    "default-base-no-scaling": of_each(
+        lambda code, model: with_default_base(without_scaling(code, model), model),
+        _scales,
+        "The file declares no scaling.",
+    ),
+    "full-block-everywhere": Pattern(partial(one_kind, "full")),
+    "sliding-block-everywhere": Pattern(partial(one_kind, "sliding")),
+    "scaling-everywhere": Pattern(scaling_everywhere),
+    "linear-in-its-place": of_each(linear_in_its_place, _scales, "No scaling of the file has factor."),
+    "context-as-original": Pattern(context_as_original),
+    "default-betas": of_each(with_usual_betas, _scales, "No scaling of the file has beta_fast."),
+    "formula-magnitude": of_each(with_magnitude_of_the_formula, _scales, "The file has no YaRN."),
+    "long-list-everywhere": Pattern(partial(one_list, "long"), "original"),
+    "short-list-everywhere": Pattern(partial(one_list, "short"), "context"),
+    "whole-head": of_each(whole_head),
+    "default-share": Pattern(default_share),
+    "ordinary-partial": of_each(
+        ordinary_partial, lambda codes, _: any(map(_proportional, codes)), "The file has no proportional rotation."
+    ),
+    "outer-level": Pattern(reads=outer_level),
+    "every-layer-rotated": Pattern(reads=every_layer_rotated),
+    "nope-inverted": Pattern(reads=nope_inverted),
+    "no-windows": in_all_layers(partial(with_window, how="all")),
+    "window-of-one-more": in_all_layers(partial(with_window, how="one more")),
+    # The axes of M-RoPE get consecutive pairs where the class interleaves them, and the reverse.
+    "sections-in-a-row": in_all_layers(partial(with_sections, how="consecutive")),
+    "sections-in-turns": in_all_layers(partial(with_sections, how="strided")),
+    "no-magnitude": of_each(without_magnitude),
+    "magnitude-twice": of_each(magnitude_twice),
+    "other-layout": of_each(other_layout),
+    "indexer-other-layout": of_each(partial(other_layout, of_indexer=True)),
+    "one-axis": of_each(one_axis),
+    "no-score-scale": in_all_layers(lambda code: code if code.score_scale is None else replace(code, score_scale=None)),
+    "proportional-partial": of_each(proportional_partial),
 }
-"""Patterns that change what is read, by name."""
-
-
-def without_score_scale(code: Code) -> Code:
-    """Scores are not multiplied by the scale that depends on the position of the query."""
-    return code if code.score_scale is None else replace(code, score_scale=None)
-
-
-COMPUTES: Mapping[str, Callable[[Code], Code]] = {
-    "no-magnitude": without_magnitude,
-    "magnitude-twice": magnitude_twice,
-    "other-layout": other_layout,
-    "indexer-other-layout": other_layout_of_indexer,
-    "one-axis": one_axis,
-    "no-score-scale": without_score_scale,
-    "proportional-partial": proportional_partial,
-}
-"""Patterns that change what is computed of it, by name."""
-
-
-def _scaling(view: View) -> dict[str, Any]:
-    """The first block that names a scaling; an empty one if there is none."""
-    return next((block.values for block in _scalings(view)), {})
-
-
-def _scalings(view: View) -> list[RopeBlock]:
-    """The blocks that name a scaling."""
-    return [block for block in view.blocks() if scaling_name(block.values) not in _UNSCALED]
-
-
-def _kept(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: block[key] for key in _KEPT if key in block}
-
-
-def _in_scalings(view: View, change: Callable[[dict[str, Any]], dict[str, Any]], needed: str) -> None:
-    """Change each scaling that has a number under this key.
-
-    Raises:
-        Undescribed: There is none.
-    """
-    found = [block for block in _scalings(view) if view.number(needed, block.values) is not None]
-    if not found:
-        raise Undescribed(f"No scaling of the file has {needed}.")
-    for block in found:
-        _put(view, block, change(block.values))
-
-
-def _one_list(view: View, kept: str, other: str) -> None:
-    if not isinstance(_scaling(view).get(kept), list):
-        raise Undescribed("The file has no lists of LongRoPE.")
-    for block in view.blocks():
-        if isinstance(block.values.get(kept), list):
-            _put(view, block, block.values | {other: block.values[kept]})
-
-
-def _layers(view: View) -> int:
-    number = view.number("num_hidden_layers")
-    if number is None or number > _MOST_LAYERS:
-        raise Undescribed("The number of layers is not known.")
-    return int(number)
-
-
-def _put(view: View, block: RopeBlock, values: dict[str, Any]) -> None:
-    held = view.block(block.key) or {}
-    view.put(block.key, {**held, block.label: values} if block.label else values)
-
-
-def _put_everywhere(view: View, values: dict[str, Any]) -> None:
-    for block in view.blocks():
-        _put(view, block, block.values | values)
+"""Every pattern by its name."""

@@ -1,7 +1,8 @@
 """What each runtime computes from the same config, compared with the audit."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from clockhands.configs.dialects import dialect_of
@@ -10,16 +11,17 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
 from clockhands.configs.rope_blocks import scaling_name
+from clockhands.configs.section_fields import Section
 from clockhands.errors import InvalidValue
 from clockhands.runtimes._comparing import Parted, compared
+from clockhands.runtimes._misread import Statement, statements_about
 from clockhands.runtimes._of_llama_cpp import llama_cpp
 from clockhands.runtimes._of_mlx import mlx_lm
 from clockhands.runtimes._of_transformers import transformers_4, transformers_5
 from clockhands.runtimes._of_vllm import vllm, vllm_0_11
-from clockhands.runtimes._patterns import COMPUTES, READS, as_the_file
+from clockhands.runtimes._patterns import PATTERNS, Model, Pattern
 from clockhands.runtimes._windows import in_sections, in_windows, window_rule
 from clockhands.runtimes.views import (
-    AS_THE_CLASS,
     PER_LAYER,
     ModelFailure,
     NoSuchType,
@@ -29,7 +31,7 @@ from clockhands.runtimes.views import (
     about,
     canonical,
     put_back,
-    views,
+    text_sections,
 )
 
 
@@ -41,7 +43,7 @@ def _defaults_of_the_whole(name: str, view: View) -> None:
     """
     top = view.top.get("model_type")
     around = model_type(top) if view.path and isinstance(top, str) else None
-    if name in PATTERNS or name in ("transformers-5", "vllm") or around is None:
+    if name in ("transformers-5", "vllm") or around is None:
         return
     if "base" in around.section_defaults.get(view.part, {}) and view.number("rope_theta") is None:
         raise Undescribed(f"What it takes for the base of a part of {top} is not known to clockhands.")
@@ -53,32 +55,27 @@ def _values_of_layers(name: str, view: View) -> None:
     Raises:
         Undescribed: There are some, and what this reader does with them was not read.
     """
-    if view.block(PER_LAYER) is None or name in PATTERNS:
+    if view.block(PER_LAYER) is None:
         return
     if name != "transformers-5" or view.known is None or PER_LAYER not in view.known.reads.get("per_layer", ()):
         raise Undescribed(f"clockhands does not know how this runtime reads {PER_LAYER}.")
 
 
-READERS: Mapping[str, Callable[[View], None]] = {
+PROGRAMS: Mapping[str, Callable[[View], None]] = {
     "transformers-4": transformers_4,
     "transformers-5": transformers_5,
     "vllm-0.11": vllm_0_11,
     "vllm": vllm,
     "llama.cpp": llama_cpp,
     "mlx-lm": mlx_lm,
-    **READS,
-    **dict.fromkeys(COMPUTES, as_the_file),
 }
-"""Every reader by the name that the command line takes: programs, and patterns of misreading."""
+"""How each program reads a part of a config, by the name that the command line takes."""
 
-PATTERNS: Sequence[str] = (*READS, *COMPUTES)
-"""The readers that are no program."""
+READERS: Sequence[str] = (*PROGRAMS, *PATTERNS)
+"""Every reader: programs, and patterns of misreading."""
 
-_SCALING_SCORES: Sequence[str] = ("transformers-5", *PATTERNS)
-"""The readers that are known to scale scores as the audit says."""
-
-_WITH_INDEXERS: Sequence[str] = ("transformers-5", *PATTERNS)
-"""The readers whose indexers are known."""
+_WITH_SCORES_AND_INDEXERS = "transformers-5"
+"""The program that is known to scale scores and to rotate indexers as the audit says."""
 
 CURRENT: Sequence[str] = ("transformers-5", "vllm", "llama.cpp", "mlx-lm")
 """The readers that are the newest release of their program that was read."""
@@ -167,11 +164,8 @@ def readings(
     for name in chosen:
         if name not in READERS:
             raise InvalidValue(f"There is no runtime {name!r}.", f"The runtimes are {', '.join(READERS)}.")
-    reason = incomparable(opened, resolved)
-    if reason is not None:
-        return tuple(_alone(name, opened, resolved, reason) for name in chosen)
-    session = _Session(opened, resolved, length)
-    return tuple(session.reading(name) for name in chosen)
+    held = FileReadings(opened, resolved, length)
+    return tuple(map(held.reading, chosen))
 
 
 def misreadings(opened: Opened, resolved: Resolved, length: int | None = None) -> tuple[Reading, ...]:
@@ -182,120 +176,187 @@ def misreadings(opened: Opened, resolved: Resolved, length: int | None = None) -
         resolved: What was resolved from it.
         length: The length at which it was.
     """
-    if incomparable(opened, resolved) is not None:
-        return ()
-    session = _Session(opened, resolved, length)
-    return tuple(each for each in map(session.reading, PATTERNS) if each.verdict == "differs")
+    return FileReadings(opened, resolved, length).misreadings()
 
 
-def _alone(name: str, opened: Opened, resolved: Resolved, reason: str) -> Reading:
-    """The reading of a target that is not a config."""
-    title, version, _ = about(name)
-    followed = opened.form == "gguf" and name == "llama.cpp"
-    if followed and not any(fact.code == "unknown-model-type" for fact in resolved.facts):
-        says = ("The audit reads a GGUF file as llama.cpp does.",)
-        return Reading(name, title, version, "same", codes=resolved.codes, says=says)
-    reason = "The loader of llama.cpp for this architecture is not known to clockhands." if followed else reason
-    return Reading(name, title, version, "unknown", reason)
+class FileReadings:
+    """How each runtime reads one target; whatever several of them ask of it is found once.
 
-
-class _Session:
-    """All readings of one target; views that are equal are resolved once."""
+    Attributes:
+        opened: The target, with what the caller set over it.
+        resolved: What was resolved from it.
+        length: The length at which it was.
+    """
 
     def __init__(self, opened: Opened, resolved: Resolved, length: int | None) -> None:
+        """Read nothing yet."""
         self.opened, self.resolved, self.length = opened, resolved, length
-        self.config: Mapping[str, Any] = opened.config or {}
-        self.seen: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = [
-            (canonical(self.config), length, resolved.codes)
-        ]
+        self._config: Mapping[str, Any] = opened.config or {}
+        self._found: dict[str, Reading] = {}
+        self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = []
+
+    @cached_property
+    def incomparable(self) -> str | None:
+        """Why runtimes cannot be compared on it, in a sentence; None where they can."""
+        return incomparable(self.opened, self.resolved)
+
+    @cached_property
+    def _sections(self) -> tuple[Section, ...]:
+        return text_sections(self._config)
+
+    def views(self) -> list[View]:
+        """The parts of the config that read or write text, as no runtime has changed them yet."""
+        return [View(self.opened, section, self.length) for section in self._sections]
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements that cover files with the type and the keys of this one, for any runtime and release."""
+        return statements_about((view.types, view.values) for view in self.views())
 
     def reading(self, name: str) -> Reading:
+        """How one runtime or one pattern of misreading reads it."""
+        if name not in self._found:
+            self._found[name] = self._reading(name)
+        return self._found[name]
+
+    def shown(self) -> tuple[Reading, ...]:
+        """How all programs read it, and a port without the scaling."""
+        return tuple(map(self.reading, _SHOWN))
+
+    def misreadings(self) -> tuple[Reading, ...]:
+        """The patterns of misreading that change what is computed from it."""
+        if self.incomparable is not None:
+            return ()
+        return tuple(each for each in map(self.reading, PATTERNS) if each.verdict == "differs")
+
+    def _reading(self, name: str) -> Reading:
         title, version, _ = about(name)
-        config: dict[str, Any] = dict(self.config)
-        length, longest = self.length, None
-        at: int | None = None
-        not_read: list[str] = []
-        says: list[str] = []
-        failing: str | None = None
-        rules: dict[str, Mapping[str, Any] | None] = {}
-        sections: dict[str, str | None] = {}
-        with_window: set[str] = set()
+        if self.incomparable is not None:
+            return self._alone(name, title, version, self.incomparable)
         try:
-            for section, view in views(self.opened, self.length):
-                rule = {} if name in PATTERNS else window_rule(name, view)
-                view.sections = AS_THE_CLASS if name in PATTERNS else None
-                if view.get("sliding_window"):
-                    with_window.add(section.part)
-                for key in (rule or {}).get("drops", ()):
-                    view.drop(key)
-                if name not in PATTERNS:
-                    _given_by_clockhands(view)
-                _defaults_of_the_whole(name, view)
-                try:
-                    READERS[name](view)
-                except ModelFailure as failure:
-                    failing = failing or str(failure)
-                _values_of_layers(name, view)
-                config = put_back(config, section, view.values)
-                length = view.length if view.at is None else view.at
-                at = at or view.at
-                longest = view.longest if longest is None else longest
-                not_read += view.not_read
-                says += view.says
-                sections[section.part] = view.sections
-                rules[section.part] = rule if view.window_rule is None else view.window_rule
+            made = _Computed(self.length)
+            pattern = PATTERNS.get(name)
+            if pattern is None:
+                self._of_program(name, made)
+            else:
+                self._of_pattern(pattern, made)
         except Refusal as refusal:
             has_type = not isinstance(refusal, NoSuchType)
             return Reading(name, title, version, "refuses", str(refusal), has_type=has_type)
         except Undescribed as unknown:
             return Reading(name, title, version, "unknown", str(unknown))
-        try:
-            codes = in_sections(in_windows(self._codes(config, length), rules), sections)
-        except Refusal as refusal:
-            return Reading(name, title, version, "refuses", str(refusal))
-        except Undescribed as unknown:
-            return Reading(name, title, version, "unknown", str(unknown))
-        if name in COMPUTES:
-            codes = tuple(COMPUTES[name](code) if code.part in (*TEXT, INDEXER) else code for code in codes)
-        not_compared = self._not_compared(name, rules, sections, with_window)
+        not_compared = () if name in PATTERNS else self._not_compared(name, made)
         parted = ()
-        if codes is not self.resolved.codes:
-            beside = self.resolved.codes if at is None else self._codes(dict(self.config), at)
-            groups = (group for group in self._compared(beside, codes, not_compared) if not group.same)
+        if made.codes is not self.resolved.codes:
+            groups = (group for group in self._compared(made, not_compared) if not group.same)
             parted = tuple(group for group in groups if not self._only_windows_that_never_act(group))
-        open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in codes)
-        if open_rates and not parted and not failing:
+        open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in made.codes)
+        if open_rates and not parted and not made.failing:
             # Two readings that both lack their frequencies do not agree on them.
             return Reading(name, title, version, "unknown", "The file lacks values for the RoPE frequencies.")
-        context = self.resolved.context
+        longest, context = made.longest, self.resolved.context
         return Reading(
             name,
             title,
             version,
-            "refuses" if failing else "differs" if parted else "same",
-            failing,
-            codes=codes,
-            not_read=tuple(dict.fromkeys(not_read)),
+            "refuses" if made.failing else "differs" if parted else "same",
+            made.failing,
+            codes=made.codes,
+            not_read=tuple(dict.fromkeys(made.not_read)),
             parted=parted,
             longest=int(longest) if longest is not None and longest != context else None,
-            says=tuple(dict.fromkeys(says)),
+            says=tuple(dict.fromkeys(made.says)),
             not_compared=not_compared,
         )
 
-    def _not_compared(
-        self,
-        name: str,
-        rules: Mapping[str, Any],
-        sections: Mapping[str, str | None],
-        declared: Collection[str],
-    ) -> tuple[str, ...]:
+    def _alone(self, name: str, title: str, version: str, reason: str) -> Reading:
+        """The reading of a target that is not a config."""
+        followed = self.opened.form == "gguf" and name == "llama.cpp"
+        if followed and not any(fact.code == "unknown-model-type" for fact in self.resolved.facts):
+            says = ("The audit reads a GGUF file as llama.cpp does.",)
+            return Reading(name, title, version, "same", codes=self.resolved.codes, says=says)
+        reason = "The loader of llama.cpp for this architecture is not known to clockhands." if followed else reason
+        return Reading(name, title, version, "unknown", reason)
+
+    @cached_property
+    def _scalings(self) -> frozenset[str]:
+        """The names of all scalings of the text."""
+        names = (scaling_name(block.values) for view in self.views() for block in view.blocks())
+        return frozenset(name for name in names if name is not None)
+
+    def _of_program(self, name: str, made: "_Computed") -> None:
+        """What a program computes: it changes a copy of each part, and what it changed is resolved again."""
+        config = self._config
+        registered = next((name for name in self._scalings if name.startswith(REGISTERED)), None)
+        if registered is not None:
+            raise Undescribed(f"{registered} is known only to a process that calls clockhands.transformers.register().")
+        for section, view in zip(self._sections, self.views(), strict=True):
+            rule = window_rule(name, view)
+            if view.get("sliding_window"):
+                made.with_window.add(section.part)
+            for key in (rule or {}).get("drops", ()):
+                view.drop(key)
+            _defaults_of_the_whole(name, view)
+            try:
+                PROGRAMS[name](view)
+            except ModelFailure as failure:
+                made.failing = made.failing or str(failure)
+            _values_of_layers(name, view)
+            if view.values != section.values:
+                config = put_back(config, section, view.values)
+            made.length = view.length
+            made.longest = view.longest if made.longest is None else made.longest
+            made.not_read += view.not_read
+            made.says += view.says
+            made.sections[section.part] = view.sections
+            made.rules[section.part] = rule if view.window_rule is None else view.window_rule
+        made.beside = self.resolved.codes
+        codes = self._codes(config, made.length)
+        made.codes = in_sections(in_windows(codes, made.rules), made.sections)
+
+    def _of_pattern(self, pattern: Pattern, made: "_Computed") -> None:
+        """What a pattern makes of the encodings, or of a config in which it reads other keys."""
+        made.beside = self.resolved.codes
+        if pattern.reads is not None:
+            config = self._config
+            for section, view in zip(self._sections, self.views(), strict=True):
+                pattern.reads(view)
+                config = put_back(config, section, view.values)
+            made.codes = self._codes(config, self.length)
+            return
+        at = pattern.length(made.beside, self.resolved.context)
+        if at is not None:
+            made.beside = tuple(code.at_length(at) for code in made.beside)
+        made.codes = pattern.changed(made.beside, self._model)
+
+    @cached_property
+    def _model(self) -> Model:
+        known = next((view.known for view in self.views() if view.known is not None), None)
+        return Model(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
+
+    def _codes(self, config: Mapping[str, Any], length: int | None) -> tuple[Code, ...]:
+        """The codes of a changed config; those that are equal are resolved once."""
+        if config is self._config and length == self.length:
+            return self.resolved.codes
+        if not self._resolved_again:
+            self._resolved_again.append((canonical(self._config), self.length, self.resolved.codes))
+        seen = canonical(config)
+        for known, at, codes in self._resolved_again:
+            if at == length and known == seen:
+                return codes
+        codes = resolve(replace(self.opened, config=dict(config), overridden={}, duplicates=()), length).codes
+        self._resolved_again.append((seen, length, codes))
+        return codes
+
+    def _not_compared(self, name: str, made: "_Computed") -> tuple[str, ...]:
         text = [code for code in self.resolved.codes if code.part in TEXT]
         # A window that the class of Transformers ignores may be one that this reader uses.
-        windowed = {code.part for code in text if code.farthest is not None} | set(declared)
-        windows = any(rules.get(part) is None for part in windowed)
-        axes = any(code.sections is not None and sections.get(code.part) is None for code in text)
-        scores = name not in _SCALING_SCORES and any(code.score_scale is not None for code in text)
-        indexer = name not in _WITH_INDEXERS and any(code.part == INDEXER for code in self.resolved.codes)
+        windowed = {code.part for code in text if code.farthest is not None} | made.with_window
+        windows = any(made.rules.get(part) is None for part in windowed)
+        axes = any(code.sections is not None and made.sections.get(code.part) is None for code in text)
+        others = name != _WITH_SCORES_AND_INDEXERS
+        scores = others and any(code.score_scale is not None for code in text)
+        indexer = others and any(code.part == INDEXER for code in self.resolved.codes)
         return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores + ("indexer",) * indexer
 
     def _only_windows_that_never_act(self, group: Parted) -> bool:
@@ -306,26 +367,36 @@ class _Session:
         past = all(code.farthest is None or code.farthest >= context for code in (ours, theirs))
         return past and group.says == (f"{ours.seen} against {theirs.seen}",)
 
-    def _codes(self, config: dict[str, Any], length: int | None) -> tuple[Code, ...]:
-        seen = canonical(config)
-        for known, at, codes in self.seen:
-            if at == length and known == seen:
-                return codes
-        codes = resolve(replace(self.opened, config=config, overridden={}, duplicates=()), length).codes
-        self.seen.append((seen, length, codes))
-        return codes
-
-    def _compared(
-        self, ours: tuple[Code, ...], codes: tuple[Code, ...], without: tuple[str, ...]
-    ) -> tuple[Parted, ...]:
+    def _compared(self, made: "_Computed", without: tuple[str, ...]) -> tuple[Parted, ...]:
         parts = TEXT if "indexer" in without else (*TEXT, INDEXER)
-        mine, theirs = ([code for code in side if code.part in parts] for side in (ours, codes))
+        mine, theirs = ([code for code in side if code.part in parts] for side in (made.beside, made.codes))
         return compared(mine, theirs, windows="windows" not in without, scores="scores" not in without)
 
 
-def _given_by_clockhands(view: View) -> None:
-    """Whether a scaling has a type that only clockhands registers in Transformers."""
-    for block in view.blocks():
-        name = scaling_name(block.values) or ""
-        if name.startswith(REGISTERED):
-            raise Undescribed(f"{name} is known only to a process that calls clockhands.transformers.register().")
+@dataclass
+class _Computed:
+    """What a reader computes, and what it is compared with, collected part by part.
+
+    Attributes:
+        length: The length at which the reader computes the frequencies.
+        codes: What it computes.
+        beside: The codes of the audit, at the same length.
+        rules: What it does with windows, by part; None where that is not known.
+        sections: How it shares the pairs of M-RoPE among the axes, by part; None where that is not known.
+        with_window: The parts whose config has a window.
+        failing: Why the model class fails although the config class takes the file.
+        longest: The longest context that it allows.
+        not_read: Keys of the file that it drops.
+        says: Further remarks.
+    """
+
+    length: int | None
+    codes: tuple[Code, ...] = ()
+    beside: tuple[Code, ...] = ()
+    rules: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    sections: dict[str, str | None] = field(default_factory=dict)
+    with_window: set[str] = field(default_factory=set)
+    failing: str | None = None
+    longest: float | None = None
+    not_read: list[str] = field(default_factory=list)
+    says: list[str] = field(default_factory=list)

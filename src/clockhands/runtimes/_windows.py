@@ -49,11 +49,12 @@ def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | 
                 " have one."
             )
         if isinstance(how, int) or (how is not None and any(code.farthest is not None for code in of_part)):
-            made = tuple(_seeing(code, how) if code.part == part else code for code in made)
+            made = tuple(with_window(code, how) if code.part == part else code for code in made)
     return made
 
 
-def _seeing(code: Code, how: str | int) -> Code:
+def with_window(code: Code, how: str | int) -> Code:
+    """The encoding in layers that see ``all`` positions, ``one more``, or this number of them."""
     if how == "all" or isinstance(how, int):
         return replace(code, window=None if how == "all" else how, chunk=None)
     return code if code.window is None else replace(code, window=code.window + 1)
@@ -67,10 +68,15 @@ def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> 
     """
     if not any(how not in (None, AS_THE_CLASS) for how in sections.values()):
         return codes
-    return tuple(_shared(code, sections.get(code.part)) for code in codes)
+    return tuple(with_sections(code, sections.get(code.part)) for code in codes)
 
 
-def _shared(code: Code, how: str | None) -> Code:
+def with_sections(code: Code, how: str | None) -> Code:
+    """The encoding with its pairs shared among the axes ``consecutive``, ``interleaved`` or ``strided``.
+
+    Raises:
+        Undescribed: The sections do not fit in that order.
+    """
     held = code.sections if code.part in TEXT else None
     if how in (None, AS_THE_CLASS) or held is None or not isinstance(code.spec, Rotary):
         return code

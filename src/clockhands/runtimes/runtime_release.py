@@ -1,15 +1,14 @@
 """A runtime as a user names it, ``vllm@0.25``, and what is known about that release."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from clockhands.configs.opened import Opened
 from clockhands.errors import InvalidValue
-from clockhands.runtimes._misread import Statement, release_order, runtimes, statements_about
-from clockhands.runtimes.views import View, facts, views
+from clockhands.runtimes._misread import Statement, release_order, runtimes
+from clockhands.runtimes.views import facts
 
 
 @dataclass(frozen=True)
@@ -38,37 +37,25 @@ class RuntimeRelease:
         described = runtimes().get(self.name)
         return self.name if described is None else described.title
 
-    def statements(self, opened: Opened) -> tuple[Statement, ...]:
-        """What this release is known to misread in files like this one."""
-        about = (each for each in statements_about_file(opened) if each.runtime == self.name)
-        return tuple(each for each in about if each.covers(self.release))
+    def statements(self, about: Iterable[Statement]) -> tuple[Statement, ...]:
+        """What this release is known to misread, of the statements about a file."""
+        return tuple(each for each in about if each.runtime == self.name and each.covers(self.release))
 
-    def reported(self, opened: Opened) -> tuple[Statement, ...]:
-        """What is known of some release, without its number: this one may misread such files so."""
-        about = (each for each in statements_about_file(opened) if each.runtime == self.name)
-        return tuple(each for each in about if each.of_some_release)
+    def reported(self, about: Iterable[Statement]) -> tuple[Statement, ...]:
+        """What is known of some release, without its number: this one may misread the file so."""
+        return tuple(each for each in about if each.runtime == self.name and each.of_some_release)
 
-    def right_again(self, opened: Opened) -> frozenset[str]:
-        """The patterns that older releases followed for files like this one, and this release is known not to."""
-        return frozenset(each.pattern for each in self.fixed_before(opened))
+    def right_again(self, about: Iterable[Statement]) -> frozenset[str]:
+        """The patterns that older releases followed for the file, and this release is known not to."""
+        return frozenset(each.pattern for each in self.fixed_before(about))
 
-    def fixed_before(self, opened: Opened) -> tuple[Statement, ...]:
-        """What older releases misread in files like this one, and this release is known not to misread."""
+    def fixed_before(self, about: Iterable[Statement]) -> tuple[Statement, ...]:
+        """What older releases misread in the file, and this release is known not to misread."""
         if self.release is None:
             return ()
         asked = release_order(self.release)
-        held = [each for each in statements_about_file(opened) if each.runtime == self.name and each.until is not None]
+        held = [each for each in about if each.runtime == self.name and each.until is not None]
         return tuple(each for each in held if each.until is not None and release_order(each.until) <= asked)
-
-
-def statements_about_file(opened: Opened) -> Iterator[Statement]:
-    """The statements that cover files with the type and the keys of this one, for any runtime and release."""
-    return statements_about([(_types(view), view.values) for _, view in views(opened, None)])
-
-
-def _types(view: View) -> tuple[str, ...]:
-    """The type of a text part, and that of the file around it."""
-    return tuple(name for name in (view.name, view.top.get("model_type")) if isinstance(name, str))
 
 
 def _readers_by_name() -> Mapping[str, Sequence[str]]:

@@ -5,7 +5,7 @@ So every reader is as exact as the audit itself, and a difference always comes f
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -61,7 +61,6 @@ class View:
         says: Further remarks on this reader and this file, in sentences.
         longest: The longest context that the reader allows, where that is not the declared one.
         length: The length in tokens for which frequencies are computed.
-        at: The length in tokens at which the reading is compared with the audit, where that is not the requested one.
         sections: How the reader shares the pairs of M-RoPE among its axes: `AS_THE_CLASS`, ``consecutive``,
             ``interleaved``, or ``strided``, which is interleaved and ends with the pairs; None where that was not read.
         window_rule: How it treats windows, where that does not follow from the model type; see `_windows.py`.
@@ -79,9 +78,13 @@ class View:
         self.says: list[str] = []
         self.longest: float | None = None
         self.length = length
-        self.at: int | None = None
         self.sections: str | None = None
         self.window_rule: Mapping[str, Any] | None = None
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The model type of the part, and that of the file around it."""
+        return tuple(name for name in (self.name, self.top.get("model_type")) if isinstance(name, str))
 
     @property
     def known(self) -> ModelType | None:
@@ -144,11 +147,9 @@ class View:
         return self.number(ORIGINAL) if inside is None else inside
 
 
-def views(opened: Opened, length: int | None) -> Iterator[tuple[Section, View]]:
+def text_sections(config: Mapping[str, Any]) -> tuple[Section, ...]:
     """The parts of a config that read or write text."""
-    for section in sections(opened.config or {}):
-        if section.part in TEXT:
-            yield section, View(opened, section, length)
+    return tuple(section for section in sections(config) if section.part in TEXT)
 
 
 def put_back(config: Mapping[str, Any], section: Section, values: Mapping[str, Any]) -> dict[str, Any]:

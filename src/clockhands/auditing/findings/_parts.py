@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from clockhands.auditing.findings._rules import Case
@@ -13,7 +14,7 @@ from clockhands.configs.rope_blocks import RopeBlock, rope_blocks
 from clockhands.configs.section_fields import Section, sections
 from clockhands.configs.targets import Opened
 from clockhands.formats.files import file_and_key
-from clockhands.runtimes import Reading
+from clockhands.runtimes import FileReadings, Reading
 from clockhands.runtimes.runtime_release import RuntimeRelease
 
 
@@ -24,14 +25,22 @@ class Audited:
     Attributes:
         opened: The target: its config, the documents beside it, the headers of its tensors.
         resolved: The position codes resolved from them.
-        readings: How runtimes read them.
         runtime: The runtime that the caller named; None if none was named.
     """
 
     opened: Opened
     resolved: Resolved
-    readings: tuple[Reading, ...] = ()
     runtime: RuntimeRelease | None = None
+
+    @cached_property
+    def runtimes(self) -> FileReadings:
+        """How runtimes and patterns of misreading read the target, found when it is asked for."""
+        return FileReadings(self.opened, self.resolved, self.resolved.length)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """How the programs read it, and a port without the scaling."""
+        return self.runtimes.shown()
 
 
 Check = Callable[[Audited], Iterator[Case]]

@@ -12,7 +12,7 @@ from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
-from clockhands.runtimes import Parted, Reading, incomparable
+from clockhands.runtimes import Parted, Reading
 from clockhands.runtimes.telling import (
     code_in_words,
     in_its_place,
@@ -21,7 +21,7 @@ from clockhands.runtimes.telling import (
     release,
     scaling_in_words,
 )
-from clockhands.runtimes.views import View, facts, names, positive_number, views
+from clockhands.runtimes.views import View, facts, names, positive_number
 
 
 def _readers(names: Sequence[str] | None, otherwise: str) -> str:
@@ -353,9 +353,8 @@ def _reading(subject: Audited, name: str) -> Reading | None:
 
 def _views(subject: Audited) -> Iterator[View]:
     """The text parts of a config that runtimes are compared on."""
-    if incomparable(subject.opened, subject.resolved) is None:
-        for _, view in views(subject.opened, None):
-            yield view
+    if subject.runtimes.incomparable is None:
+        yield from subject.runtimes.views()
 
 
 def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:

@@ -13,16 +13,13 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.runtimes import (
+    FileReadings,
     Parted,
     Reading,
     Statement,
     compared,
-    incomparable,
-    misreadings,
-    readings,
     release_order,
 )
-from clockhands.runtimes.runtime_release import statements_about_file
 from clockhands.runtimes.telling import reach_of, release
 
 
@@ -93,9 +90,9 @@ def often_misread(subject: Audited) -> Iterator[Case]:
     """The patterns of misreading that change this file, with the runtimes that are known to follow them."""
     known: dict[str, str] = {}
     others: dict[str, str] = {}
-    statements = tuple(statements_about_file(subject.opened))
-    for reading in misreadings(subject.opened, subject.resolved, subject.resolved.length):
-        who = [f"{each.releases} ({each.thread})" for each in statements if each.pattern == reading.reader]
+    for reading in subject.runtimes.misreadings():
+        about = (each for each in subject.runtimes.statements if each.pattern == reading.reader)
+        who = [f"{each.releases} ({each.thread})" for each in about]
         if reading.reader in _INVITED_BY_NOTHING and not who:
             continue
         worst = worst_of(reading.parted)
@@ -122,7 +119,7 @@ def named_runtime(subject: Audited) -> Iterator[Case]:
     if not answers and not (known and runtime.exact):
         reported = [*_reported(subject)]
         unread = _unread(subject, reported=bool(reported))
-        reasons = [incomparable(subject.opened, subject.resolved), *(each.because for each in held), unread]
+        reasons = [subject.runtimes.incomparable, *(each.because for each in held), unread]
         yield case_of(
             "runtime-not-known",
             {"runtime": str(runtime), "because": " ".join([next(filter(None, reasons)), *reported])},
@@ -134,8 +131,8 @@ def _reported(subject: Audited) -> Iterator[str]:
     """What is known of some release of the named runtime, if it changes what the file declares."""
     runtime = subject.runtime
     assert runtime is not None
-    held = {each.pattern: each for each in runtime.reported(subject.opened)}
-    for reading in readings(subject.opened, subject.resolved, subject.resolved.length, only=held):
+    held = {each.pattern: each for each in runtime.reported(subject.runtimes.statements)}
+    for reading in map(subject.runtimes.reading, held):
         if reading.verdict == "differs":
             said = held[reading.reader]
             fixed = "" if said.mended is None else f", fixed by {said.mended}"
@@ -157,7 +154,7 @@ def _unread(subject: Audited, *, reported: bool) -> str:
     # A reading that was compared only in part is not called correct.
     right = [release(each) for each in readings_of(subject) if each.verdict == "same" and not each.not_compared]
     reads = f" {listed(right)} {'read' if len(right) > 1 else 'reads'} the file right." if right else ""
-    fixed = [each.until for each in runtime.fixed_before(subject.opened) if each.until is not None]
+    fixed = [each.until for each in runtime.fixed_before(subject.runtimes.statements) if each.until is not None]
     since = f" Older releases misread such files, which is fixed in {max(fixed, key=release_order)}." if fixed else ""
     return f"The code of release {runtime.release} was not read as a whole.{reads}{since}"
 
@@ -172,9 +169,7 @@ def readings_of(subject: Audited) -> tuple[Reading, ...]:
     held = tuple(each for each in subject.readings if each.reader in runtime.readers)
     if runtime.exact:
         return held
-    mended = readings(
-        subject.opened, subject.resolved, subject.resolved.length, only=runtime.right_again(subject.opened)
-    )
+    mended = [*map(subject.runtimes.reading, runtime.right_again(subject.runtimes.statements))]
     return tuple(each for each in held if not any(_alike(each, pattern) for pattern in mended))
 
 
@@ -192,8 +187,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Case]:
 
             def same(opened: Opened, reader: str = reading.reader) -> bool:
                 resolved = resolve(opened, subject.resolved.asked).with_lengths()
-                (again,) = readings(opened, resolved, resolved.length, only=(reader,))
-                return again.verdict == "same"
+                return FileReadings(opened, resolved, resolved.length).reading(reader).verdict == "same"
 
             evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, same)
             yield case_of("misread-by-runtime", evidence, worst.layers if len(reading.parted) > 1 else None)
@@ -203,8 +197,8 @@ def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
     """A statement about the named release, with what the pattern computes from the file if that differs."""
     runtime = subject.runtime
     assert runtime is not None
-    held = {each.pattern: each for each in runtime.statements(subject.opened)}
-    for reading in readings(subject.opened, subject.resolved, subject.resolved.length, only=held):
+    held = {each.pattern: each for each in runtime.statements(subject.runtimes.statements)}
+    for reading in map(subject.runtimes.reading, held):
         if reading.verdict == "differs":
             yield held[reading.reader], reading
 
@@ -220,7 +214,7 @@ def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Ite
             evidence["not read"] = f"The runtime makes this mistake only if {said.only_if}."
 
         def left(opened: Opened, said: Statement = said) -> bool:
-            return said not in runtime.statements(opened)
+            return said not in runtime.statements(FileReadings(opened, subject.resolved, None).statements)
 
         evidence |= _differs(subject, reading.parted) | _written_for(subject, reading.parted, left)
         yield case_of(
