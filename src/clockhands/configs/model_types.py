@@ -281,11 +281,18 @@ def by_marks(name: str, values: Mapping[str, Any]) -> ModelType | None:
     >>> by_marks("bert", {"alibi_starting_size": 512}).name
     'mosaic_bert'
     """
+    found = (kind for kind, keys in _marks().get(name, ()) if all(key in values for key in keys))
+    return next(map(model_type, found), None)
+
+
+@cache
+def _marks() -> dict[str, list[tuple[str, Sequence[str]]]]:
+    """For each name that several types are published under, those types with the keys that tell them apart."""
+    made: dict[str, list[tuple[str, Sequence[str]]]] = {}
     for kind, row in table()["types"].items():
-        marks = row.get("marks", {})
-        if marks and marks["type"] == name and all(key in values for key in marks["keys"]):
-            return model_type(kind)
-    return None
+        if "marks" in row:
+            made.setdefault(row["marks"]["type"], []).append((kind, row["marks"]["keys"]))
+    return made
 
 
 def by_remote_class(name: str) -> ModelType | None:

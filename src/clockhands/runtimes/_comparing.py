@@ -46,8 +46,7 @@ class Parted:
     @property
     def same(self) -> bool:
         """Whether both compute the same."""
-        alike = not self.says and (self.ladder is None or self.ladder.same)
-        return alike and (self.verdict is None or self.verdict.code is None)
+        return not self.says and (self.ladder is None or self.ladder.same)
 
     def alike(self, *, exact: bool) -> bool:
         """Whether this is no difference: `same` where exact numbers are asked for, else `equivalent`."""
@@ -91,6 +90,11 @@ def compared(
     if any(code.part == MTP for code in ours) != any(code.part == MTP for code in theirs):
         ours, theirs = ([code for code in side if code.part != MTP] for side in (ours, theirs))
     also = {name for name, asked in (("windows", windows), ("scores", scores)) if asked}
+    places = [(code.part, code.layers) for code in ours]
+    if places == [(code.part, code.layers) for code in theirs] and len(set(places)) == len(places):
+        # The usual case, without going through every layer.
+        pairs = zip(ours, theirs, strict=True)
+        return tuple(_parted(mine.part, mine.layers, mine, other, also) for mine, other in pairs)
     first, second = _placed(ours), _placed(theirs)
     _spread(first, second)
     _spread(second, first)

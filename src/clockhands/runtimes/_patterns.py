@@ -67,16 +67,19 @@ class Pattern:
     at: str | None = None
     reads: Callable[[View], None] | None = None
 
-    def changed(self, codes: tuple[Code, ...], model: Model) -> tuple[Code, ...]:
-        """The encodings as the pattern computes them; the same tuple where it changes none."""
-        assert self.change is not None
-        made = tuple(self.change(codes, model))
-        return codes if all(one is other for one, other in zip(made, codes, strict=True)) else made
+    def changed(self, codes: tuple[Code, ...], model: Model) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
+        """The encodings at the length at which they are compared, and as the pattern computes them at that length.
 
-    def length(self, codes: Codes, context: int | None) -> int | None:
-        """The length at which the result is compared, where that is not the asked length."""
-        original = next((code.rotation.scaling.original for code in _long_ropes(codes)), None)
-        return {"original": original, "context": context}.get(self.at or "")
+        The second is the same tuple where it changes none.
+        """
+        assert self.change is not None
+        at = model.context
+        if self.at == "original":
+            at = next((scaling.original for scaling in map(_lists, codes) if scaling is not None), None)
+        if self.at is not None and at is not None:
+            codes = tuple(code.at_length(at) for code in codes)
+        made = tuple(self.change(codes, model))
+        return codes, codes if all(one is other for one, other in zip(made, codes, strict=True)) else made
 
 
 def of_each(
@@ -148,7 +151,8 @@ def _with_share(code: Code, share: float) -> Code:
     rotation, width = code.rotation, code.width
     if rotation is None or width is None:
         return code
-    turned, fields = int(width * share), dict[str, Any]()
+    turned = int(width * share)
+    fields: dict[str, Any] = {}
     if isinstance(rotation.scaling, Proportional):
         turned, fields = 2 * int(share * width / 2), {"scaling": replace(rotation.scaling, fraction=share)}
     elif turned != rotation.rotated:
@@ -267,8 +271,9 @@ def context_as_original(codes: Codes, model: Model) -> Iterator[Code]:
             yield code
 
 
-def _long_ropes(codes: Codes) -> Iterator[Code]:
-    return (code for code in codes if _turns(code) and code.rotation and isinstance(code.rotation.scaling, LongRope))
+def _lists(code: Code) -> LongRope | None:
+    scaling = None if code.rotation is None or not _turns(code) else code.rotation.scaling
+    return scaling if isinstance(scaling, LongRope) else None
 
 
 def one_list(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
@@ -278,16 +283,15 @@ def one_list(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
         Undescribed: There are no lists.
     """
     del model
-    found = list(_long_ropes(codes))
-    if not found:
+    if not any(map(_lists, codes)):
         raise Undescribed("The file has no lists of LongRoPE.")
     for code in codes:
-        scaling = None if code.rotation is None else code.rotation.scaling
-        if any(code is each for each in found) and isinstance(scaling, LongRope):
-            divisors = getattr(scaling, kept)
-            yield _rotating(code, code.scaling, scaling=replace(scaling, short=divisors, long=divisors))
-        else:
+        lists = _lists(code)
+        if lists is None:
             yield code
+        else:
+            divisors = getattr(lists, kept)
+            yield _rotating(code, code.scaling, scaling=replace(lists, short=divisors, long=divisors))
 
 
 def one_kind(kept: str, codes: Codes, model: Model) -> Iterator[Code]:

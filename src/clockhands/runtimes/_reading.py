@@ -28,8 +28,8 @@ from clockhands.runtimes.views import (
     Refusal,
     Undescribed,
     View,
-    about,
     canonical,
+    facts,
     put_back,
     text_sections,
 )
@@ -192,6 +192,7 @@ class FileReadings:
         """Read nothing yet."""
         self.opened, self.resolved, self.length = opened, resolved, length
         self._config: Mapping[str, Any] = opened.config or {}
+        self._about = facts()["readers"]
         self._found: dict[str, Reading] = {}
         self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = []
 
@@ -230,7 +231,7 @@ class FileReadings:
         return tuple(each for each in map(self.reading, PATTERNS) if each.verdict == "differs")
 
     def _reading(self, name: str) -> Reading:
-        title, version, _ = about(name)
+        title, version = (self._about[name][key] for key in ("title", "version"))
         if self.incomparable is not None:
             return self._alone(name, title, version, self.incomparable)
         try:
@@ -247,7 +248,7 @@ class FileReadings:
             return Reading(name, title, version, "unknown", str(unknown))
         not_compared = () if name in PATTERNS else self._not_compared(name, made)
         parted = ()
-        if made.codes is not self.resolved.codes:
+        if made.codes is not made.beside:
             groups = (group for group in self._compared(made, not_compared) if not group.same)
             parted = tuple(group for group in groups if not self._only_windows_that_never_act(group))
         open_rates = any(code.kind == "rotary" and code.part in TEXT and not code.rates for code in made.codes)
@@ -324,10 +325,7 @@ class FileReadings:
                 config = put_back(config, section, view.values)
             made.codes = self._codes(config, self.length)
             return
-        at = pattern.length(made.beside, self.resolved.context)
-        if at is not None:
-            made.beside = tuple(code.at_length(at) for code in made.beside)
-        made.codes = pattern.changed(made.beside, self._model)
+        made.beside, made.codes = pattern.changed(made.beside, self._model)
 
     @cached_property
     def _model(self) -> Model:

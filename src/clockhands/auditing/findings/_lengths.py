@@ -12,7 +12,7 @@ from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
 from clockhands.encodings.rotary import Rotary
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
-from clockhands.measures.ladders.turning import completes
+from clockhands.measures.ladders.turning import incomplete
 from clockhands.runtimes.telling import listed
 
 # Encodings that scalings in a config do not change.
@@ -118,7 +118,7 @@ def never_turning(subject: Audited) -> Iterator[Case]:
         if code.kind == "sinusoidal" and _axes(code) > 1:
             continue  # the rows alone do not show how long a table is along each of several axes
         moving = [rate for rate in code.rates_at(length) if rate > 0]
-        slow = [rate for rate in moving if not completes(rate, length)]
+        slow = incomplete(moving, length)
         if not slow:
             continue
         evidence: dict[str, Any] = {

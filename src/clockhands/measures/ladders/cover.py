@@ -30,13 +30,13 @@ number is taken as this number.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.ladders import evenly_spaced, geometric
-from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength
+from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength, wavelengths
 from clockhands.measures.property import Property, measure, measured, not_applicable, percent
 from clockhands.measures.subject import MeasuredCode
 
@@ -57,7 +57,10 @@ def covered_by(rate: float) -> tuple[int, int]:
     >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
     ((2, 8), (1, 3), (1, 0))
     """
-    slow = wavelength(rate)
+    return _covered_by(wavelength(rate))
+
+
+def _covered_by(slow: float) -> tuple[int, int]:
     if math.isinf(slow):
         return 1, 0
     first = math.ceil(slow / _LEAST * (1 - _ROUNDING))
@@ -70,8 +73,12 @@ def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, in
     >>> stretches_covered((1.0, 0.1, 0.001), 2000)
     [(1, 3), (8, 31), (786, 1999)]
     """
+    return _stretches(map(_covered_by, wavelengths(rates)), length)
+
+
+def _stretches(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    spans = ((first, min(last, length - 1)) for first, last in map(covered_by, rates))
+    spans = ((first, min(last, length - 1)) for first, last in spans)
     for first, last in sorted(span for span in spans if span[0] <= span[1]):
         if found and first <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(found[-1][1], last)
@@ -82,27 +89,28 @@ def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, in
 
 def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
     """What a ladder covers of the distances below a length of at least 2; the module lists the numbers."""
-    stretches = stretches_covered(rates, length)
+    slow = wavelengths(rates)
+    spans = list(map(_covered_by, slow))
+    stretches = _stretches(spans, length)
     covered = sum(last - first + 1 for first, last in stretches)
     before = stretches[0][1] + 1 if stretches and stretches[0][0] == 1 else 1
-    spans = [covered_by(rate) for rate in rates]
     return {
         "covered_share": covered / (length - 1),
         "uncovered_distances": length - 1 - covered,
         "first_uncovered_distance": before if before < length else None,
         "shortest_covered_distance": stretches[0][0] if stretches else None,
         "longest_covered_distance": stretches[-1][1] if stretches else None,
-        "largest_ratio": _largest_ratio(rates, length),
+        "largest_ratio": _largest_ratio(slow, length),
         "wasted_pairs": sum(not first <= min(last, length - 1) for first, last in spans),
         "pairs_beyond_the_length": len(rates) - turned_through(rates, length),
     }
 
 
-def _largest_ratio(rates: Sequence[float], length: int) -> float | None:
+def _largest_ratio(found: Iterable[float], length: int) -> float | None:
     """The largest ratio of successive wavelengths among those that matter within the length."""
-    wavelengths = sorted(set(filter(math.isfinite, map(wavelength, rates))))
+    ordered = sorted(set(filter(math.isfinite, found)))
     longest = 2 * (length - 1)
-    ratios = [slow / fast for fast, slow in itertools.pairwise(wavelengths) if slow > 2 and fast < longest]
+    ratios = [slow / fast for fast, slow in itertools.pairwise(ordered) if slow > 2 and fast < longest]
     return max(ratios, default=None)
 
 
@@ -134,7 +142,7 @@ def cover(subject: MeasuredCode) -> Property:
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
-    moving = [slow for slow in map(wavelength, ladder.rates) if math.isfinite(slow)]
+    moving = [slow for slow in wavelengths(ladder.rates) if math.isfinite(slow)]
     numbers = {
         "axis": axis,
         "pairs": ladder.pairs,

@@ -55,6 +55,16 @@ def wavelength(rate: float) -> float:
     return 2 * math.pi / rate if rate else math.inf
 
 
+def wavelengths(rates: Sequence[float]) -> list[float]:
+    """The wavelength of each pair, as `wavelength` of its frequency."""
+    return list(map(wavelength, rates))
+
+
+def incomplete(rates: Sequence[float], length: float) -> list[float]:
+    """The frequencies of the pairs that complete no rotation within a length."""
+    return [rate for rate in rates if not completes(rate, length)]
+
+
 def turned_through(rates: Sequence[float], length: float) -> int:
     """How many pairs complete a rotation within a length; those of frequency 0 do not.
 
