@@ -92,7 +92,7 @@ def test_what_no_code_was_read_for_is_said_not_to_be_known(cases):
             assert MTP not in [code.part for code in found.codes]
             said = "clockhands does not know the position encoding of the layers for multi-token"
             assert said in " ".join(found.notes)
-            assert "multi-token" in " ".join(found.not_read)  # so that nothing is called correct
+            assert "multi-token" in " ".join(found.not_covered)  # so that nothing is called correct
 
 
 def test_what_transformers_does_with_such_layers_is_a_note(tmp_path):
