@@ -31,7 +31,8 @@ PYTEST_ARGS ?=
 # A few processes: each loads PyTorch and JAX. PYTEST_ARGS="-n 0" is one, for a debugger.
 PYTEST := -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 # What `make test-oldest` runs; with OLDEST_TESTS= all quick tests.
-OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/sources $(wildcard tests/test_*.py)
+OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracles tests/formats tests/configs \
+	tests/recognition/test_diagnosis.py $(wildcard tests/test_*.py)
 # One thread in each process: the threads of several processes on the same cores wait for one another. What pytest made
 # of the test files is kept, whatever the environment says: without it, each run spends 6 s more.
 THREADS := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
@@ -74,9 +75,9 @@ $(STAMPS)/peers: $(STAMPS)/test
 	@touch $@
 
 # Other releases and runtimes, apart from the pinned ones: a process of its own imports them. DeepSpeed compiles nothing.
-$(STAMPS)/runtimes: $(BIN)/python tests/readers/runtimes.txt
+$(STAMPS)/runtimes: $(BIN)/python tests/runtimes/runtimes.txt
 	@mkdir -p $(STAMPS)
-	@grep -v '^#' tests/readers/runtimes.txt | while read -r folder packages; do \
+	@grep -v '^#' tests/runtimes/runtimes.txt | while read -r folder packages; do \
 		DS_BUILD_OPS=0 $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet install --no-deps --upgrade \
 			--target $(VENV)/runtimes/$$folder $$packages < /dev/null || exit 1; \
 	done

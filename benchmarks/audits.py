@@ -46,7 +46,7 @@ def audits(repetitions: int) -> tuple[dict[str, float], list[Target]]:
 
 def configs(folder: Path, count: int) -> list[str]:
     """Published configs, each as a file."""
-    cases = json.loads((ROOT / "tests" / "resolution" / "cases.json").read_text(encoding="utf-8"))["cases"]
+    cases = json.loads((ROOT / "tests" / "configs" / "cases.json").read_text(encoding="utf-8"))["cases"]
     paths = []
     for case in cases[:count]:
         path = folder / f"{case['name']}.json"

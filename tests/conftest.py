@@ -33,7 +33,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 # Programs of their own, run by the slow tests: one instruments what it imports, one has other packages on its path.
-collect_ignore = ["hostile/fuzz_readers.py", "readers/run_runtimes.py"]
+collect_ignore = ["hostile/fuzz_readers.py", "runtimes/run_runtimes.py"]
 
 BACKENDS = ("numpy", "torch", "jax")
 # The standard that they share, and nothing beyond it: for what must work in any array library.
@@ -141,14 +141,14 @@ PARTS = 10
 # Slow tests that every part has: they guard files, processes, a killed run, or what a browser shows.
 GUARDS = (
     "tests/conversion/test_placing.py",
-    "tests/engines/test_ray.py",
+    "tests/jobs/engines/test_ray.py",
     "tests/explorer/test_links.py",
     "tests/explorer/test_nothing_keeps_people_out.py",
     "tests/explorer/test_views_in_the_browser.py",
     "tests/hostile/test_fuzzed_files.py",
     "tests/lab/test_interrupted.py",
     "tests/show/test_pages_in_a_browser.py",
-    "tests/survey/test_killed.py",
+    "tests/jobs/survey/test_killed.py",
     "tests/test_ended.py",
     "tests/test_two_processes.py",
 )
@@ -256,6 +256,19 @@ def published() -> Path:
 def repository() -> Path:
     """The root of the checkout."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Callable[..., tuple[str, str]]:
+    """The message and the hint with which a call is refused; the folder of the test is FOLDER in them."""
+    from clockhands.errors import Unreadable
+    from written_files import refusal
+
+    def told(call, *arguments, error=Unreadable, **named):
+        message, hint = refusal(call, *arguments, error=error, **named)
+        return message.replace(str(tmp_path), "FOLDER"), hint.replace(str(tmp_path), "FOLDER")
+
+    return told
 
 
 @pytest.fixture

@@ -233,6 +233,34 @@ def private_names_of_torch(source: Path) -> list[str]:
     ]
 
 
+MOST_EQUAL = 7  # lines in a row that two places may share to the letter
+
+
+def code_lines(text: str) -> list[tuple[int, str]]:
+    """The lines of code by number, without blank lines, comments, docstrings and imports."""
+    left_out: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        says = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if says or isinstance(node, ast.Import | ast.ImportFrom):
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if number not in left_out)
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
+
+
+def copies(source: Path) -> list[str]:
+    """Places that share more than `MOST_EQUAL` lines of code in a row, each beside the first of its kind."""
+    first: dict[tuple[str, ...], str] = {}
+    found = []
+    for file in sorted(source.rglob("*.py")):
+        lines = code_lines(file.read_text(encoding="utf-8"))
+        for start in range(len(lines) - MOST_EQUAL):
+            place = f"{file.relative_to(source)}:{lines[start][0]}"
+            known = first.setdefault(tuple(line for _, line in lines[start : start + MOST_EQUAL + 1]), place)
+            if known != place:
+                found.append(f"{place} is a copy of {known}")
+    return found
+
+
 def test_the_package_keeps_the_rules_and_the_document_shows_it_as_it_is(cases, monkeypatch: pytest.MonkeyPatch):
     """One test, because the files are parsed once in each process."""
     assert len(list(SOURCE.rglob("*.py"))) > 5
@@ -245,6 +273,8 @@ def test_the_package_keeps_the_rules_and_the_document_shows_it_as_it_is(cases, m
         assert private_names_of_torch(SOURCE) == []
     with cases("a name stands for one thing"):
         assert same_names(SOURCE) == []
+    with cases("what two places need stands in one"):
+        assert copies(SOURCE) == []
     with cases("run `python tools/architecture_document.py`"):
         # The tool asks this file, and would run it again.
         monkeypatch.setattr(architecture_document, "runpy", SimpleNamespace(run_path=lambda _: globals()))
@@ -268,6 +298,15 @@ def test_late_imports_and_names_that_are_taken_are_found(small: Path):
     assert private_names_of_torch(small) == [
         "left.py: torch.autograd.forward_ad._current_level belongs in compiling.py"
     ]
+
+
+def test_a_copy_is_found(small: Path):
+    for file, number in (("left.py", MOST_EQUAL + 1), ("right.py", MOST_EQUAL), ("high/part.py", MOST_EQUAL + 1)):
+        equal = "".join(f"value_{line} = {line}  # in each\n\n" for line in range(number))
+        (small / file).write_text(
+            f'"""Their own words: {file}."""\nimport {file[0]}\n# {file}\n{equal}other = "{file}"\n'
+        )
+    assert copies(small) == ["left.py:4 is a copy of high/part.py:4"]
 
 
 @pytest.fixture

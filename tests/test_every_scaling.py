@@ -21,7 +21,7 @@ from clockhands.recognition.faults import FAULTS
 from clockhands.runtimes import PATTERNS, READERS
 from clockhands.testing import check_rotary
 from oracles.rows import every
-from readers.reading_files import read
+from runtimes.reading_files import read
 
 WIDTH, ORIGINAL, PAIRS = 64, 4096, 32
 _SHORT, _LONG = tuple(np.linspace(1.0, 1.3, PAIRS)), tuple(np.linspace(1.0, 40.0, PAIRS))

@@ -1,8 +1,8 @@
 """Run the lines of docs/defects-in-libraries.md, ask the checks, and write what both say below them.
 
 The prose is written by hand; a block of text behind a block of Python is what that prints, and one behind a comment
-``check: NAME`` is what clockhands says of the peer of that name in ``tests/faults/peer_defects.py``. Run it after a
-sentence of a fault has changed or another version of a library is pinned; a slow test holds the document to it.
+``check: NAME`` is what clockhands says of the peer of that name in ``tests/recognition/faults/peer_defects.py``. Run it
+after a sentence of a fault has changed or another version of a library is pinned; a slow test holds the document to it.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def printed(code: str) -> str:
 
 def said(name: str) -> str:
     """What clockhands says of a peer, in lines for a terminal."""
-    from faults.peer_defects import OTHERWISE, report_of
+    from recognition.faults.peer_defects import OTHERWISE, report_of
 
     other = {one.name: one for one in OTHERWISE}
     if name in other:
@@ -45,7 +45,7 @@ def said(name: str) -> str:
 
 def right() -> str:
     """What passes, library by library."""
-    from faults.peer_defects import RIGHT
+    from recognition.faults.peer_defects import RIGHT
 
     found: dict[str, list[str]] = {}
     for peer in RIGHT:

@@ -33,7 +33,7 @@ from clockhands.configs import model_types as known  # noqa: E402
 from clockhands.configs.resolve import resolve  # noqa: E402
 from clockhands.configs.resolved import INDEXER, layer_numbers  # noqa: E402
 from clockhands.configs.targets import Opened  # noqa: E402
-from resolution.library import KINDS, modeling, pairing  # noqa: E402
+from configs.library import KINDS, modeling, pairing  # noqa: E402
 
 CONFIGS = ROOT / "src" / "clockhands" / "configs"
 BY_HAND, READ = CONFIGS / "model_types.json", CONFIGS / "types_of_classes.json"

@@ -15,8 +15,8 @@ from auditing.published_fields import LLAMA_31, without
 from clockhands.auditing._audits import judged
 from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError
-from resolution.expected import opened
-from resolution.test_any_json import CONFIGS, JSON, places
+from configs.expected import opened
+from configs.test_any_json import CONFIGS, JSON, places
 
 FILES = [*CONFIGS, *(fault.faulty["config.json"] for fault in CONFIG_FAULTS)]
 

@@ -16,7 +16,7 @@ from oracles import sentences
 
 @pytest.fixture
 def as_stated(monkeypatch):
-    """Every number is the one that is stated; that each is so is asked in tests/claims, and takes seconds."""
+    """Every number is the one that is stated; that each is so is asked in tests/measures/claims, and takes seconds."""
 
     def stated(claim):
         return Recomputed(claim, {name: number.value for name, number in claim.numbers.items()}, ())

@@ -78,7 +78,7 @@ def filled(folder: Path) -> Path:
 def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials are run in this process, where there is PyTorch; `tests/lab` has the workers."""
     pytest.importorskip("torch")
-    monkeypatch.setitem(ENGINES, "local", "engines.in_this_process:Pool")
+    monkeypatch.setitem(ENGINES, "local", "jobs.engines.in_this_process:Pool")
 
 
 # What needs no PyTorch

@@ -54,7 +54,7 @@ SECONDS = 20  # for one input; the slowest sound one takes a hundredth of that
 
 HERE = Path(__file__).resolve().parent
 DIALECTS = HERE.parent / "published" / "dialects"
-CASES = HERE.parent / "resolution" / "cases.json"
+CASES = HERE.parent / "configs" / "cases.json"
 
 # Values at which something turns over, and values of other kinds than are expected.
 ODD = [

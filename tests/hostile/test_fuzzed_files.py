@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from clockhands.configs import open_target
 from clockhands.errors import TooLarge, Unreadable
+from formats.test_arrays import npy_of
 from memory_peaks import traced
-from sources.test_arrays import npy_of
 from written_files import (
     entry,
     onnx_bytes,

@@ -328,7 +328,7 @@ def test_each_bad_target_costs_its_own_row(tmp_path, monkeypatch, cases):
     bad = bad_targets(tmp_path)
     assert len(bad) == 22
     (tmp_path / "again").symlink_to(tmp_path)
-    monkeypatch.setattr("clockhands.cli.audit.EACH", "survey.calls:deadly_each")
+    monkeypatch.setattr("clockhands.cli.audit.EACH", "jobs.survey.calls:deadly_each")
     done = CliRunner().invoke(main, ["audit", "-r", str(tmp_path), "--json", "--timeout", "3"])
     told = json.loads(done.stdout)
     assert [Path(each["target"]).name for each in told["targets"]] == [f"{number:02}" for number in range(12)]

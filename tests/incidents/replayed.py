@@ -1,7 +1,7 @@
 """Public incidents of position codes, rebuilt as the file or as the code that their owner had.
 
 `incidents.json` holds one record each. A file is made of position fields of a published model; code is a row of
-`tests/faults`, a rotation of other fields than the right one, or a builder below.
+`tests/recognition/faults`, a rotation of other fields than the right one, or a builder below.
 """
 
 import json
@@ -26,9 +26,9 @@ from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.runtimes import Statement, facts, runtimes, statements
 from clockhands.runtimes.drafts import contexts_differ, of_draft
 from clockhands.show.differences import first_difference
-from faults import wrong_additive, wrong_biases, wrong_rotary
-from faults.rates import rates_of
-from faults.written import rotated, turned
+from recognition.faults import wrong_additive, wrong_biases, wrong_rotary
+from recognition.faults.rates import rates_of
+from recognition.faults.written import rotated, turned
 from testing.small_models import VOCABULARY, SmallModel
 
 Record = Mapping[str, Any]
@@ -157,7 +157,7 @@ def _checked(replay: str) -> Any:
 
 
 def row_of(record: Record) -> Any:
-    """The row of tests/faults whose function replays an incident."""
+    """The row of tests/recognition/faults whose function replays an incident."""
     return _named(record["code"]["row"])
 
 
@@ -197,7 +197,7 @@ def rotary(fields: Mapping[str, Any]) -> ch.Rotary:
     return ch.Rotary(held.pop("width"), held.pop("layout", _LAYOUT), scaling=made, **held)
 
 
-# Code that no row of `tests/faults` has: the right spec, and the wrong function.
+# Code that no row of `tests/recognition/faults` has: the right spec, and the wrong function.
 
 
 def in_float32(positions: Any) -> Any:

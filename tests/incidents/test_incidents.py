@@ -11,8 +11,8 @@ import re
 import pytest
 
 from clockhands.runtimes import runtimes
-from faults.rows import expected, kind_of
 from incidents.replayed import audited_file, checked, drafted, followers, incidents, pointed_to, row_of, runtime_of
+from recognition.faults.rows import expected, kind_of
 
 RECORDS = {record["id"]: record for record in incidents()}
 OF_FILES = [name for name, record in RECORDS.items() if "file" in record]
@@ -59,7 +59,7 @@ def test_a_file_that_a_runtime_misreads_is_a_problem_for_that_runtime(cases):
 
 
 def test_code_that_is_a_public_fault_has_the_names_of_that_fault(cases):
-    """tests/faults holds that the fault is called one of them."""
+    """tests/recognition/faults holds that the fault is called one of them."""
     for name in OF_CODE:
         record = RECORDS[name]
         if "row" in record["code"]:

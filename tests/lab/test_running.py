@@ -24,7 +24,7 @@ STUDY = Path(__file__).with_name("running_study.toml").read_text(encoding="utf-8
 
 @pytest.fixture
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENGINES, "local", "engines.in_this_process:Pool")
+    monkeypatch.setitem(ENGINES, "local", "jobs.engines.in_this_process:Pool")
 
 
 def ran(study: studies.Study, store: Store, **options) -> list:

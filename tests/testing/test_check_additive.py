@@ -24,8 +24,8 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import EvenSteps
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing import CannotCheck, CheckFailed, check_additive
-from faults.rates import geometric
-from faults.rows import arrays_of as arrays
+from recognition.faults.rates import geometric
+from recognition.faults.rows import arrays_of as arrays
 from testing.written_additive import TRAINED, adding, kept, table_of, wave_table
 
 

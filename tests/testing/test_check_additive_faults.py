@@ -1,4 +1,4 @@
-"""Faults of grids, of resized tables and of tables without waves are named; tests/faults has those of one axis."""
+"""Faults of grids, resized tables and tables without waves are named; those of one axis: tests/recognition/faults."""
 
 import ml_dtypes
 import numpy as np

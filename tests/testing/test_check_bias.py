@@ -22,8 +22,8 @@ from clockhands.encodings.biases import (
 from clockhands.errors import InvalidValue
 from clockhands.testing import CannotCheck, check_bias
 from clockhands.testing.bounds import near_edge
-from faults.rows import arrays_of as arrays
-from faults.rows import cast
+from recognition.faults.rows import arrays_of as arrays
+from recognition.faults.rows import cast
 from testing.written_biases import (
     SYMMETRIC,
     asked,

@@ -1,4 +1,4 @@
-"""What the check of a bias says of two models, of one number, and of learned numbers; tests/faults has the faults."""
+"""The check of a bias on two models, one number and learned numbers; its faults are in tests/recognition/faults."""
 
 import functools
 
@@ -8,7 +8,7 @@ import pytest
 from clockhands.encodings.biases import Alibi, Buckets, Kerple
 from clockhands.errors import InvalidValue
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
-from faults.rows import cast
+from recognition.faults.rows import cast
 from testing.written_biases import T5, VALUES, asked, codes, geometric, linear, looked_up, paper_slopes, t5, t5_buckets
 
 

@@ -1,6 +1,6 @@
 """Modules of Transformers: those that lose their rates are told so, however that comes about.
 
-What is wrong in the modules of other libraries as they are stands in tests/faults/peer_defects.py.
+What is wrong in the modules of other libraries as they are stands in tests/recognition/faults/peer_defects.py.
 """
 
 import pytest

@@ -306,7 +306,7 @@ def test_a_ladder_of_another_base_multiplier_or_start_is_told_with_its_numbers(c
 
 
 def test_a_function_that_counts_its_rows():
-    """The other ways to be called are rows of tests/faults."""
+    """The other ways to be called are rows of tests/recognition/faults."""
     spec = ch.Rotary(8)
     assert check_rotary(lambda x: ch.rotate(x, spec), spec, call="x", length=600).sound
     late = check_rotary(lambda x: ch.rotate(x, spec, np.arange(len(x)) + 1), spec, call="x", length=600, raises=False)

@@ -11,7 +11,7 @@ from clockhands.encodings.ladders import Explicit, Geometric
 from clockhands.encodings.rotary import chunked, interleaved
 from clockhands.encodings.scaling import Llama3, Proportional, Yarn
 from clockhands.testing import check_rotary
-from faults.written import coarse_path
+from recognition.faults.written import coarse_path
 
 LLAMA = ch.Rotary(64, base=5e5, scaling=Llama3(8, 8192))
 QWEN = ch.Rotary(64, base=1e6, scaling=Yarn(4, 8192))

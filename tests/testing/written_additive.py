@@ -6,8 +6,8 @@ import numpy as np
 
 import clockhands as ch
 from clockhands.encodings.ladders import Geometric
-from faults.rows import cast
-from faults.written import added, rows_of
+from recognition.faults.rows import cast
+from recognition.faults.written import added, rows_of
 
 TRAINED = np.random.default_rng(3).standard_normal((300, 16)).astype(np.float32)
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from clockhands.testing import check_bias
-from faults.rows import cast
+from recognition.faults.rows import cast
 
 
 def paper_slopes(heads):

@@ -88,7 +88,7 @@ class Audit:
         remarks: What the types of parts do with positions besides the codes: the part, and a clause.
         properties: The main properties of the codes, as far as they follow from their specs.
         notes: Choices made while opening the target that another program might make differently.
-        not_read: What the types of parts do with positions that clockhands does not read, in clauses.
+        not_covered: What the types of parts do with positions that clockhands does not read, in clauses.
         asked: The length that the caller gave; None for that of the files.
         runtime: The runtime that the caller named, with its release; None for none.
         live: What was measured on the running model (``--live``); None if it was not run.
@@ -112,7 +112,7 @@ class Audit:
     extension: Extension | None = None
     properties: tuple[MainProperties, ...] = ()
     remarks: tuple[tuple[str, str], ...] = ()
-    not_read: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
     asked: int | None = None
     runtime: str | None = None
     live: Mapping[str, Any] | None = field(default=None, hash=False)
@@ -172,7 +172,7 @@ class Audit:
         found += filter(None, (case_of(each.code, each.evidence).doubt() for each in self._every()))
         for part in dict.fromkeys(code.part for code in self.layers if code.kind is None and code.spec is None):
             found.append(f"the position encoding of the {part} part is not known")
-        found += [f"clockhands does not read {each}" for each in self.not_read]
+        found += [f"clockhands does not read {each}" for each in self.not_covered]
         if self.unexplained:
             names = list(dict.fromkeys(file_and_key(place)[1] for place in self.unexplained))
             several = len(names) > _NAMED_KEYS
@@ -532,5 +532,5 @@ def judged(
         runtime=None if runtime is None else str(runtime),
         properties=main_properties(resolved),
         remarks=resolved.remarks,
-        not_read=resolved.not_read,
+        not_covered=resolved.not_covered,
     )

@@ -10,17 +10,8 @@ from urllib.parse import quote
 
 import click
 
+from clockhands.cli import output
 from clockhands.cli.group import talk
-from clockhands.cli.output import (
-    OutPath,
-    json_option,
-    not_there,
-    options,
-    print_json,
-    store_option,
-    write_text,
-    write_whole,
-)
 from clockhands.errors import InvalidValue, Unreadable
 
 if TYPE_CHECKING:
@@ -53,14 +44,14 @@ def command() -> None:
     """
 
 
-_store = store_option(STORE)
-_page = options(
-    click.option("--html", type=OutPath(), metavar="FILE", help="Write a page to sort and filter all models."),
+_store = output.store_option(STORE)
+_page = output.options(
+    click.option("--html", type=output.OutPath(), metavar="FILE", help="Write a page to sort and filter all models."),
     click.option("--pages", type=click.IntRange(min=0), default=PAGES, show_default=True, metavar="N",
                  help="With --html: models that get a page of their own, those with problems first."),
-    click.option("--csv", type=OutPath(), metavar="FILE", help="Write all rows as CSV."),
+    click.option("--csv", type=output.OutPath(), metavar="FILE", help="Write all rows as CSV."),
     click.option("--force", is_flag=True, help="Replace the files if they already exist."),
-    json_option,
+    output.json_option,
 )  # fmt: skip
 
 
@@ -69,7 +60,7 @@ _page = options(
 @click.option("--names", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
               help="A file that lists further targets, one on each line (- for standard input).")  # fmt: skip
 @_store
-@options(
+@output.options(
     click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
                  help="Where models are audited: in processes of this machine, or on a Ray cluster."),
     click.option("--address", metavar="A",
@@ -148,7 +139,7 @@ def _listed(targets: tuple[str, ...], names: str | None) -> Iterator[Iterator[st
 def _check_files(how: dict[str, Any]) -> None:
     for path in (how["html"], how["csv"]):
         if path is not None:
-            not_there(path, force=how["force"])
+            output.not_there(path, force=how["force"])
     if how["html"] is not None and how["pages"] and not how["force"] and _folder_of(how["html"]).exists():
         raise InvalidValue(
             f"The folder {_folder_of(how['html'])} for the reports of the models is already there.",
@@ -166,11 +157,11 @@ def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
     from clockhands.show.survey import print_survey, survey_to_dict
 
     if how["as_json"]:
-        print_json(survey_to_dict(rows, gone))
+        output.print_json(survey_to_dict(rows, gone))
     else:
         print_survey(rows, gone=gone)
     if how["csv"] is not None:
-        write_whole(how["csv"], lambda path: export_csv(rows, path), force=how["force"])
+        output.write_whole(how["csv"], lambda path: export_csv(rows, path), force=how["force"])
         talk(f"wrote {how['csv']}")
     if how["html"] is not None:
         _write_page(store, rows, how["html"], how["pages"], force=how["force"])
@@ -189,9 +180,9 @@ def _write_page(store: "SurveyStore", rows: "list[SurveyRow]", path: Path, most:
     pages = {}
     for row in chosen:
         name = file_name(row)
-        write_text(folder / name, _model_page(store, row), force=force)
+        output.write_text(folder / name, _model_page(store, row), force=force)
         pages[row.target] = f"{quote(folder.name)}/{name}"
-    write_text(path, gallery(rows, pages), force=force)
+    output.write_text(path, gallery(rows, pages), force=force)
     talk(f"wrote {path}" + (f", and {_counted(len(chosen), 'report')} in {folder}" if chosen else ""))
 
 

@@ -31,7 +31,8 @@ class CodeOfType:
         layout: Which two channels form a pair.
         rule: Which layers see a window only, or have no attention: the name of a function in `layer_rules`; None if
             all see everything.
-        period: Layers of a period of that rule, where the file does not say.
+        period: Layers of a period of that rule that the class has in its code, where no key says so. What the class
+            takes for an absent key is ``window_period`` of the type's defaults.
         sides: Where a window lies, if it is not the last tokens: half of it on ``both`` sides; one token ``beyond``
             that; as a ``radius`` on either side; ``shared`` between the sides with the query; only the ``half`` before
             it; a radius in an ``encoder`` alone. Of a type whose configs may make an encoder of it: where it lies then.
@@ -142,7 +143,7 @@ class ModelType:
         scores: What scores are multiplied by, see `clockhands.configs._score_fields`.
         remark: What the type does with positions besides its codes, in a clause.
         around: The title of the class around it that has defaults of its own for it; None if none has.
-        not_read: What the type does with positions that this library does not read, as text; None if nothing is known.
+        not_covered: What the type does with positions that is not read here, as text; None if nothing is known.
     """
 
     name: str
@@ -155,7 +156,7 @@ class ModelType:
     section_defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     uneven: bool = False
     scores: Mapping[str, Any] = field(default_factory=dict)
-    not_read: str | None = None
+    not_covered: str | None = None
     remark: str | None = None
     around: str | None = None
 
@@ -211,7 +212,7 @@ def model_type(name: str) -> ModelType | None:
         section_defaults=data["types"][name].get("section_defaults", {}),
         uneven=entry.get("uneven", False),
         scores=entry.get("scores", {}),
-        not_read=data["not_read"].get(name),
+        not_covered=data["not_covered"].get(name),
         remark=data["types"][name].get("notes"),
     )
 
@@ -253,7 +254,7 @@ def named_otherwise(values: Mapping[str, Any], known: ModelType) -> str | None:
     if not stem or ((stem.startswith(name) or name.startswith(stem)) and not longer):
         return None
     other = by_class(values)
-    own = {"name": known.name, "not_read": known.not_read, "remark": known.remark}
+    own = {"name": known.name, "not_covered": known.not_covered, "remark": known.remark}
     same = other is not None and replace(other, **own) == known
     return None if same else classes[0]
 

@@ -173,8 +173,8 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
     whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
-    notes, not_read = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_read))
-    return replace(whole, notes=notes, not_read=not_read)
+    notes, not_covered = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_covered))
+    return replace(whole, notes=notes, not_covered=not_covered)
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -252,7 +252,7 @@ class _ConfigReader:
     facts: list[Fact]
     length: int | None
     notes: list[str] = field(default_factory=list)
-    not_read: list[str] = field(default_factory=list)
+    not_covered: list[str] = field(default_factory=list)
 
     def part(self, section: Section) -> _Part:
         """The codes of a part, by the table or by its fields."""
@@ -295,9 +295,9 @@ class _ConfigReader:
     def by_table(self, section: Section, known: ModelType) -> _Part:
         """The codes of a part whose type is known."""
         fields = fields_of(section, self.file, known, self.facts)
-        if known.not_read is not None:
-            self.notes.append(f"Of {known.title} clockhands does not read {known.not_read}.")
-            self.not_read.append(f"{known.not_read} ({known.name})")
+        if known.not_covered is not None:
+            self.notes.append(f"Of {known.title} clockhands does not read {known.not_covered}.")
+            self.not_covered.append(f"{known.not_covered} ({known.name})")
         idle = outer_keys(section, fields)
         made: list[tuple[Code, int | None]] = []
         rows = [row for row in known.rows if not _of_the_other_side(row, section)]
@@ -363,7 +363,7 @@ class _ConfigReader:
             return []
         further, notes, unknown = for_further_tokens(self.opened, fields, known, codes, longer, top=self.top)
         self.notes.extend(notes)
-        self.not_read.extend(unknown)
+        self.not_covered.extend(unknown)
         return [(code, None) for code in further]
 
     def _by_fields(self, section: Section, name: str | None, more: Mapping[str, Any] | None = None) -> _Part:

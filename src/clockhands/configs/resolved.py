@@ -235,7 +235,7 @@ class Resolved:
         idle: Those of them that change nothing: they repeat what the codes do anyway.
         remarks: What the types of parts do with positions besides the codes: the part, and a clause.
         notes: What the model types do with positions that this library does not read, and choices, in sentences.
-        not_read: What the model types do with positions that this library does not read, in clauses.
+        not_covered: What the model types do with positions that this library does not read, in clauses.
     """
 
     model_type: str | None
@@ -249,7 +249,7 @@ class Resolved:
     asked: int | None = None
     notes: tuple[str, ...] = ()
     remarks: tuple[tuple[str, str], ...] = ()
-    not_read: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
 
     def with_lengths(self) -> "Resolved":
         """The same with one length for each code, so that a report uses one length for each code.

@@ -30,7 +30,7 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.hub_cache import HubName, hub_folder
 
-MOST = 17_000_000
+MOST_BYTES = 17_000_000
 """Bytes that are taken for one model; with what is on its way when a connection is closed, it stays below 20 MB."""
 
 _PAUSES = (0.5, 2.0)  # seconds before the second and the third try
@@ -120,7 +120,7 @@ class Transfers:
     def left(self) -> int:
         """Bytes that may still be requested."""
         with self._lock:
-            return max(0, MOST - self.received - self._reserved)
+            return max(0, MOST_BYTES - self.received - self._reserved)
 
     def listing(self, most: int) -> bytes:
         """The hub's description of the model at its revision, as JSON."""
@@ -180,9 +180,9 @@ class Transfers:
     def _reserve(self, count: int) -> None:
         """Reserve bytes, so that concurrent requests together stay within the limit."""
         with self._lock:
-            if count > 0 and self.received + self._reserved + count > MOST:
+            if count > 0 and self.received + self._reserved + count > MOST_BYTES:
                 raise NotFetched(
-                    f"{self.asked} needs more than the {MOST // 10**6} MB that are fetched of a model.",
+                    f"{self.asked} needs more than the {MOST_BYTES // 10**6} MB that are fetched of a model.",
                     f"Download the model: `{self.asked.download}`.",
                 )
             self._reserved += count
@@ -237,10 +237,10 @@ class Transfers:
     def _count(self, count: int) -> None:
         with self._lock:
             self.received += count
-            spent = self.received > MOST
+            spent = self.received > MOST_BYTES
         if spent:  # by failed tries, or a server that sends more than requested
             raise NotFetched(
-                f"{self.endpoint} sent more than {MOST // 10**6} MB for {self.asked}, and no more is taken.",
+                f"{self.endpoint} sent more than {MOST_BYTES // 10**6} MB for {self.asked}, and no more is taken.",
                 f"Try again later, or download the model: `{self.asked.download}`.",
             )
 

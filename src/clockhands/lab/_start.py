@@ -37,27 +37,24 @@ PACKAGES = {
 _CONFIG = "__config__"
 _LONGEST_CONFIG = 1 << 16  # bytes; glassllm's has 152 characters
 
-# A parameter of the Transformer, and the tensors of the file whose rows it stacks; {} is the layer.
-_NPZ = {
-    "embedding.weight": ("E",),
-    "blocks.{}.attention_norm.weight": ("blocks.{}.norm1.gamma",),
-    "blocks.{}.attention.into.weight": ("blocks.{}.attn.W_Q", "blocks.{}.attn.W_K", "blocks.{}.attn.W_V"),
-    "blocks.{}.attention.out.weight": ("blocks.{}.attn.W_O",),
-    "blocks.{}.feed_forward_norm.weight": ("blocks.{}.norm2.gamma",),
-    "blocks.{}.feed_forward.into.weight": ("blocks.{}.ffn.W1", "blocks.{}.ffn.W3"),
-    "blocks.{}.feed_forward.out.weight": ("blocks.{}.ffn.W2",),
-    "norm.weight": ("norm_f.gamma",),
+# A parameter of the Transformer, and the tensors whose rows it stacks, of an .npz file and of GGUF; {} is the layer.
+_TENSORS = {
+    "embedding.weight": (("E",), ("token_embd.weight",)),
+    "blocks.{}.attention_norm.weight": (("blocks.{}.norm1.gamma",), ("blk.{}.attn_norm.weight",)),
+    "blocks.{}.attention.into.weight": (
+        ("blocks.{}.attn.W_Q", "blocks.{}.attn.W_K", "blocks.{}.attn.W_V"),
+        ("blk.{}.attn_q.weight", "blk.{}.attn_k.weight", "blk.{}.attn_v.weight"),
+    ),
+    "blocks.{}.attention.out.weight": (("blocks.{}.attn.W_O",), ("blk.{}.attn_output.weight",)),
+    "blocks.{}.feed_forward_norm.weight": (("blocks.{}.norm2.gamma",), ("blk.{}.ffn_norm.weight",)),
+    "blocks.{}.feed_forward.into.weight": (
+        ("blocks.{}.ffn.W1", "blocks.{}.ffn.W3"),
+        ("blk.{}.ffn_gate.weight", "blk.{}.ffn_up.weight"),
+    ),
+    "blocks.{}.feed_forward.out.weight": (("blocks.{}.ffn.W2",), ("blk.{}.ffn_down.weight",)),
+    "norm.weight": (("norm_f.gamma",), ("output_norm.weight",)),
 }
-_GGUF = {
-    "embedding.weight": ("token_embd.weight",),
-    "blocks.{}.attention_norm.weight": ("blk.{}.attn_norm.weight",),
-    "blocks.{}.attention.into.weight": ("blk.{}.attn_q.weight", "blk.{}.attn_k.weight", "blk.{}.attn_v.weight"),
-    "blocks.{}.attention.out.weight": ("blk.{}.attn_output.weight",),
-    "blocks.{}.feed_forward_norm.weight": ("blk.{}.ffn_norm.weight",),
-    "blocks.{}.feed_forward.into.weight": ("blk.{}.ffn_gate.weight", "blk.{}.ffn_up.weight"),
-    "blocks.{}.feed_forward.out.weight": ("blk.{}.ffn_down.weight",),
-    "norm.weight": ("output_norm.weight",),
-}
+_NPZ, _GGUF = ({name: row[file] for name, row in _TENSORS.items()} for file in (0, 1))
 _GGUF_HEAD = {"head.weight": ("output.weight",)}
 
 

@@ -72,7 +72,7 @@ def falls(measured: MeasuredRates, pairs: slice, first: Interval) -> Interval | 
     return found if found.low <= found.high else None
 
 
-def plain_fits(measured: MeasuredRates) -> Iterator[Fit]:
+def fits_without_ramp(measured: MeasuredRates) -> Iterator[Fit]:
     """Fits without a ramp: geometric ladders, also with one factor or with pairs of rate 0, and even steps."""
     if not measured.turning or not measured.attention_factor.holds(1.0):
         yield from _with_attention(measured)
@@ -89,7 +89,7 @@ def _with_attention(measured: MeasuredRates) -> Iterator[Fit]:
     factor = shortest(measured.attention_factor)
     if factor <= 0:
         return
-    for fit in plain_fits(replace(measured, attention_factor=Interval(1.0, 1.0))):
+    for fit in fits_without_ramp(replace(measured, attention_factor=Interval(1.0, 1.0))):
         if fit.scaling is None:
             cost = fit.cost + SCALED + significant(factor)
             yield from measured.fits(fit.spacing, _of_magnitude(factor), cost)
@@ -206,7 +206,7 @@ def _even_steps(measured: MeasuredRates) -> list[Fit]:
     return sorted(fits, key=lambda fit: fit.cost)[:1]
 
 
-def scaled_fits(measured: MeasuredRates) -> Iterator[Fit]:
+def fits_with_ramp(measured: MeasuredRates) -> Iterator[Fit]:
     """Fits of scalings with a ramp: on geometric ladders through the fast or slow pairs; else without such a ladder."""
     if measured.turning != measured.pairs or measured.pairs < 2:
         return
@@ -323,7 +323,7 @@ def fit_ladder(
     channels = 2 * len(given) if channels is None else channels
     factor = Interval.around(attention_factor, attention_uncertainty)
     measured = MeasuredRates(given, bounds, channels, channels if whole is None else whole, factor, modulo)
-    found = list(first_of((plain_fits(measured), scaled_fits(measured))))
+    found = list(first_of((fits_without_ramp(measured), fits_with_ramp(measured))))
     still = tuple(np.where(measured.rates <= measured.bounds, 0.0, measured.rates).tolist())
     alone = None if factor.holds(1.0) else _of_magnitude(shortest(factor))
     found.append(Fit(Explicit(still), alone, 0.0, COSTS["explicit"] + 17 * len(still)))

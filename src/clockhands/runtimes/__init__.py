@@ -1,7 +1,7 @@
 """What each runtime (Transformers, vLLM, llama.cpp, ...) computes from the same config.
 
 A reader is a small function that changes a copy of the config (`views`) as one runtime reads it. Its facts are data in
-`readers.json`, which also names the release and the source files that they were read from. A rule that was not read
+`runtimes.json`, which also names the release and the source files that they were read from. A rule that was not read
 from a runtime's code is not here.
 """
 

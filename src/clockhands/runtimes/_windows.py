@@ -1,6 +1,6 @@
 """Which positions the layers can see in each runtime, and how it shares the pairs of M-RoPE among the axes.
 
-The rules for windows are in ``readers.json`` under each reader, by model type. Without a rule nothing is compared.
+The rules for windows are in ``runtimes.json`` under each reader, by model type. Without a rule nothing is compared.
 """
 
 from collections.abc import Mapping, Sequence

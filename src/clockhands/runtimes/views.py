@@ -202,8 +202,8 @@ def _name(top: Mapping[str, Any], section: Section) -> str | None:
 
 @cache
 def facts() -> Mapping[str, Any]:
-    """All of ``readers.json``."""
-    return json.loads(resources.files("clockhands.runtimes").joinpath("readers.json").read_text(encoding="utf-8"))
+    """All of ``runtimes.json``."""
+    return json.loads(resources.files("clockhands.runtimes").joinpath("runtimes.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -37,7 +37,7 @@ def spec_of(
             part; or codes are added to tokens and used in the layers at once.
         Unreadable: The target cannot be read.
 
-    Source: the class of the type in Transformers 5.23 (``docs/readers.md``).
+    Source: the class of the type in Transformers 5.23 (``docs/runtimes.md``).
 
     >>> spec_of({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "rope_theta": 5e5,
     ...          "num_hidden_layers": 2}).base

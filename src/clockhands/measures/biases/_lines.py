@@ -10,20 +10,8 @@ line[distance]``: at equal content, the weight of a key is ``exp(-fall)`` times 
 
 import numpy as np
 
-from clockhands.encodings.biases import (
-    Alibi,
-    BiasCode,
-    Buckets,
-    CeilingBuckets,
-    Clipped,
-    Decay,
-    Fire,
-    Kerple,
-    LogWindow,
-    Slopes,
-    Window,
-    bias,
-)
+from clockhands.encodings import biases
+from clockhands.encodings.biases import BiasCode, bias
 from clockhands.measures.property import Property, Unanswered, not_applicable, not_computed
 from clockhands.measures.subject import MeasuredCode
 
@@ -45,16 +33,16 @@ AFTER_SAYS = {
 def name(spec: BiasCode) -> str:
     """The name of the code in a report."""
     names = {
-        Alibi: "ALiBi",
-        Buckets: "T5's buckets",
-        CeilingBuckets: "DeBERTa-v2's buckets",
-        Clipped: "clipped distances",
-        Decay: "Retention's decay",
-        Fire: "FIRE",
-        Kerple: "KERPLE",
-        LogWindow: "the window",
-        Slopes: "the linear bias",
-        Window: "the window",
+        biases.Alibi: "ALiBi",
+        biases.Buckets: "T5's buckets",
+        biases.CeilingBuckets: "DeBERTa-v2's buckets",
+        biases.Clipped: "clipped distances",
+        biases.Decay: "Retention's decay",
+        biases.Fire: "FIRE",
+        biases.Kerple: "KERPLE",
+        biases.LogWindow: "the window",
+        biases.Slopes: "the linear bias",
+        biases.Window: "the window",
     }
     return names[type(spec)]
 

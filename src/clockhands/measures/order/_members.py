@@ -7,36 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.additive import (
-    AdditiveCode,
-    AxialSinusoidal,
-    Binary,
-    Counter,
-    EvenlySpaced,
-    FourierFeatures,
-    Learned,
-    NoPosition,
-    NormalizedCounter,
-    SineOnly,
-    SingleFrequency,
-    Sinusoidal,
-    WarpedPosition,
-    add,
-)
-from clockhands.encodings.biases import (
-    Alibi,
-    BiasCode,
-    Buckets,
-    CeilingBuckets,
-    Clipped,
-    Decay,
-    Fire,
-    Kerple,
-    LogWindow,
-    Slopes,
-    Window,
-    bias,
-)
+from clockhands.encodings import additive, biases
+from clockhands.encodings.additive import AdditiveCode, WarpedPosition, add
+from clockhands.encodings.biases import BiasCode, bias
 from clockhands.encodings.mixtures import LayerMixture
 from clockhands.encodings.rotary import Rotary, XPos, chunked, rotate
 from clockhands.encodings.scaling import Llama3
@@ -77,17 +50,17 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
     both = "The bias depends on the key's distance, but not on whether the key is before or after the query."
     signed = "Each distance has one learned value for keys before the query and another for keys after it."
     return (
-        Member("none", NoPosition(width), "Nothing."),
-        Member("sinusoidal", Sinusoidal(width), own),
-        Member("sinusoidal two axes", AxialSinusoidal(width, (1, 1)), own),
-        Member("Fourier features", FourierFeatures(width, 1, 1.0), own),
-        Member("learned table", Learned(width, tokens), own),
-        Member("counter", Counter(width), own),
-        Member("counter over length", NormalizedCounter(width, tokens), own),
-        Member("binary digits", Binary(width), own),
-        Member("sine only", SineOnly(width), own),
-        Member("one frequency", SingleFrequency(width), own),
-        Member("evenly spaced", EvenlySpaced(width), own),
+        Member("none", additive.NoPosition(width), "Nothing."),
+        Member("sinusoidal", additive.Sinusoidal(width), own),
+        Member("sinusoidal two axes", additive.AxialSinusoidal(width, (1, 1)), own),
+        Member("Fourier features", additive.FourierFeatures(width, 1, 1.0), own),
+        Member("learned table", additive.Learned(width, tokens), own),
+        Member("counter", additive.Counter(width), own),
+        Member("counter over length", additive.NormalizedCounter(width, tokens), own),
+        Member("binary digits", additive.Binary(width), own),
+        Member("sine only", additive.SineOnly(width), own),
+        Member("one frequency", additive.SingleFrequency(width), own),
+        Member("evenly spaced", additive.EvenlySpaced(width), own),
         Member("sinusoid of p squared", WarpedPosition(width, "square"), own),
         Member("sinusoid of log p", WarpedPosition(width, "log"), own),
         Member("sinusoid of 1/p", WarpedPosition(width, "reciprocal"), own),
@@ -96,22 +69,22 @@ def members(width: int, heads: int, tokens: int) -> tuple[Member, ...]:
         Member("rotary Llama 3 scaling", Rotary(head_width, scaling=Llama3(8.0, 8192)), turned),
         Member("rotary xPos", Rotary(head_width, "interleaved", xpos=XPos()), turned),
         Member("rotary two axes", Rotary(head_width, axes=chunked(halves)), column),
-        Member("ALiBi distance", Alibi(heads), later),
-        Member("ALiBi key", Alibi(heads, "key"), later),
-        Member("ALiBi last key", Alibi(heads, "last-key"), later),
-        Member("ALiBi past", Alibi(heads, "past"), one_side),
-        Member("ALiBi symmetric", Alibi(heads, "symmetric"), both),
-        Member("retention's decay", Decay(heads), later),
-        Member("slopes of one's own", Slopes((0.5,) * heads), later),
-        Member("T5 buckets two-way", Buckets(heads), signed),
-        Member("T5 buckets one-way", Buckets(heads, bidirectional=False), one_side),
-        Member("DeBERTa buckets", CeilingBuckets(heads), signed),
-        Member("clipped distances", Clipped(heads), signed),
-        Member("KERPLE log", Kerple(heads), one_side),
-        Member("KERPLE power symmetric", Kerple(heads, "power", symmetric=True), both),
-        Member("FIRE", Fire(heads), one_side),
-        Member("window", Window(heads, 1, tokens), signed),
-        Member("window logarithmic", LogWindow(heads, 1, tokens), signed),
+        Member("ALiBi distance", biases.Alibi(heads), later),
+        Member("ALiBi key", biases.Alibi(heads, "key"), later),
+        Member("ALiBi last key", biases.Alibi(heads, "last-key"), later),
+        Member("ALiBi past", biases.Alibi(heads, "past"), one_side),
+        Member("ALiBi symmetric", biases.Alibi(heads, "symmetric"), both),
+        Member("retention's decay", biases.Decay(heads), later),
+        Member("slopes of one's own", biases.Slopes((0.5,) * heads), later),
+        Member("T5 buckets two-way", biases.Buckets(heads), signed),
+        Member("T5 buckets one-way", biases.Buckets(heads, bidirectional=False), one_side),
+        Member("DeBERTa buckets", biases.CeilingBuckets(heads), signed),
+        Member("clipped distances", biases.Clipped(heads), signed),
+        Member("KERPLE log", biases.Kerple(heads), one_side),
+        Member("KERPLE power symmetric", biases.Kerple(heads, "power", symmetric=True), both),
+        Member("FIRE", biases.Fire(heads), one_side),
+        Member("window", biases.Window(heads, 1, tokens), signed),
+        Member("window logarithmic", biases.LogWindow(heads, 1, tokens), signed),
         Member("rotary every other layer", LayerMixture((Rotary(head_width), None), (0, 1)), turned),
     )
 

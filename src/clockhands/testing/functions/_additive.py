@@ -41,21 +41,8 @@ from clockhands.recognition.faults import (
     further_suspects,
     hands_of,
 )
-from clockhands.testing._experiments import (
-    COPIES,
-    ROWS,
-    Answer,
-    Asked,
-    Experiment,
-    Unasked,
-    checked,
-    experiment,
-    failed_of,
-    function_of,
-    named,
-    resolved,
-    telling,
-)
+from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
+from clockhands.testing._experiments import ROWS, Answer, Asked, Experiment, Unasked, experiment, failed_of, telling
 from clockhands.testing.bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs
 from clockhands.testing.functions._suspects import (
@@ -541,10 +528,10 @@ def check_additive(
     resized: Mapping[str, Any] | None = None,
     grid: Grid | None = None,
     token_scale: float = 1.0,
-    negative: bool | None = None,
     axes: str = "seq width",
     call: str = "x, positions",
     positions: str = "seq",
+    negative: bool | None = None,
     backend: Any = None,
     dtype: str = "float32",
     length: int | None = None,
@@ -566,12 +553,12 @@ def check_additive(
             (``{"rows": (32, 32), "kind": "cubic"}``); ``values`` are the rows before, ``like`` the encoding after it.
         grid: The cells of its rows, for a function that counts its rows itself (``call="x"``).
         token_scale: The factor of the tokens, before the encoding is added (``width ** 0.5`` in the paper's model).
-        negative: Whether it takes positions below 0. None tries them, and accepts what looks like an index from the
-            end.
         axes: The axes of x in the function's order: ``"batch seq width"``.
         call: The arguments of the function: ``"x, positions"``; ``"x"`` if it counts its rows itself; ``"x, offset"``;
             ``"positions"`` if it returns the table.
         positions: The axes of its positions: ``"seq"`` or ``"batch seq"``; with ``axes`` for several coordinates.
+        negative: Whether it takes positions below 0. None tries them, and accepts what looks like an index from the
+            end.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The dtype of its tokens, or of the table that it returns.
         length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the encoding has fewer.

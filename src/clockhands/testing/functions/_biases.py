@@ -27,19 +27,8 @@ from clockhands.recognition.faults import (
     bias_suspects,
     table_of,
 )
-from clockhands.testing._experiments import (
-    Answer,
-    Asked,
-    Experiment,
-    Unasked,
-    checked,
-    experiment,
-    failed_of,
-    function_of,
-    made,
-    named,
-    resolved,
-)
+from clockhands.testing._checks import checked, function_of, made, named, resolved
+from clockhands.testing._experiments import Answer, Asked, Experiment, Unasked, experiment, failed_of
 from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, near_edge
 from clockhands.testing.functions._calls import CalledBias
 from clockhands.testing.functions._suspects import explanations, fitting, told_of

@@ -30,21 +30,8 @@ from clockhands.recognition.faults import (
     rotary_suspects,
     turning_of,
 )
-from clockhands.testing._experiments import (
-    COPIES,
-    ROWS,
-    Answer,
-    Asked,
-    Experiment,
-    Unasked,
-    checked,
-    experiment,
-    failed_of,
-    function_of,
-    named,
-    resolved,
-    telling,
-)
+from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
+from clockhands.testing._experiments import ROWS, Answer, Asked, Experiment, Unasked, experiment, failed_of, telling
 from clockhands.testing.bounds import SINGLE, UNIT, turned_error
 from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs, numbered, spaced
 from clockhands.testing.functions._suspects import (

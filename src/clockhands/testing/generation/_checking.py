@@ -13,7 +13,8 @@ from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
-from clockhands.testing._experiments import Asked, Unasked, named, resolved
+from clockhands.testing._checks import named, resolved
+from clockhands.testing._experiments import Asked, Unasked
 from clockhands.testing.generation._experiments import GenerationExperiment, experiments
 from clockhands.testing.generation._explaining import explained
 from clockhands.testing.generation._models import CausalModel, TransformersModel, opened

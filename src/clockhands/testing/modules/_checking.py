@@ -10,7 +10,7 @@ from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.recognition.calling import Refused
-from clockhands.testing._experiments import resolved
+from clockhands.testing._checks import resolved
 from clockhands.testing.functions._rotary import LENGTH, asked_length
 from clockhands.testing.kinds import is_module
 from clockhands.testing.reports import CannotCheck, Report, settled

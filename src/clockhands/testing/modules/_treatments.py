@@ -21,7 +21,8 @@ from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.specs import describe
 from clockhands.recognition.calling import Refused, error_text
 from clockhands.recognition.faults import FAULTS
-from clockhands.testing._experiments import Asked, Experiment, Unasked, failures_of, telling
+from clockhands.testing._checks import failures_of
+from clockhands.testing._experiments import Asked, Experiment, Unasked, telling
 from clockhands.testing.functions import check_additive, check_bias, check_rotary
 from clockhands.testing.modules._asking import Broke, Heard, ModuleSubject, Treated, Treatment, undone
 from clockhands.testing.modules._explaining import Outcome, by_tensors, explained, once

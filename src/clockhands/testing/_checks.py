@@ -1,0 +1,211 @@
+"""A check of a user's function: the encoding that it should compute, the experiments run on it, and the report."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import shown
+from clockhands.encodings.specs import describe
+from clockhands.errors import InvalidType
+from clockhands.recognition.calling import ForeignFunction, Refused, error_text
+from clockhands.testing._experiments import Answer, Asked, Experiment, Unasked
+from clockhands.testing.kinds import spec_of
+from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
+
+# Arrays of the size of the input that are in memory at once: tokens, output, expected output, allowed error, and
+# intermediate results. Used to estimate the memory of a check.
+COPIES = 8
+
+FailureOf = Callable[[Experiment, Answer], Failure | None]
+
+
+def resolved(like: Any, kind: type, words: str) -> Any:
+    """The spec: ``like`` itself, or the spec of a preset name with fields. Raises `InvalidType` for another kind."""
+    if like is None:
+        raise InvalidType(
+            "`like` is missing: the encoding that the function should compute.",
+            f"Give a {words} spec, or a preset's name.",
+        )
+    spec: Any = spec_of(like)
+    if not isinstance(spec, kind):
+        what = shown(spec)
+        if hasattr(spec, "__dataclass_fields__"):
+            what = f"{type(spec).__name__} ({describe(spec)})"
+        raise InvalidType(
+            f"`like` must be {'an' if words[0] in 'aeiou' else 'a'} {words} encoding, got {what}.",
+            "check_rotary, check_additive and check_bias each check one kind.",
+        )
+    return spec
+
+
+def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], dict[str, str]]:
+    """Run the experiments: those that ran, and for each that cannot run its name and the reason."""
+    asked: list[Asked] = []
+    left_out: dict[str, str] = {}
+    for experiment in experiments:
+        try:
+            asked.append(Asked(experiment, experiment.run(it)))
+        except Unasked as reason:
+            left_out[experiment.name] = str(reason)
+        except Refused as error:
+            if experiment.needed:
+                raise CannotCheck(
+                    f"{_first_upper(experiment.asks)} But the function failed: {error}.",
+                    f"Pass length= for a function of fewer than {it.length:,} positions.",
+                ) from error.__cause__
+            left_out[experiment.name] = str(error)
+    return asked, left_out
+
+
+def failures_of(
+    asked: Sequence[Asked], called: ForeignFunction | None, failure_of: FailureOf | None = None
+) -> tuple[tuple[Failure, ...], float]:
+    """The failures, at most one per experiment, and the largest error divided by its bound.
+
+    A function that changes its arguments or overwrites an earlier result adds a failure.
+    """
+    failure_of = failure_of or _failure
+    failures: list[Failure] = []
+    worst = 0.0
+    for one in asked:
+        found = [failure for failure in (failure_of(one.experiment, each) for each in one.answers) if failure]
+        worst = max([worst, *(float(each.shares.max(initial=0)) for each in one.answers)])
+        failures += found[:1]
+    if called is not None and (names := sorted(called.changed)):
+        failures.append(
+            Failure("arguments stay as they are", f"it changed {' and '.join(names)}.", {"changed": tuple(names)})
+        )
+    if called is not None and called.overwrites:
+        failures.append(Failure("answers stay as they are", "a call changed the array that an earlier one returned."))
+    return tuple(failures), worst
+
+
+def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
+    over = answer.shares
+    if not over.size or over.max() <= 1:
+        return None
+    wrong = over > 1
+    place = np.unravel_index(int(np.argmax(wrong)), over.shape)
+    evidence: dict[str, Any] = {
+        "asked": answer.asked,
+        "got": float(answer.got[place]),
+        "right": float(answer.wanted[place]),
+        "allowed": float(np.broadcast_to(answer.allowed, over.shape)[place]),
+        "channel": int(place[-1]),
+        "wrong": int(wrong.sum()),
+        "of": int(wrong.size),
+        "largest error": float(np.nanmax(np.abs(answer.got - answer.wanted)))
+        if np.isfinite(answer.got).any()
+        else None,
+    }
+    where = f"dimension {place[-1]}"
+    if answer.positions is not None:
+        rows = np.broadcast_to(answer.positions, over.shape[:-1])
+        first = rows[wrong.any(axis=-1)].min()
+        evidence["first wrong position"] = int(first)
+        evidence["position"] = int(rows[place[:-1]])
+        where = f"position {rows[place[:-1]]:,}, {where}"
+    message = (
+        f"{answer.asked}: {evidence['wrong']:,} of {evidence['of']:,} numbers are wrong; at {where}, expected "
+        f"{_within(evidence['right'], evidence['allowed'])}, got {evidence['got']:.6g}."
+    )
+    return Failure(experiment.name, message, evidence)
+
+
+def _within(right: float, allowed: float) -> str:
+    return f"{right:.6g} ± {allowed:.2g}" if allowed else f"exactly {right:.6g}"
+
+
+def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str:
+    """The name of a user's function or builder in reports; of a lambda its file and line."""
+    subject: Any = fn if make is None else make
+    while isinstance(subject, functools.partial):
+        subject = subject.func
+    name = str(getattr(subject, "__qualname__", None) or type(subject).__name__).rpartition("<locals>.")[2]
+    if name != "<lambda>":
+        return name
+    code = getattr(inspect.unwrap(subject), "__code__", None)
+    return "lambda" if code is None else f"lambda at {Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def _first_upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def function_of(
+    fn: Callable[..., Any] | None, make: Callable[[Any], Callable[..., Any]] | None, spec: Any
+) -> Callable[..., Any]:
+    """The function to check: ``fn``, or what ``make`` builds for the spec."""
+    if fn is not None:
+        return fn
+    if make is None:
+        raise InvalidType("Neither a function nor make= was passed.", "Pass the function to check.")
+    return made(make, spec)
+
+
+def checked(
+    kind: str,
+    subject: str,
+    it: Any,
+    experiments: Iterable[Experiment],
+    explained: Callable[[list[Asked]], tuple[Explanation, ...]],
+    *,
+    raises: bool,
+    failure_of: FailureOf | None = None,
+    summary: Callable[[list[Asked]], Mapping[str, Any]] | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> Report:
+    """Run the experiments on a user's function, explain the failures, and return or raise the report.
+
+    Args:
+        kind: The kind of encoding.
+        subject: The name of the function in the report.
+        it: The function under test.
+        experiments: The experiments to run.
+        explained: Returns the explanations of the failures, given the experiments that ran.
+        raises: Whether a failure is raised as `CheckFailed`.
+        failure_of: The failure of one answer, or None; see `failures_of`.
+        summary: Further entries of `Report.called`.
+        left_out: Experiments that cannot run, and the reasons.
+
+    Returns:
+        The report.
+    """
+    __tracebackhide__ = True
+    asked, refused = asked_all(it, experiments)
+    called: ForeignFunction = it.called
+    failures, worst = failures_of(asked, called, failure_of)
+    report = Report(
+        subject=subject,
+        kind=kind,
+        like=describe(it.spec),
+        experiments=tuple(one.experiment.name for one in asked),
+        left_out={**refused, **(left_out or {})},
+        failures=failures,
+        called={**called.summary, **(summary(asked) if summary else {})},
+        worst=worst,
+        spec=it.spec,
+    )
+    return settled(report if report.sound else replace(report, explanations=explained(asked)), raises)
+
+
+def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:
+    """The function that ``make`` builds for a spec; raises `CannotCheck` if it fails or returns no function."""
+    try:
+        built = make(spec)
+    except Exception as error:
+        raise CannotCheck(
+            f"make= was called with {describe(spec)}: it raised {error_text(error)}.",
+            "Give a function(spec) that builds the function to be checked, for any spec of this kind.",
+        ) from error
+    if not callable(built):
+        raise CannotCheck(
+            f"make= was called with {describe(spec)}: it returned {shown(built)}, which cannot be called.",
+            "Give a function(spec) that returns the function to be checked.",
+        )
+    return built

@@ -1,0 +1,186 @@
+"""Configs of other programs: what each says of position, held to facts written by hand from its text and its program.
+
+The configs are those of `published/dialects`, whose README says where they are from. They are written out as their
+program has them, YAML or JSON, and read from there. `stated/dialects.json` states what single keys are resolved to.
+"""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from clockhands.configs import dialects as dialects_module
+from clockhands.configs import open_target
+from clockhands.configs.dialects import dialect_of, dialects, in_dialect
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
+from configs.expected import fact_gaps
+
+PUBLISHED = Path(__file__).parents[1] / "published"
+LEAST = 45  # files; a file fewer is one that was lost
+
+
+@pytest.fixture(scope="module")
+def configs(published):
+    paths = sorted((published / "dialects").glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def written(folder, case):
+    """The file of a case; JSON is YAML too. The model that a training file or a Modelfile names lies beside it."""
+    path, config = folder / case["file"], dict(case["config"])
+    if "base" in case:
+        base = json.loads((PUBLISHED / "configs" / f"{case['base']}.json").read_text(encoding="utf-8"))["config"]
+        (folder / case["base"]).mkdir(exist_ok=True)
+        (folder / case["base"] / "config.json").write_text(json.dumps(base), encoding="utf-8")
+        config[next(iter(config))] = case["base"]
+    lines = [key if key == "FROM" else f"PARAMETER {key}" for key in config]
+    text = "".join(f"{line} {value}\n" for line, value in zip(lines, config.values(), strict=True))
+    path.write_text(text if case["dialect"] == "Modelfile" else json.dumps(config), encoding="utf-8")
+    return path
+
+
+def gaps(found, facts, length=None):
+    yield from fact_gaps(found, facts)
+    if length != facts.get("asked"):
+        yield f"asked: {length}, facts {facts.get('asked')}"
+    layouts = {code.layout for code in found.codes if code.kind == "rotary"}
+    if layouts and layouts != {facts["layout"]}:
+        yield f"layout: resolved {layouts}, facts {facts['layout']}"
+    if facts.get("base", 0) is None and any(code.base or code.rates for code in found.codes):
+        yield "base: resolved, where the file cannot say it"
+
+
+def test_facts_written_by_hand_agree(configs, tmp_path, cases):
+    """And every value names a key of the file or the program."""
+    assert len(configs) >= LEAST
+    rows = {dialect.name: dialect for dialect in dialects()}
+    for case in configs:
+        with cases(case["name"]):
+            opened = open_target(written(tmp_path, case))
+            says = f"{case['base']} is read from " if "base" in case else f" is read as a config of {case['dialect']}."
+            says = f" is built from {case['base']}" if case["dialect"] == "Modelfile" else says
+            assert any(says in note for note in opened.notes)
+            found = resolve(opened)
+            assert list(gaps(found, case["facts"], opened.length if "base" in case else None)) == []
+            for source in (source for code in found.codes for source in code.source.values() if "base" not in case):
+                places = (case["file"], rows[case["dialect"]].library, "computed from no scaling")
+                assert any(place in source for place in places), source
+
+
+def test_a_wrong_fact_is_noticed(configs, tmp_path):
+    case = next(case for case in configs if case["name"] == "neox-20b")
+    found = resolve(open_target(written(tmp_path, case)))
+    for name, wrong in {"rotated": 96, "base": 1e6, "layers": 43, "max_length": 4096, "layout": "interleaved"}.items():
+        assert [gap.partition(":")[0] for gap in gaps(found, {**case["facts"], name: wrong})], name
+
+
+def test_configs_of_transformers_are_in_no_dialect(published):
+    for path in sorted((published / "configs").glob("*.json")):
+        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        assert dialect_of(config) is None, path.name
+
+
+def test_mlx_writes_a_config_of_transformers():
+    config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 16}
+    quantised = config | {"quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"bits": 4}}
+    assert dialect_of(quantised) is None
+    plain, other = (resolve(Opened("x", "config", config=each, config_name="x")) for each in (config, quantised))
+    assert (plain.codes, plain.facts, plain.ignored) == (other.codes, other.facts, other.ignored)
+
+
+def keys(config, path=()):
+    for key, value in config.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from keys(value, (*path, key))
+
+
+ODD = ("x", -1, None, [], {}, float("inf"), 10**40, "${a.b}", {"rope_type": "yarn"})
+
+
+def test_whatever_stands_under_a_key_it_is_read(configs, draw):
+    smallest = {}
+    for case in sorted(configs, key=lambda case: -len(json.dumps(case["config"]))):
+        smallest[case["dialect"]] = case
+    assert len(smallest) > 8
+    for case in smallest.values():
+        for path in keys(case["config"]):
+            for odd in draw(ODD, 3):
+                config = copy.deepcopy(case["config"])
+                holder = config
+                for key in path[:-1]:
+                    holder = holder[key]
+                holder[path[-1]] = odd
+                form = "config" if dialect_of(config) is None else "dialect"
+                resolve(Opened("x", form, config=config, config_name=case["file"]))
+
+
+def test_references_lead_to_values_of_the_file(cases):
+    nemo = {"num_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "position_embedding_type": "rope"}
+    lead = {"${.encoder_seq_length}": 4096, "${model.encoder_seq_length}": 4096, "${length}": 512, "${further}": 512}
+    nowhere = ("${oc.env:LENGTH}", "${multiply:2, ${.encoder_seq_length}}", "${.nowhere}", "${loop}", "???")
+    for length, context in (lead | dict.fromkeys(nowhere, 4096)).items():
+        with cases(length):
+            model = nemo | {"encoder_seq_length": 4096, "max_position_embeddings": length}
+            config = {"model": model, "length": 512, "further": "${length}", "loop": "${loop}"}
+            said = f"nemo.yaml:model.max_position_embeddings is {length}, whose value is not in this file."
+            assert in_dialect(config, "nemo.yaml").notes == (() if length in lead else (said,))
+            assert resolve(Opened("x", "dialect", config=config, config_name="nemo.yaml")).context == context
+
+
+def test_the_program_of_a_file_is_told_by_its_keys():
+    megatron = {"num_layers": 2, "hidden_size": 128, "num_attention_heads": 4, "position_embedding_type": "rope"}
+    assert dialect_of({**megatron, "rotary_base": 500000, "use_rope_scaling": True}).name == "Megatron-LM"
+    assert (
+        dialect_of({**megatron, "rotary_base": 500000, "rotary_seq_len_interpolation_factor": 4}).name == "Megatron-LM"
+    )
+    neox = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 4, "max-position-embeddings": 512}
+    for own in ({"pipe-parallel-size": 1}, {"no-weight-tying": True}, {"train_micro_batch_size_per_gpu": 4}):
+        assert dialect_of(neox | own).name == "GPT-NeoX"
+
+
+def test_a_builder_that_is_not_known_is_said():
+    config = {"model": {"_component_": "torchtune.models.other.other_9b", "rope_base": 1e6}}
+    found = in_dialect(config, "recipe.yaml")
+    assert found.notes == ("What torchtune.models.other.other_9b of torchtune builds is not known here.",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key"),
+    [
+        ("neox.yml", "num-layers: 2\nhidden-size: 128\nnum-attention-heads: 4\npos-emb: rotary\nrotary-emb-base: {}\n",
+         "rotary-emb-base"),
+        ("args.yaml", "language_model:\n  num_layers: 2\n  hidden_size: 128\n  num_attention_heads: 4\n"
+                      "  position_embedding_type: rope\n  rotary_base: {}\n", "language_model.rotary_base"),
+        ("model_config.yaml", "n_layer: 2\nn_embd: 128\nn_head: 4\nrotary_percentage: 1.0\nrope_base: {}\n",
+         "rope_base"),
+        ("axolotl.yaml", "base_model: not/here\nsequence_len: 512\noverrides_of_model_config:\n  rope_theta: {}\n",
+         "overrides_of_model_config.rope_theta"),
+        ("sft.yaml", "model_name_or_path: not/here\noutput_dir: out\nmodel_init_kwargs:\n  rope_theta: {}\n",
+         "model_init_kwargs.rope_theta"),
+        ("nemo.yaml", "model:\n  num_layers: 2\n  hidden_size: 128\n  num_attention_heads: 4\n"
+                      "  position_embedding_type: rope\n  rotary_base: {}\n", None),
+        ("pretrain.yaml", "model_config:\n  n_layer: 2\n  n_embd: 128\n  n_head: 4\n  rope_base: {}\n", None),
+    ],
+)  # fmt: skip
+def test_an_exponent_without_a_dot_is_what_the_program_reads(tmp_path, monkeypatch, name, text, key):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    for written_as, is_text in (("1e6", True), ("1.0e6", True), ("1.0e+6", False), ("1000000", False)):
+        (tmp_path / name).write_text(text.format(written_as))
+        found = resolve(open_target(tmp_path / name))
+        texts = [fact.evidence for fact in found.facts if fact.code == "text-number"]
+        assert texts == ([{f"{name}:{key}": written_as, "read as": 1e6}] if key and is_text else [])
+        assert {code.base for code in found.codes} == {1e6}
+
+
+def test_keys_are_gone_through_once_however_many_dialects_there_are(monkeypatch):
+    """Each lookup went through all keys: 60,000 of them took 7 seconds."""
+    asked = []
+    real = dialects_module.plain
+    monkeypatch.setattr(dialects_module, "plain", lambda key: (asked.append(key), real(key))[1])
+    keys = {f"key-{number}": number for number in range(1000)}
+    model = {"num-layers": 2, "hidden-size": 64, "num-attention-heads": 2, "encoder-seq-length": 8}
+    assert in_dialect({"model": model | keys} | keys, "x.yaml") is not None
+    assert len(asked) < 6 * len(keys)

@@ -1,0 +1,165 @@
+"""docs/studies.md and the pages of the studies are made of the stored results, and these of a store of the lab."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def maker():
+    import studies_document
+
+    return studies_document
+
+
+@pytest.fixture(scope="module")
+def keeper():
+    import studies_data
+
+    return studies_data
+
+
+@pytest.fixture(scope="module")
+def data(maker):
+    """The stored results; a test that changes something takes a copy."""
+    return json.loads(maker.DATA.read_text(encoding="utf-8"))
+
+
+def test_the_pages_are_made_of_the_stored_results_one_of_each_study(maker, keeper, data):
+    written = {path: path.read_text(encoding="utf-8") for path in (maker.DOCUMENT, *maker.FOLDER.glob("*.md"))}
+    pages = maker.documents(data)
+    assert written == pages, "run tools/studies_document.py"
+    assert maker.DATA.read_text(encoding="utf-8") == keeper.written(data), "its layout is the tool's"
+    assert set(data["studies"]) <= set(maker.ORDER)
+    for name, study in data["studies"].items():
+        assert f"| [{name}](studies/{name}.md) |" in pages[maker.DOCUMENT]
+        text = pages[maker.FOLDER / f"{name}.md"]
+        assert study["run"]["commit"] in text
+        assert f"`{study['run']['command']}`" in text
+        assert study["run"]["hash"][:12] in text
+
+
+def test_every_shipped_study_has_a_place(maker):
+    studies = pytest.importorskip("clockhands.lab.study")
+    assert sorted(maker.ORDER) == studies.shipped()
+
+
+def test_another_number_makes_another_page(maker, data):
+    quick = copy.deepcopy(data["studies"]["quick"])
+    before = maker.section(maker.MeasuredStudy("quick", quick))
+    quick["tasks"]["copy"]["cells"]["rotary"]["as trained"]["whole"]["accuracy"]["256"][0] += 0.01
+    assert maker.section(maker.MeasuredStudy("quick", quick)) != before
+
+
+def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
+    quick = copy.deepcopy(data["studies"]["quick"])
+    quick["gates"][0]["holds"] = False
+    quick["gates"][1] |= {"holds": None, "value": None}
+    text = maker.section(maker.MeasuredStudy("quick", quick))
+    assert (
+        "4 of 9 gates hold, 1 fails, 3 are met by their only seed, 1 cannot be judged. Fails: “Sinusoidal copies at "
+        "the trained length.” Not judged: “Rotary copies at the trained length.”"
+    ) in " ".join(text.split())
+    assert "Changed after it was first written" not in text
+    quick["changed"] = "there was another arm."
+    assert "Changed after it was first written: there was another arm." in maker.section(
+        maker.MeasuredStudy("quick", quick)
+    )
+    assert "| **fails** | Sinusoidal copies at the trained length. |" in text
+    assert "| **not judged** | Rotary copies at the trained length. |" in text
+
+
+SMALL = Path(__file__).with_name("small_study.toml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A store of a small study with made-up numbers: a loss is the length over 100, and the seed."""
+    pytest.importorskip("scipy")
+    from clockhands.lab import study as studies
+    from clockhands.lab.store import Measurement, Store
+
+    small = studies.parse(SMALL, "quick")
+    monkeypatch.setattr(studies, "shipped", lambda: ["quick"])
+    monkeypatch.setattr(studies, "read", lambda _: small)
+    path = tmp_path / "quick.sqlite"
+    provenance = {
+        "command": "clockhands lab run quick", "commit_id": "abc", "version": "0", "versions": {"torch": "9"},
+        "created": "2026-01-02T00:00:00+00:00",
+        "machine": {"processor": "P", "cores": 2, "system": "S", "device": "cpu", "threads": 1, "texts": {}},
+    }  # fmt: skip
+    with Store.open(path) as opened:
+        opened.add_study(small.hash, "quick", small.text, provenance)
+        opened.add_trials(small.hash, small.trial_keys())
+        for key in small.trial_keys():
+            protocols = small.tasks[key.task].evaluation.protocols
+            variants = ("", "yarn") if key.arm == "rotary" else ("",)
+            rows = [
+                Measurement("evaluation", each, length / 100 + key.seed, 400, length, None, protocol, variant)
+                for length in (64, 128)
+                for protocol in protocols
+                for variant in variants
+                for each in ("loss", "accuracy")
+            ]
+            rows += [Measurement("evaluation", "loss", at, 400, 128, at, "whole") for at in range(0, 128, 8)]
+            rows += [Measurement("training", "gradient_norm_largest", step, step, 64) for step in (1, 20)]
+            rows += [Measurement("training", "gradient_norm", step / 2, step, 64) for step in (1, 20)]
+            if key.arm == "dropped":
+                curve = {("before drop", 200): 1.0, ("dropped", 200): 3.0, ("", 400): 1.5}
+                rows += [
+                    Measurement("curve", "loss", loss, step, 64, None, "whole", variant)
+                    for (variant, step), loss in curve.items()
+                ]
+            facts = {"parameters": 7, "code_parameters": 3, "tokens_per_second": 1000.4}
+            if key == ("copy", "none", 2):
+                opened.fail(small.hash, key, "The loss is NaN at step 3.")
+            else:
+                opened.finish(small.hash, key, rows, facts, 2.0)
+    return path
+
+
+def test_a_store_is_kept(maker, keeper, store):
+    found = keeper.collect(store)
+    assert list(found) == ["quick"]
+    quick = json.loads(json.dumps(found["quick"]))
+    study = maker.MeasuredStudy("quick", quick)
+    run = quick["run"]
+    assert run["command"] == "clockhands lab run quick"
+    assert (run["finished"], run["trial_seconds"]) == (7, 14)
+    assert run["failed"] == [{"task": "copy", "arm": "none", "seed": 2, "message": "The loss is NaN at step 3."}]
+    value = study.value("copy", "rotary", length=128)
+    assert (value.mean, value.low, value.high) == (2.28, 1.28, 3.28)
+    assert study.value("copy", "none").seeds == {0: 0.64, 1: 1.64}
+    assert study.value("language", "rotary", "loss_ratio", length=128, protocol="sliding").seeds == {0: 2.0}
+    assert study.value("copy", "rotary", "gradient_norm_largest").mean == 20
+    assert study.value("copy", "rotary", "gradient_norm_start").mean == 0.5
+    assert study.value("language", "dropped", "spike").mean == 2
+    assert study.value("language", "dropped", "won_back").mean == 0.75
+    assert study.places("language", "rotary")["32–47"].mean == (32 + 40) / 2
+    assert quick["gates"][0]["value"] == [0.0, 0.0, 0.0, 0.0, 0.0, None]
+    text = " ".join("".join(maker.documents({"studies": found}).values()).split())
+    assert "0 of 1 gates hold, 1 cannot be judged. Not judged: “Rotary is better.”" in text
+    assert "- Failed: copy, none, seed 2: The loss is NaN at step 3." in text
+    assert "7 trials finished, 1 failed" in text
+    assert "| dropped | 400 | 2.000 | 0.750 |" in text.replace("| dropped | |", "| dropped |")
+    assert "| dropped | rotary | 0.000 | 0.000 |" in text
+    assert "| dropped | rotary (yarn at test time) | 0.000 | 0.000 |" in text
+    assert json.loads(keeper.written({"studies": found})) == {"studies": {"quick": quick}}
+
+
+def test_a_study_that_has_not_ended_or_was_changed_is_refused(keeper, store, tmp_path):
+    from clockhands.lab import study as studies
+    from clockhands.lab.store import Store
+
+    with Store.open(store) as opened:
+        opened.retry(studies.read("quick").hash)
+    with pytest.raises(SystemExit, match="1 trials of quick are not run"):
+        keeper.collect(store)
+    with Store.open(tmp_path / "other.sqlite") as opened:
+        opened.add_study("0" * 64, "quick", SMALL, {})
+    with pytest.raises(SystemExit, match="not a shipped one as it is now"):
+        keeper.collect(tmp_path / "other.sqlite")
