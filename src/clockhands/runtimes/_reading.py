@@ -19,7 +19,7 @@ from clockhands.runtimes._of_llama_cpp import llama_cpp
 from clockhands.runtimes._of_mlx import mlx_lm
 from clockhands.runtimes._of_transformers import transformers_4, transformers_5
 from clockhands.runtimes._of_vllm import vllm, vllm_0_11
-from clockhands.runtimes._patterns import PATTERNS, Model, Pattern
+from clockhands.runtimes._patterns import PATTERNS, DeclaredModel, Pattern
 from clockhands.runtimes._windows import in_sections, in_windows, window_rule
 from clockhands.runtimes.views import (
     PER_LAYER,
@@ -328,9 +328,9 @@ class FileReadings:
         made.beside, made.codes = pattern.changed(made.beside, self._model)
 
     @cached_property
-    def _model(self) -> Model:
+    def _model(self) -> DeclaredModel:
         known = next((view.known for view in self.views() if view.known is not None), None)
-        return Model(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
+        return DeclaredModel(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
 
     def _codes(self, config: Mapping[str, Any], length: int | None) -> tuple[Code, ...]:
         """The codes of a changed config; those that are equal are resolved once."""
