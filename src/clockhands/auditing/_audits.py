@@ -33,7 +33,7 @@ from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
 from clockhands.runtimes import CURRENT, Reading
-from clockhands.runtimes.runtime_release import RuntimeRelease, runtime_of
+from clockhands.runtimes.releases import RuntimeRelease, runtime_of
 from clockhands.runtimes.telling import listed, reach_of, reading_to_dict, release
 
 if TYPE_CHECKING:

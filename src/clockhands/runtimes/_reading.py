@@ -14,13 +14,13 @@ from clockhands.configs.rope_blocks import scaling_name
 from clockhands.configs.section_fields import Section
 from clockhands.errors import InvalidValue
 from clockhands.runtimes._comparing import Parted, compared
-from clockhands.runtimes._misread import Statement, statements_about
 from clockhands.runtimes._of_llama_cpp import llama_cpp
 from clockhands.runtimes._of_mlx import mlx_lm
 from clockhands.runtimes._of_transformers import transformers_4, transformers_5
 from clockhands.runtimes._of_vllm import vllm, vllm_0_11
 from clockhands.runtimes._patterns import PATTERNS, DeclaredModel, Pattern
 from clockhands.runtimes._windows import in_sections, in_windows, window_rule
+from clockhands.runtimes.releases import Statement, statements_about
 from clockhands.runtimes.views import (
     PER_LAYER,
     ModelFailure,

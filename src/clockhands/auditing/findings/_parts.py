@@ -15,7 +15,7 @@ from clockhands.configs.section_fields import Section, sections
 from clockhands.configs.targets import Opened
 from clockhands.formats.files import file_and_key
 from clockhands.runtimes import FileReadings, Reading
-from clockhands.runtimes.runtime_release import RuntimeRelease
+from clockhands.runtimes.releases import RuntimeRelease
 
 
 @dataclass(frozen=True)
