@@ -38,11 +38,6 @@ class PickleRunsCode(Case, code="pickle-runs-code"):
         return file_and_key(self.stated[0][0])[0]
 
     @property
-    def names(self) -> str:
-        """What it imports."""
-        return self.stated[0][1]
-
-    @property
     def unread(self) -> bool:
         """Whether its names could not be read."""
         return bool(self.stated) and all(names == UNREAD for _, names in self.stated)

@@ -41,18 +41,7 @@ class RopeFreqsDiffer(Case, code="rope-freqs-differ"):
         return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in said])
 
 
-class LongropeFactorsMissing(Case, code="longrope-factors-missing"):
-    def keys(self) -> str:
-        """The keys of the scaling, as text."""
-        return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
-
-
 class DimensionCount(Case, code="dimension-count"):
-    architecture: str
-    declared: int | None
-    expected: int | None = None
-    file: str | None = None
-
     def undeclared(self) -> bool:
         """Whether the file does not have the key."""
         return self.declared is None

@@ -26,20 +26,14 @@ _WITHOUT_SCALING: Mapping[str | None, str] = {
 
 
 class BeyondContext(Case, code="beyond-context"):
-    length: int = 0
-    context: int = 0
-    kind: str | None = None
-    scaled_to: int = 0
-    unless_counted: int = 0
-    set_in: str | None = None
+    length = 0
+    context = 0
+    scaled_to = 0
+    unless_counted = 0
 
     def wanted(self) -> str:
         """What asks for the length."""
         return self.set_in or "The requested length"
-
-    def learned(self) -> bool:
-        """Whether the positions are rows of a table."""
-        return self.kind == "learned"
 
     def unscalable(self) -> str | None:
         """Why the file cannot declare a scaling, if it cannot."""
@@ -47,7 +41,7 @@ class BeyondContext(Case, code="beyond-context"):
 
     def reached(self) -> bool:
         """Whether the declared scaling covers this length."""
-        return bool(self.evidence) and not self.learned() and self.scaled_to >= self.length
+        return bool(self.evidence) and self.kind != "learned" and self.scaled_to >= self.length
 
     def not_reached(self) -> bool:
         """Whether longer texts may be a problem."""
@@ -63,8 +57,8 @@ class BeyondContext(Case, code="beyond-context"):
 
 
 class SetBeyondContext(Case, code="set-beyond-context"):
-    length: int = 0
-    context: int = 0
+    length = 0
+    context = 0
 
     def lengths(self) -> str:
         """The lengths that are set, and the context, as text."""
@@ -78,9 +72,8 @@ class SetBeyondContext(Case, code="set-beyond-context"):
 
 
 class LengthsDiffer(Case, code="lengths-differ"):
-    other: int = 0
-    context: int = 0
-    because: str | None = None
+    other = 0
+    context = 0
 
     def shorter(self) -> bool:
         """Whether the other length is the shorter one."""
@@ -90,14 +83,9 @@ class LengthsDiffer(Case, code="lengths-differ"):
         """Whether both lengths may be right."""
         return self.shorter() or bool(self.because)
 
-    def opposing(self) -> str:
-        """The two lengths, as text."""
-        return " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
-
 
 class NeverTurning(Case, code="never-turning"):
-    pairs_that_never_complete_a_turn: int
-    pairs_that_stand_still_on_purpose: int = 0
+    pairs_that_stand_still_on_purpose = 0
 
     def count(self) -> int:
         """All of them: the number of the property `turning`."""

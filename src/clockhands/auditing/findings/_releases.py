@@ -20,13 +20,8 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
 
 
-class OfRelease(Case, code=("missing-original", "missing-scaling")):
+class OfRelease(Case, code=("missing-original", "missing-scaling", "context-of-no-release")):
     """The published value that a release of the model's shape has for a missing or lost setting."""
-
-    release: str
-    mended_at: str | None = None
-    mended_with: Any = None
-    merged: bool | None = None
 
     def edit(self) -> Edit | None:
         place, value = self.mended_at, self.mended_with
@@ -34,16 +29,14 @@ class OfRelease(Case, code=("missing-original", "missing-scaling")):
             return None
         if self.merged and isinstance(value, Mapping):
             numbers = listed([f"{key} to {spoken(number)}" for key, number in value.items()])
-            steps = (added(f"{place}.{key}", number, "") for key, number in value.items())
+            steps = (added(f"{place}.{key}", number) for key, number in value.items())
             return together(f"Set {numbers}, as in {self.release}.", *steps)
         key = place.rpartition(":")[2].rpartition(".")[2]
         return added(place, value, f"Set {key} to {spoken(value)}, as in {self.release}.")
 
 
 class DiffersFromRelease(OfRelease, code="differs-from-release"):
-    here: str = ""
-    because: str | None = None
-    shape: str | None = None
+    here = ""
 
     def stated_here(self) -> str:
         """What the file says."""
@@ -57,23 +50,9 @@ class DiffersFromRelease(OfRelease, code="differs-from-release"):
         """Whether a cause was looked for, and none found."""
         return "because" in self.evidence and not self.because
 
-    def guess(self) -> str:
-        """The probable cause."""
-        if self.because:
-            return f"{self.because[:1].upper()}{self.because[1:]}: the value was probably lost or mistyped."
-        what = "was extended or trained further with other RoPE settings"
-        return f"Either the file is of another model, or the model {what}."
-
     def edit(self) -> Edit | None:
         """Write the release's value for the lost one; None for a model that may differ on purpose."""
         return super().edit() if self.because else None
-
-
-class ContextOfNoRelease(OfRelease, code="context-of-no-release"):
-    context: int
-
-    def doubt(self) -> str | None:
-        return f"no known release of this size has the context length {spoken(self.context)}"
 
 
 # The most tokens that derived models add to the vocabulary.

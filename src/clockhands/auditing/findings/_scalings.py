@@ -16,8 +16,7 @@ _BY_ITSELF = "a scaling block with its numbers"
 
 
 class UnknownScaling(Case, code="unknown-scaling"):
-    known: str = ""
-    meant: str | None = None
+    known = ""
 
     def near(self) -> str | None:
         """The known scaling whose name is spelt most like the unknown one, if one is similar."""
@@ -30,12 +29,11 @@ class UnknownScaling(Case, code="unknown-scaling"):
 
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
-    missing: str = "a required key"
+    missing = "a required key"
 
 
 class FactorTimesOriginal(Case, code="factor-times-original"):
-    declared: Any = None
-    declared_in: str = ""
+    declared_in = ""
 
     def lengths(self) -> str:
         """What is declared, as text."""
@@ -44,18 +42,9 @@ class FactorTimesOriginal(Case, code="factor-times-original"):
 
 
 class WrongOriginal(Case, code="wrong-original"):
-    original: int
-    context: int
-
     def too_long(self) -> bool:
         """Whether it is longer than the context."""
         return self.original > self.context
-
-
-class LongropeLists(Case, code="longrope-lists"):
-    def key(self) -> str:
-        """The key of the list."""
-        return self.stated[0][0].rpartition(":")[2]
 
 
 class LongropeSwapped(Case, code="longrope-swapped"):
@@ -69,7 +58,7 @@ class LongropeSwapped(Case, code="longrope-swapped"):
             return None
         short, long = places
         aside = f"{short.rpartition('.')[0]}.swapped"
-        steps = (moved(short, aside, ""), moved(long, short, ""), moved(aside, long, ""))
+        steps = (moved(short, aside), moved(long, short), moved(aside, long))
         return together("Swap the two lists.", *steps)
 
 

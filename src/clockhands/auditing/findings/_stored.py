@@ -22,7 +22,7 @@ from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_t
 class Stored(Case, code=("stored-frequencies-differ", "stored-frequencies")):
     """Tensors of a checkpoint that hold computed values."""
 
-    tensors: int = 1
+    tensors = 1
 
     def where(self) -> str:
         others = (
@@ -37,18 +37,9 @@ class StoredFrequenciesRounded(Loaded, code="stored-frequencies-rounded"):
 
 
 class FloatPositionIds(Stored, code="float-position-ids"):
-    dtype: str
-
     def as_floats(self) -> bool:
         """Whether they are no integers."""
         return "float" in self.dtype
-
-
-class GraphNotExamined(Case, code="graph-not-examined"):
-    file: str
-
-    def doubt(self) -> str:
-        return f"what the graph of {self.file} computes with positions was not examined"
 
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
