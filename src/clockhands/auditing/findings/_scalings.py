@@ -1,6 +1,6 @@
 """Findings on scalings that are unknown, incomplete, or contradict the lengths and lists beside them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
@@ -113,13 +113,16 @@ def longrope_swapped(subject: Audited) -> Iterator[Case]:
     for part in rotary_parts(subject):
         for block in part.blocks():
             short, long = (_numbers(block.values.get(name)) for name in ("short_factor", "long_factor"))
-            if not short or not long or len(short) != len(long):
-                continue
-            # Single pairs may be the other way round: the first numbers of Phi-3's long list are below those of its
-            # short one.
-            if max(short) > max(long) and sum(short) > sum(long):
-                evidence = block.said("short_factor", "long_factor")
-                yield case_of("longrope-swapped", {**evidence, "largest short": max(short), "largest long": max(long)})
+            yield from swapped(short, long, block.said("short_factor", "long_factor"))
+
+
+def swapped(short: Sequence[float], long: Sequence[float], said: Mapping[str, Any]) -> Iterator[Case]:
+    """The finding that two lists are swapped, if the short one has the larger factors.
+
+    Single pairs may be the other way round: the first numbers of Phi-3's long list are below those of its short one.
+    """
+    if short and len(short) == len(long) and max(short) > max(long) and sum(short) > sum(long):
+        yield case_of("longrope-swapped", {**said, "largest short": max(short), "largest long": max(long)})
 
 
 def _numbers(value: object) -> list[float]:
