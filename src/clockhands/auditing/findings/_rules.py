@@ -144,16 +144,8 @@ class Case:
 
     def finding(self) -> Finding:
         """The `Finding` for this case."""
-        return Finding(
-            self.code,
-            self.severity(),
-            self.message(),
-            self.hint(),
-            self.evidence,
-            self.layers,
-            self.blames(),
-            self.edit(),
-        )
+        said = self.severity(), self.message(), self.hint()
+        return Finding(self.code, *said, self.evidence, self.layers, self.blames(), self.edit())
 
     def value(self, name: str, *otherwise: None) -> Any:
         """What a name in a template stands for: an entry of the evidence, or what the case makes of it.

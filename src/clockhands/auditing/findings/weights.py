@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.auditing.findings._finding import as_json
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.projections import Projections, WeightProjection, projections
@@ -159,17 +160,13 @@ class Pairing:
 
     def to_dict(self) -> dict[str, Any]:
         """The field ``weights`` in the JSON of an audit."""
+        scores = [{"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()]
         return {
-            "examined": self.examined,
-            "says": self.says,
-            "layout": self.layout,
-            "confidence": self.confidence,
+            **as_json(self, "examined", "says", "layout", "confidence"),
             "z": _rounded(self.queries),
             "keys": _rounded(self.keys),
             "layers": self.layers,
-            "by_layer": [
-                {"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()
-            ],
+            "by_layer": scores,
             "permuted": [asdict(one) for one in self.permuted],
             "left_out": list(self.left_out),
             "limits": LIMITS if self.examined else None,
