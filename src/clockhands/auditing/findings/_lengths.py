@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, check, declared, first_place, in_a_file, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.dialects import set_lengths
 from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
@@ -199,15 +199,13 @@ def _axes(code: Code) -> int:
 def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
     """The source of a code's length; empty if the caller gave it."""
     if code.length == code.farthest:
-        key = code.source.get("window" if code.chunk is None else "chunk", "").split(", ")[0]
-        return {key: code.farthest} if in_a_file(key) else {}
+        return first_place(code, "window" if code.chunk is None else "chunk", code.farthest)
     if resolved.asked is not None and code.length == resolved.asked:
         return {}
     if code.rows is not None:
         return declared(code, "rows")
     if code.length == (code.scaling or {}).get("original") != resolved.context:
-        places = [place for place in code.source.get("scaling", "").split(", ") if "original" in place]
-        return {place: code.length for place in places[:1] if in_a_file(place)}
+        return dict.fromkeys([place for place in places(code, "scaling") if "original" in place][:1], code.length)
     return declared(resolved, "context")
 
 

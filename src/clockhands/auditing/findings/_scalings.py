@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
-from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, check, declared, places, rotary_parts
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
 from clockhands.auditing.findings._rules import Case, case_of, listed, nearest, spoken
 from clockhands.configs.resolved import Code
@@ -74,10 +74,8 @@ def wrong_original(subject: Audited) -> Iterator[Case]:
     for code in resolved.codes:
         scaling = code.scaling or {}
         original, factor, kind = (scaling.get(name) for name in ("original", "factor", "type"))
-        places = [
-            place for place in code.source.get("scaling", "").split(", ") if place != resolved.source.get("context")
-        ]
-        place = next((place for place in places if "original" in place and in_a_file(place)), None)
+        own = (place for place in places(code, "scaling") if place != resolved.source.get("context"))
+        place = next((place for place in own if "original" in place), None)
         if context is None or place is None or not original or code.part not in ("text", "decoder"):
             continue
         if kind not in ("yarn", "llama3", "longrope") or not factor or original < context:
