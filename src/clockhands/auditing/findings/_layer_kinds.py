@@ -54,10 +54,6 @@ class NopeInverted(Case, code="nope-inverted"):
 
 
 class MropeSections(Case, code="mrope-sections"):
-    def fits(self) -> bool:
-        """Whether the sum is right."""
-        return self.together == self.pairs
-
     def most_for_rows(self) -> int:
         """The most pairs of rows that interleaved sections have."""
         return (self.pairs + 1) // 3

@@ -16,44 +16,11 @@ from clockhands.measures.ladders.turning import incomplete
 from clockhands.runtimes.telling import listed
 
 # Encodings that scalings in a config do not change.
-_WITHOUT_SCALING: Mapping[str | None, str] = {
-    "alibi": "There is no scaling to declare: ALiBi has no frequencies.",
-    "buckets": "There is no scaling to declare: relative position buckets, as in T5, have no frequencies.",
-    "relative": "There is no scaling to declare: configs have scalings of RoPE only.",
-    "sinusoidal": "There is no scaling to declare: configs have scalings of RoPE only.",
-    "none": "There is no scaling to declare: the model has no position encoding.",
-}
+_WITHOUT_SCALING = ("alibi", "buckets", "relative", "sinusoidal", "none")
 
 
 class BeyondContext(Case, code="beyond-context"):
-    length = 0
-    context = 0
-    scaled_to = 0
-    unless_counted = 0
-
-    def wanted(self) -> str:
-        """What asks for the length."""
-        return self.set_in or "The requested length"
-
-    def unscalable(self) -> str | None:
-        """Why the file cannot declare a scaling, if it cannot."""
-        return _WITHOUT_SCALING.get(self.kind) if self.evidence else None
-
-    def reached(self) -> bool:
-        """Whether the declared scaling covers this length."""
-        return bool(self.evidence) and self.kind != "learned" and self.scaled_to >= self.length
-
-    def not_reached(self) -> bool:
-        """Whether longer texts may be a problem."""
-        return not self.reached()
-
-    def scaled_further(self) -> bool:
-        """Whether the scaling goes beyond the context."""
-        return self.scaled_to > self.context
-
-    def may_reach(self) -> bool:
-        """Whether the scaling covers this length, unless the context counts the factor."""
-        return bool(self.evidence) and self.unless_counted >= self.length
+    set_in = "The requested length"
 
 
 class SetBeyondContext(Case, code="set-beyond-context"):
@@ -69,19 +36,6 @@ class SetBeyondContext(Case, code="set-beyond-context"):
         together = f", together {spoken(self.length)}" if len(set_to) > 1 else ""
         context = "the context length" if key is None else f"{key}, the context length,"
         return f"{said}{together}, but {context} is {spoken(self.context)}"
-
-
-class LengthsDiffer(Case, code="lengths-differ"):
-    other = 0
-    context = 0
-
-    def shorter(self) -> bool:
-        """Whether the other length is the shorter one."""
-        return self.other < self.context
-
-    def expected(self) -> bool:
-        """Whether both lengths may be right."""
-        return self.shorter() or bool(self.because)
 
 
 class NeverTurning(Case, code="never-turning"):

@@ -49,10 +49,6 @@ class Loaded(Case, family="loaded"):
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
     of = "pairs"
 
-    def in_part(self) -> bool:
-        """Whether some values are right."""
-        return self.wrong < self.pairs
-
 
 class BufferZero(Loaded, code="buffer-zero"):
     def turns(self) -> bool:

@@ -1,6 +1,7 @@
 """The kinds of findings, each a row of a TOML file of this folder, and their cases, each described by its evidence."""
 
 import difflib
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+_COMPARISONS = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+
+
 @dataclass(frozen=True)
 class Rule:
     """One kind of finding.
@@ -44,7 +48,8 @@ class Rule:
         cases: Public cases: ``owner/repository#number``, with the month.
         news: Whether a note is worth reading; False if every correct model of the type has it.
         variants: What differs from case to case: a severity, a cause, a sentence, a hint, each ``when`` some values are
-            equal to others, or are there (true) or missing, empty or 0 (false).
+            equal to others, greater or less than an entry (``"> context"``), or are there (true) or missing, empty or 0
+            (false).
         loaded: The code of the same finding on a loaded model, whose sentence and hint it has.
         doubt: What is not known of the model because of it, as a clause: then no verdict says that all is correct.
     """
@@ -167,8 +172,15 @@ class Case:
         return next(variants, vars(self.rule))[field]
 
     def _holds(self, when: Mapping[str, Any]) -> bool:
-        values = ((self.value(name, None), wanted) for name, wanted in when.items())
-        return all(bool(value) is wanted if isinstance(wanted, bool) else value == wanted for value, wanted in values)
+        for name, wanted in when.items():
+            value = self.value(name, None)
+            comparison, _, other = str(wanted).partition(" ")
+            if comparison in _COMPARISONS:
+                if value is None or not _COMPARISONS[comparison](value, self.value(other)):
+                    return False
+            elif (bool(value) if isinstance(wanted, bool) else value) != wanted:
+                return False
+        return True
 
     @property
     def stated(self) -> list[tuple[str, Any]]:

@@ -41,12 +41,6 @@ class FactorTimesOriginal(Case, code="factor-times-original"):
         return ", ".join(told + ([f"{spoken(self.declared)} in {self.declared_in}"] if self.declared else []))
 
 
-class WrongOriginal(Case, code="wrong-original"):
-    def too_long(self) -> bool:
-        """Whether it is longer than the context."""
-        return self.original > self.context
-
-
 class LongropeSwapped(Case, code="longrope-swapped"):
     def keys(self) -> str:
         """The two keys."""
