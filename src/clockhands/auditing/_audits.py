@@ -16,6 +16,7 @@ from clockhands.auditing.findings import (
     Audited,
     Case,
     Finding,
+    as_json,
     case_of,
     json_value,
     judge,
@@ -284,21 +285,14 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """One element of `targets` in the JSON of `clockhands audit`."""
         return {
-            "target": self.target,
-            "model_type": self.model_type,
-            "context": self.context,
-            "length": self.length,
-            "layers": [{name: json_value(getattr(code, name)) for name in LAYER_FIELDS} for code in self.layers],
-            "findings": [finding.to_dict() for finding in self.findings],
-            "source": dict(self.source),
-            "ignored": {place: json_value(value) for place, value in self.ignored.items()},
-            "weights": None if self.weights is None else self.weights.to_dict(),
-            "extension": None if self.extension is None else json_value(self.extension.to_dict()),
+            **as_json(self, "target", "model_type", "context", "length"),
+            "layers": [as_json(code, *LAYER_FIELDS) for code in self.layers],
+            **as_json(self, "findings", "source", "ignored", "weights", "extension"),
             "remarks": [{"part": part, "says": says} for part, says in self.remarks],
-            "properties": [one.to_dict() for one in self.properties],
+            "properties": json_value(self.properties),
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
-            **({} if self.live is None else {"live": json_value(self.live)}),
+            **({} if self.live is None else as_json(self, "live")),
         }
 
     def _of_the_runtime(self) -> str:

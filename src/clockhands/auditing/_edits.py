@@ -46,27 +46,27 @@ def pointer(place: str) -> tuple[str, str]:
     return file, _pointed(keys.split("."))
 
 
-def removed(place: str, says: str) -> Edit:
+def removed(place: str, says: str = "") -> Edit:
     """Remove one key."""
     return _edit(place, says, {"op": "remove"})
 
 
-def replaced(place: str, value: Any, says: str) -> Edit:
+def replaced(place: str, value: Any, says: str = "") -> Edit:
     """Replace the value of an existing key."""
     return _edit(place, says, {"op": "replace"}, value)
 
 
-def added(place: str, value: Any, says: str) -> Edit:
+def added(place: str, value: Any, says: str = "") -> Edit:
     """Add a key."""
     return _edit(place, says, {"op": "add"}, value)
 
 
-def moved(place: str, to: str, says: str) -> Edit:
+def moved(place: str, to: str, says: str = "") -> Edit:
     """Move a value to another key of the same file, which does not exist yet."""
     return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
 
 
-def copied(place: str, to: str, says: str) -> Edit:
+def copied(place: str, to: str, says: str = "") -> Edit:
     """Copy the value of one key to another key of the same file, whether that exists or not."""
     return _edit(to, says, {"op": "copy", "from": pointer(place)[1]})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.changes import of_config, of_gguf
-from clockhands.auditing.findings import spoken
+from clockhands.auditing.findings import as_json, spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
 from clockhands.configs.opened import Opened
@@ -42,13 +42,7 @@ class Way:
 
     def to_dict(self) -> dict[str, Any]:
         """The way as JSON values."""
-        return {
-            "scaling": self.scaling,
-            "values": {shape: dict(values) for shape, values in self.values.items()},
-            "says": list(self.says),
-            "costs": [{"says": cost.says, "source": cost.source, "known": LABELS[cost.label]} for cost in self.costs],
-            "warns": {shape: list(codes) for shape, codes in self.warns.items()},
-        }
+        return as_json(self, "scaling", "values", "says", "costs", "warns")
 
 
 @dataclass(frozen=True)
@@ -73,14 +67,7 @@ class Extension:
 
     def to_dict(self) -> dict[str, Any]:
         """The extension as JSON values."""
-        return {
-            "length": self.length,
-            "context": self.context,
-            "sound": list(self.sound),
-            "ways": [way.to_dict() for way in self.ways],
-            "without": list(self.without),
-            "cannot": list(self.cannot),
-        }
+        return as_json(self, "length", "context", "sound", "ways", "without", "cannot")
 
 
 def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extension | None:

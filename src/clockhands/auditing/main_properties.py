@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from clockhands.auditing._held_numbers import in_step, spec_of
-from clockhands.auditing.findings import json_value
+from clockhands.auditing.findings import as_json
 from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.configs.resolved import SECOND, Code, Resolved
 from clockhands.encodings.additive import WarpedPosition
@@ -93,13 +93,7 @@ class MainProperties:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``properties`` in the JSON of an audit."""
-        return {
-            "part": self.part,
-            "layers": self.layers,
-            "length": self.length,
-            "notes": list(self.notes),
-            "properties": {name: json_value(each.to_dict()) for name, each in self.properties.items()},
-        }
+        return as_json(self, "part", "layers", "length", "notes", "properties")
 
 
 def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:

@@ -27,6 +27,10 @@ class Cost:
     source: str
     label: str
 
+    def to_dict(self) -> dict[str, str]:
+        """The result as JSON values."""
+        return {"says": self.says, "source": self.source, "known": LABELS[self.label]}
+
 
 _DATA = json.loads(resources.files("clockhands.auditing").joinpath("published_costs.json").read_text(encoding="utf-8"))
 

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from clockhands.arguments import count
 from clockhands.auditing._held_numbers import HeldCode, held_array, held_by, in_step
-from clockhands.auditing.findings import json_value
+from clockhands.auditing.findings import as_json, json_value
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import code_of, resolve
@@ -15,7 +15,7 @@ from clockhands.configs.resolved import Code
 from clockhands.configs.targets import open_target
 from clockhands.encodings.additive import Learned
 from clockhands.encodings.dtypes import output_dtype
-from clockhands.encodings.specs import describe, to_dict
+from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats.files import file_and_key
 from clockhands.measures import Properties, properties
@@ -61,19 +61,12 @@ class CodeProperties:
 
     def to_dict(self) -> dict[str, Any]:
         """One element of ``codes`` in the JSON of `clockhands properties`."""
-        found = self.properties
         return {
-            "part": self.code.part,
-            "layers": self.code.layers,
-            "says": self.says,
-            "spec": None if self.spec is None else to_dict(self.spec),
-            "usable_length": self.code.usable_length,
-            "window": self.code.window,
-            "length": self.length,
-            "dtype": self.dtype,
-            "notes": list(self.notes),
-            "why": self.why,
-            "properties": None if found is None else {name: json_value(each.to_dict()) for name, each in found},
+            **as_json(self.code, "part", "layers"),
+            **as_json(self, "says", "spec"),
+            **as_json(self.code, "usable_length", "window"),
+            **as_json(self, "length", "dtype", "notes", "why"),
+            "properties": None if self.properties is None else json_value(dict(self.properties)),
         }
 
 
@@ -93,7 +86,7 @@ class TargetProperties:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
-        return {"target": self.target, "notes": list(self.notes), "codes": [code.to_dict() for code in self.codes]}
+        return as_json(self, "target", "notes", "codes")
 
 
 def target_properties(

@@ -25,7 +25,7 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks 
     _values,
     weights,
 )
-from clockhands.auditing.findings._finding import SEVERITIES, Finding, json_value, price_in_words, spoken
+from clockhands.auditing.findings._finding import SEVERITIES, Finding, as_json, json_value, price_in_words, spoken
 from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
 from clockhands.auditing.findings._rules import CODES, DEPENDS, EXPECTED, Case, Rule, case_of, filled, listed
@@ -41,6 +41,7 @@ __all__ = [
     "Case",
     "Finding",
     "Rule",
+    "as_json",
     "case_of",
     "declared",
     "filled",

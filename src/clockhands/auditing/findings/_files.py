@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, check, declared, first_place, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
@@ -36,11 +36,6 @@ class PickleRunsCode(Case, code="pickle-runs-code"):
     def file(self) -> str:
         """The name of the pickle."""
         return file_and_key(self.stated[0][0])[0]
-
-    @property
-    def names(self) -> str:
-        """What it imports."""
-        return self.stated[0][1]
 
     @property
     def unread(self) -> bool:
@@ -87,34 +82,28 @@ def _turning(resolved: Resolved) -> Code | None:
 
 
 def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:
-    scaling = code.scaling or {}
-    yarn = params.get("yarn") if isinstance(params.get("yarn"), Mapping) else {}
-    assert isinstance(yarn, Mapping)
-    block = next((place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), None)
-    here = _config_place(subject)
+    scaling, config, name = code.scaling or {}, subject.opened.config or {}, subject.opened.config_name
+    key = next((key for key in (OLD, NEW) if key in config), OLD)
+    block = next(iter(places(code, "scaling")), f"{name}:{key}")
+    layers, heads = _layers(subject.resolved), config.get("num_attention_heads")
     yield from _numbers(code.base, params.get("rope_theta"), "base", declared(code, "base"), f"{PARAMS}:rope_theta")
-    layers = _layers(subject.resolved)
-    place = code.source.get("layers", "").split(", ")[0]
-    layers_here = {place: layers} if in_a_file(place) else {}
+    layers_here = first_place(code, "layers", layers)
     yield from _numbers(layers, params.get("n_layers"), "number of layers", layers_here, f"{PARAMS}:n_layers")
-    heads = subject.opened.config or {}
-    if isinstance(heads.get("num_attention_heads"), int):
-        ours = heads["num_attention_heads"]
-        place = f"{subject.opened.config_name}:num_attention_heads"
-        yield from _numbers(ours, params.get("n_heads"), "number of heads", {place: ours}, f"{PARAMS}:n_heads")
-    switch = params.get("use_scaled_rope")
+    here = {f"{name}:num_attention_heads": heads}
+    yield from _numbers(heads, params.get("n_heads"), "number of heads", here, f"{PARAMS}:n_heads")
+    switch, yarn = params.get("use_scaled_rope"), params.get("yarn")
     if isinstance(switch, bool) and switch != (scaling.get("type") == "llama3"):
-        said = {block or here: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
+        said = {block: scaling.get("type"), f"{PARAMS}:use_scaled_rope": switch}
         yield case_of("files-disagree", {"what": "scaling", "lost": switch and not scaling, **said}, code.layers)
     elif switch:
-        yield from _meta_factor(code, params, {_placed(code, "factor") or here: scaling.get("factor")})
-    if yarn and scaling.get("type") != "yarn":
-        said = {block or here: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
+        yield from _meta_factor(code, params, {_placed(code, "factor") or f"{name}:{key}": scaling.get("factor")})
+    if isinstance(yarn, Mapping) and yarn and scaling.get("type") != "yarn":
+        said = {block: scaling.get("type"), f"{PARAMS}:yarn.factor": yarn.get("factor")}
         yield case_of("files-disagree", {"what": "scaling", "lost": not scaling, **said}, code.layers)
-    elif yarn:
-        for name, key in (("factor", "factor"), ("original", "original_max_position_embeddings")):
-            said = {_placed(code, key) or here: scaling.get(name)}
-            yield from _numbers(scaling.get(name), yarn.get(key), f"YaRN's {name}", said, f"{PARAMS}:yarn.{key}")
+    elif isinstance(yarn, Mapping) and yarn:
+        for field, inner in (("factor", "factor"), ("original", "original_max_position_embeddings")):
+            said = {_placed(code, inner) or f"{name}:{key}": scaling.get(field)}
+            yield from _numbers(scaling.get(field), yarn.get(inner), f"YaRN's {field}", said, f"{PARAMS}:yarn.{inner}")
         if "qk_nope_head_dim" not in params:  # in latent attention the switch concerns scores
             yield from _apply_scale(code, yarn)
     yield from _steps_of_scores(code, params.get("llama_4_scaling"))
@@ -122,8 +111,7 @@ def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> 
 
 def _placed(code: Code, key: str) -> str | None:
     """The source of a number of the scaling."""
-    places = code.source.get("scaling", "").split(", ")
-    return next((place for place in places if in_a_file(place) and place.endswith(f".{key}")), None)
+    return next((place for place in places(code, "scaling") if place.endswith(f".{key}")), None)
 
 
 def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
@@ -148,22 +136,22 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
     meant = yarn_magnitude(factor) if applied else 1.0
     if code.attention_factor is None or math.isclose(code.attention_factor, meant, rel_tol=_SAME):
         return
-    place = code.source.get("attention_factor", "").split(", ")[0]
-    said = {place if in_a_file(place) else "config.json:attention factor": code.attention_factor}
     evidence = {"what": "attention factor", "here": code.attention_factor, "there": meant}
-    yield case_of("files-disagree", {**evidence, **said, f"{PARAMS}:yarn.apply_scale": applied}, code.layers)
+    here = first_place(code, "attention_factor", code.attention_factor)
+    evidence |= here or {"config.json:attention factor": code.attention_factor}
+    evidence |= {f"{PARAMS}:yarn.apply_scale": applied}
+    yield case_of("files-disagree", evidence, code.layers)
 
 
 def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Case]:
     """The scale of scores by position; the config of an unknown type does not say whether it has none."""
     if not isinstance(theirs, Mapping) or code.layout is None:
         return
-    places = [place for place in code.source.get("score_scale", "").split(", ") if in_a_file(place)]
     for key, ours in (
         ("beta", getattr(code.score_scale, "beta", 0.0)),
         ("original_max_position_embeddings", getattr(code.score_scale, "original", None)),
     ):
-        here = {place: ours for place in places if place.endswith((f"_{key}", f".{key}"))}
+        here = {place: ours for place in places(code, "score_scale") if place.endswith((f"_{key}", f".{key}"))}
         yield from _numbers(ours, theirs.get(key), "scale of scores", here, f"{PARAMS}:llama_4_scaling.{key}")
 
 
@@ -180,12 +168,6 @@ def _layers(resolved: Resolved) -> int | None:
     named = [code.layers for code in resolved.codes if code.part == "text" and code.layers not in (None, "input")]
     last = [int(layers.replace("-", ",").rpartition(",")[2]) for layers in named if layers]
     return max(last) + 1 if last else None
-
-
-def _config_place(subject: Audited) -> str:
-    held = subject.opened.config or {}
-    key = next((key for key in (OLD, NEW) if key in held), OLD)
-    return f"{subject.opened.config_name}:{key}"
 
 
 def _against_gguf(subject: Audited, code: Code) -> Iterator[Case]:
@@ -224,9 +206,8 @@ def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> It
         return
     there = declared(theirs, "base") or {f"{name}:rope.freq_base": theirs.base}
     yield from _numbers(code.base, theirs.base, "base", declared(code, "base"), next(iter(there)))
-    layers = code.source.get("layers", "").split(", ")[0]
     counted = theirs.source.get("layers", f"{name}:block_count").split(", ")[0]
-    here = {layers: _layers(ours)} if in_a_file(layers) else {}
+    here = first_place(code, "layers", _layers(ours))
     yield from _numbers(_layers(ours), _layers(other), "number of layers", here, counted)
     if len(code.rates) != len(theirs.rates):
         evidence = {"config.json:pairs": len(code.rates), f"{name}:pairs": len(theirs.rates)}
@@ -249,9 +230,7 @@ def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)
     if abs(worst - 1) <= _SAME:
         return
-    block = next(
-        (place for place in code.source.get("scaling", "").split(", ") if in_a_file(place)), "config.json:scaling"
-    )
+    block = next(iter(places(code, "scaling")), "config.json:scaling")
     said = {block: (code.scaling or {}).get("type"), f"{name}:scaling": (theirs.scaling or {}).get("type")}
     evidence = {"what": "scaling", "ratio": max(worst, 1 / worst), "lost": bool(code.scaling) != bool(theirs.scaling)}
     yield case_of("files-disagree", {**evidence, **said}, code.layers)

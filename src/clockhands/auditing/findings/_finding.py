@@ -42,17 +42,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON values, in the order in which the schema names the fields."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "message": self.message,
-            "evidence": json_value(self.evidence),
-            "hint": self.hint,
-            "layers": self.layers,
-            "blames": self.blames,
-            "edit": None if self.edit is None else self.edit.to_dict(),
-            **({} if self.price is None else {"price": dict(self.price)}),
-        }
+        made = as_json(self, "code", "severity", "message", "evidence", "hint", "layers", "blames", "edit")
+        return made | ({} if self.price is None else {"price": dict(self.price)})
 
 
 def price_in_words(price: Mapping[str, Any]) -> str:
@@ -69,8 +60,10 @@ def price_in_words(price: Mapping[str, Any]) -> str:
     )
 
 
-def json_value(value: object) -> object:
+def json_value(value: Any) -> Any:
     """A value for strict JSON: NaN and infinities become words, a spec becomes its fields, other objects their text.
+
+    An object with ``to_dict`` is what that gives.
 
     >>> json_value({"base": float("nan"), "rates": (1.0, 0.5)})
     {'base': 'NaN', 'rates': [1.0, 0.5]}
@@ -79,6 +72,8 @@ def json_value(value: object) -> object:
         return value
     if isinstance(value, WRITTEN):
         return to_dict(value)
+    if hasattr(value, "to_dict"):
+        return json_value(value.to_dict())
     if isinstance(value, Mapping):
         return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -89,6 +84,11 @@ def json_value(value: object) -> object:
         number = float(value)
         return number if math.isfinite(number) else spoken(number)
     return str(value)
+
+
+def as_json(holder: object, *names: str) -> dict[str, Any]:
+    """Some attributes of an object as JSON values."""
+    return {name: json_value(getattr(holder, name)) for name in names}
 
 
 def spoken(value: object) -> str:

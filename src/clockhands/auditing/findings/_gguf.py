@@ -16,15 +16,16 @@ from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
     ModelShape,
+    SizedModel,
     context_of_no_release,
     of_shape,
     other_base,
     reach_of,
     releases,
     scaling_in_words,
-    scaling_of,
 )
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._scalings import swapped
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.configs.model_types import table
 from clockhands.configs.resolved import Code
@@ -41,18 +42,7 @@ class RopeFreqsDiffer(Case, code="rope-freqs-differ"):
         return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in said])
 
 
-class LongropeFactorsMissing(Case, code="longrope-factors-missing"):
-    def keys(self) -> str:
-        """The keys of the scaling, as text."""
-        return listed([f"{name.rpartition(':')[2]} is {spoken(value)}" for name, value in self.stated])
-
-
 class DimensionCount(Case, code="dimension-count"):
-    architecture: str
-    declared: int | None
-    expected: int | None = None
-    file: str | None = None
-
     def undeclared(self) -> bool:
         """Whether the file does not have the key."""
         return self.declared is None
@@ -299,12 +289,9 @@ def longrope_factors(subject: Audited) -> Iterator[Case]:
 
 
 def _swapped_lists(model: _GgufModel) -> Iterator[Case]:
-    short, long = (model.numbers(LISTS[name]) for name in ("short_factor", "long_factor"))
-    if not short or not long or len(short) != len(long) or not (max(short) > max(long) and sum(short) > sum(long)):
-        return
-    file = model.subject.opened.config_name
-    where = {f"{file}:{LISTS[name]}": f"{len(short)} numbers" for name in ("short_factor", "long_factor")}
-    yield case_of("longrope-swapped", {**where, "largest short": max(short), "largest long": max(long)})
+    file, names = model.subject.opened.config_name, [LISTS[name] for name in ("short_factor", "long_factor")]
+    short, long = (model.numbers(name) or [] for name in names)
+    yield from swapped(short, long, {f"{file}:{name}": f"{len(short)} numbers" for name in names})
 
 
 @check
@@ -363,19 +350,19 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     if model is None or model.code.base is None or not model.code.rates:
         return
     shapes = [*model.shapes()]
-    every = [release for shape in shapes for release in of_shape(shape)]
+    every = tuple(release for shape in shapes for release in of_shape(shape))
     if not every:
         return
-    yield from context_of_no_release(subject, model.code, every)
-    known = [each for each in every if each.base == model.code.base]
+    sized = SizedModel(subject, model.code, shapes[0], every)
+    yield from context_of_no_release(sized)
+    known = [*filter(sized.has_base, every)]
     if not known:
-        default_of = f"of {table()['gguf']['reader']}"
         # Another program may read the base under a key of its own.
         lacking = next((fact.evidence for fact in subject.resolved.facts if fact.code == "default-base"), {})
         here = case_of("default-base", lacking).value("used_instead") if "read by" in lacking else None
-        yield other_base(subject, model.code, shapes[0], every, every, default_of=default_of, here=here)
+        yield other_base(sized, every, f"of {table()['gguf']['reader']}", here=here)
     block = model.said("rope.scaling.factor", "rope.scale_linear")
-    if scaling_of(model.code) is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):
+    if sized.scaling is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):
         return
     if block and model.factor() != 1:
         return  # reported as unread keys, or as an incomplete scaling
@@ -397,8 +384,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
         return
     evidence |= block or {"here": "There is no scaling"}
     because = "a factor of 1 changes nothing" if block else "the file has nothing in place of the scaling"
-    evidence |= {"because": because}
-    evidence |= {"shape": str(release.shape), "published": scaling_in_words(there)}
+    evidence |= {"because": because, "shape": str(release.shape), "published": scaling_in_words(there)}
     yield case_of("differs-from-release", evidence, model.code.layers)
 
 

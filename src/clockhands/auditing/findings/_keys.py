@@ -1,8 +1,6 @@
 """Findings on keys that contradict each other, occur twice, or are not read, and on the old and new config shapes."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
 from clockhands.auditing.findings._rules import Case, listed, nearest, spoken
@@ -24,8 +22,6 @@ _OF_SOME = {
 
 
 class ConflictingKeys(Case, code="conflicting-keys"):
-    used: str | None = None
-
     def used_key(self) -> str | None:
         """The key that is used, with its file if there are several."""
         several = len({file_and_key(name)[0] for name, _ in self.stated}) > 1
@@ -41,7 +37,7 @@ class ConflictingKeys(Case, code="conflicting-keys"):
         alike = [bool(_SHARE.search(name)) == bool(_SHARE.search(used)) for name in others]
         return together(
             says,
-            *(copied(used, name, "") if same else removed(name, "") for name, same in zip(others, alike, strict=True)),
+            *(copied(used, name) if same else removed(name) for name, same in zip(others, alike, strict=True)),
         )
 
 
@@ -56,10 +52,8 @@ class DuplicateKey(Case, code="duplicate-key"):
 
 
 class UnknownKey(Case, code="unknown-key"):
-    known: str = ""
-    held: bool = False
-    meant: str | None = None
-    of: str = ""
+    known = ""
+    of = ""
 
     def keys(self) -> str:
         """The keys with their values, as text."""
@@ -85,8 +79,7 @@ class UnknownKey(Case, code="unknown-key"):
 
 
 class IgnoredKey(Case, code="ignored-key"):
-    because: str | None = None
-    read_instead: str = ""
+    read_instead = ""
 
     @property
     def by_caller(self) -> bool:
@@ -119,7 +112,7 @@ class IgnoredKey(Case, code="ignored-key"):
 
 
 class ConflictingShapes(Case, code="conflicting-shapes"):
-    used: Any = ""
+    used = ""
 
     def used_key(self) -> str:
         """The key that is used."""
@@ -135,9 +128,9 @@ class ConflictingShapes(Case, code="conflicting-shapes"):
             key = to.rpartition(":")[2].rpartition(".")[2]
             if value is None:
                 # The used place does not have the key: a missing type can be written, another key must be removed.
-                edits.append(replaced(to, "default", "") if key in ("type", "rope_type") else removed(to, ""))
+                edits.append(replaced(to, "default") if key in ("type", "rope_type") else removed(to))
             else:
-                edits.append(copied(from_, to, ""))
+                edits.append(copied(from_, to))
         place = file_and_key(used)[1]
         says = f"If the model was trained with the values of {place}, set the other keys to these values."
         return together(says, *edits)
@@ -160,8 +153,6 @@ class ConflictingShapes(Case, code="conflicting-shapes"):
 
 
 class ConflictingSpellings(Case, code="conflicting-spellings"):
-    used: Any = None
-
     def used_key(self) -> str:
         """The key that is used."""
         return str(self.used).rpartition(".")[2]
@@ -176,8 +167,8 @@ class ConflictingSpellings(Case, code="conflicting-spellings"):
 
 
 class FlatLayerTypes(Case, code="flat-layer-types"):
-    kinds_of_layers: Sequence[str] = ()
-    scaled: Sequence[str] = ()
+    kinds_of_layers = ()
+    scaled = ()
 
     def used(self) -> str:
         """What Transformers uses, as text."""
@@ -200,9 +191,9 @@ class FlatLayerTypes(Case, code="flat-layer-types"):
             if kind not in owners and base is None:
                 return None
             values = {} if kind in owners else {"rope_type": "default", "rope_theta": base}
-            edits.append(added(f"{block}.{kind}", values, ""))
+            edits.append(added(f"{block}.{kind}", values))
         for place, _ in entries:
-            edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}", ""))
+            edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}"))
         return together(
             f"Move the block into an object {owners[0]}, and write one object for every other layer type.", *edits
         )

@@ -14,45 +14,33 @@ _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
 
 
 class LayerTypeScaling(Case, code="layer-type-scaling"):
-    stands_on: str
-    belongs_on: str
-    missing_there: bool | None = None
-    block: str | None = None
-    belongs_in: str | None = None
-
     def wrong(self) -> str:
         """The layers that have the scaling."""
-        return _SPELT_OUT.get(self.stands_on, self.stands_on)
+        return str(_SPELT_OUT.get(self.stands_on, self.stands_on))
 
     def right(self) -> str:
         """The layers that should have it."""
-        return _SPELT_OUT.get(self.belongs_on, self.belongs_on)
+        return str(_SPELT_OUT.get(self.belongs_on, self.belongs_on))
 
     def edit(self) -> Edit | None:
         """Move the scaling's keys to the kind of layer that has it, or remove them if that kind has its own."""
         wrong, right = self.block, self.belongs_in
-        if not isinstance(wrong, str) or not isinstance(right, str):
+        if wrong is None or right is None:
             return None
-        edits = []
         keys = [place.rpartition(".")[2] for place, _ in self.stated]
-        if self.missing_there:
-            for key in keys:
-                if key in ("rope_type", "type"):
-                    edits.append(added(f"{right}.{key}", self.evidence[f"{wrong}.{key}"], ""))
-                else:
-                    edits.append(moved(f"{wrong}.{key}", f"{right}.{key}", ""))
-            says = f"Move the scaling to {_SPELT_OUT.get(self.belongs_on, self.belongs_on)} layers."
-        else:
-            says = f"Remove the scaling from {_SPELT_OUT.get(self.stands_on, self.stands_on)} layers."
-            edits += [removed(f"{wrong}.{key}", "") for key in keys if key not in ("rope_type", "type")]
-        edits += [replaced(f"{wrong}.{key}", "default", "") for key in keys if key in ("rope_type", "type")]
-        return together(says, *edits)
+        names = [key for key in keys if key in ("rope_type", "type")]
+        numbers = [key for key in keys if key not in names]
+        off = [replaced(f"{wrong}.{key}", "default") for key in names]
+        if not self.missing_there:
+            return together(
+                f"Remove the scaling from {self.wrong()} layers.", *(removed(f"{wrong}.{key}") for key in numbers), *off
+            )
+        there = [added(f"{right}.{key}", self.evidence[f"{wrong}.{key}"]) for key in names]
+        there += [moved(f"{wrong}.{key}", f"{right}.{key}") for key in numbers]
+        return together(f"Move the scaling to {self.right()} layers.", *there, *off)
 
 
 class NopeInverted(Case, code="nope-inverted"):
-    layers_without_rotation: int
-    one_layer_without_rotation_in: int
-
     def edit(self) -> Edit | None:
         place, flags = next(iter(self.stated), (None, None))
         if place is None or not isinstance(flags, list | tuple):
@@ -66,13 +54,6 @@ class NopeInverted(Case, code="nope-inverted"):
 
 
 class MropeSections(Case, code="mrope-sections"):
-    together: int
-    pairs: int
-
-    def fits(self) -> bool:
-        """Whether the sum is right."""
-        return self.together == self.pairs
-
     def most_for_rows(self) -> int:
         """The most pairs of rows that interleaved sections have."""
         return (self.pairs + 1) // 3
@@ -83,25 +64,12 @@ class MropeSections(Case, code="mrope-sections"):
 
 
 class MropeOrder(Case, code="mrope-order"):
-    def key(self) -> str:
-        """The key that says the order."""
-        return self.stated[0][0].rpartition(":")[2]
-
-    def set_to(self) -> Any:
-        """What it says."""
-        return self.stated[0][1]
-
     def edit(self) -> Edit | None:
         place, value = self.stated[0]
         return replaced(place, not value, f"Write {spoken(not value)}, as in the model's code.")
 
 
 class PartialMeaning(Case, code="partial-meaning"):
-    share: float
-    class_meaning: str | None = None
-    axes: bool | None = None
-    as_the_class_has_it: bool | None = None
-
     def percent(self) -> str:
         """The share of the channels that rotate, as text."""
         return f"{100 * self.share:.3g} %"
@@ -125,8 +93,6 @@ class InertWindow(Case, code="inert-window"):
 
 
 class OtherHeadWidth(Case, code="head-width"):
-    width_in_the_weights: int
-
     def edit(self) -> Edit | None:
         places = [name for name, _ in self.stated if " " not in name]
         right = self.width_in_the_weights

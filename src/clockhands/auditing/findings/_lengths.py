@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, check, declared, first_place, in_a_file, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.dialects import set_lengths
 from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
@@ -16,55 +16,16 @@ from clockhands.measures.ladders.turning import incomplete
 from clockhands.runtimes.telling import listed
 
 # Encodings that scalings in a config do not change.
-_WITHOUT_SCALING: Mapping[str | None, str] = {
-    "alibi": "There is no scaling to declare: ALiBi has no frequencies.",
-    "buckets": "There is no scaling to declare: relative position buckets, as in T5, have no frequencies.",
-    "relative": "There is no scaling to declare: configs have scalings of RoPE only.",
-    "sinusoidal": "There is no scaling to declare: configs have scalings of RoPE only.",
-    "none": "There is no scaling to declare: the model has no position encoding.",
-}
+_WITHOUT_SCALING = ("alibi", "buckets", "relative", "sinusoidal", "none")
 
 
 class BeyondContext(Case, code="beyond-context"):
-    length: int = 0
-    context: int = 0
-    kind: str | None = None
-    scaled_to: int = 0
-    unless_counted: int = 0
-    set_in: str | None = None
-
-    def wanted(self) -> str:
-        """What asks for the length."""
-        return self.set_in or "The requested length"
-
-    def learned(self) -> bool:
-        """Whether the positions are rows of a table."""
-        return self.kind == "learned"
-
-    def unscalable(self) -> str | None:
-        """Why the file cannot declare a scaling, if it cannot."""
-        return _WITHOUT_SCALING.get(self.kind) if self.evidence else None
-
-    def reached(self) -> bool:
-        """Whether the declared scaling covers this length."""
-        return bool(self.evidence) and not self.learned() and self.scaled_to >= self.length
-
-    def not_reached(self) -> bool:
-        """Whether longer texts may be a problem."""
-        return not self.reached()
-
-    def scaled_further(self) -> bool:
-        """Whether the scaling goes beyond the context."""
-        return self.scaled_to > self.context
-
-    def may_reach(self) -> bool:
-        """Whether the scaling covers this length, unless the context counts the factor."""
-        return bool(self.evidence) and self.unless_counted >= self.length
+    set_in = "The requested length"
 
 
 class SetBeyondContext(Case, code="set-beyond-context"):
-    length: int = 0
-    context: int = 0
+    length = 0
+    context = 0
 
     def lengths(self) -> str:
         """The lengths that are set, and the context, as text."""
@@ -77,27 +38,8 @@ class SetBeyondContext(Case, code="set-beyond-context"):
         return f"{said}{together}, but {context} is {spoken(self.context)}"
 
 
-class LengthsDiffer(Case, code="lengths-differ"):
-    other: int = 0
-    context: int = 0
-    because: str | None = None
-
-    def shorter(self) -> bool:
-        """Whether the other length is the shorter one."""
-        return self.other < self.context
-
-    def expected(self) -> bool:
-        """Whether both lengths may be right."""
-        return self.shorter() or bool(self.because)
-
-    def opposing(self) -> str:
-        """The two lengths, as text."""
-        return " but ".join(f"{name} is {spoken(value)}" for name, value in self.named)
-
-
 class NeverTurning(Case, code="never-turning"):
-    pairs_that_never_complete_a_turn: int
-    pairs_that_stand_still_on_purpose: int = 0
+    pairs_that_stand_still_on_purpose = 0
 
     def count(self) -> int:
         """All of them: the number of the property `turning`."""
@@ -211,15 +153,13 @@ def _axes(code: Code) -> int:
 def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
     """The source of a code's length; empty if the caller gave it."""
     if code.length == code.farthest:
-        key = code.source.get("window" if code.chunk is None else "chunk", "").split(", ")[0]
-        return {key: code.farthest} if in_a_file(key) else {}
+        return first_place(code, "window" if code.chunk is None else "chunk", code.farthest)
     if resolved.asked is not None and code.length == resolved.asked:
         return {}
     if code.rows is not None:
         return declared(code, "rows")
     if code.length == (code.scaling or {}).get("original") != resolved.context:
-        places = [place for place in code.source.get("scaling", "").split(", ") if "original" in place]
-        return {place: code.length for place in places[:1] if in_a_file(place)}
+        return dict.fromkeys([place for place in places(code, "scaling") if "original" in place][:1], code.length)
     return declared(resolved, "context")
 
 

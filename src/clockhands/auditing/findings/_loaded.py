@@ -1,7 +1,5 @@
 """Findings on values that a loaded module holds and that differ from what its own config declares."""
 
-from collections.abc import Mapping
-
 from clockhands.auditing.findings._rules import Case, spoken
 from clockhands.recognition.faults import FAULTS
 
@@ -9,16 +7,9 @@ from clockhands.recognition.faults import FAULTS
 class Loaded(Case, family="loaded"):
     """A wrong value or behaviour of a part of a loaded model."""
 
-    pair: int
-    tensors: int = 1
-    what: str = "rates"
-    wave: str = "cosine"
-    declared: float | None = None
-    stored: float | None = None
-    head: int | None = None
-    position: int | None = None
-    rounded_to: str | None = None
-    it_is: str | None = None
+    tensors = 1
+    what = "rates"
+    wave = "cosine"
 
     def _part(self) -> str:
         return (self.place or "the module").removeprefix("model:")
@@ -56,13 +47,7 @@ class Loaded(Case, family="loaded"):
 
 
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
-    wrong: int
-    pairs: int
-    of: str = "pairs"
-
-    def in_part(self) -> bool:
-        """Whether some values are right."""
-        return self.wrong < self.pairs
+    of = "pairs"
 
 
 class BufferZero(Loaded, code="buffer-zero"):
@@ -72,40 +57,19 @@ class BufferZero(Loaded, code="buffer-zero"):
 
 
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
-    pairs_by_layer: Mapping[str, int]
-    declared_pairs: int
-
-    def message(self) -> str:
-        sizes = self.pairs_by_layer
-        told = ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in list(sizes.items())[:4])
-        return (
-            f"The number of RoPE frequencies in {self.places()} falls from layer to layer: {told}."
-            f" The config declares {spoken(self.declared_pairs)} for every layer. All layers share one settings"
-            " object, and"
-            " each layer changed this object."
-        )
-
-
-class AttentionFactorDiffers(Loaded, code="attention-factor-differs"):
-    def message(self) -> str:
-        name, kept = next((name.removeprefix("model:"), value) for name, value in self.stated)
-        return (
-            f"The module multiplies cosine and sine by {spoken(kept)} ({name}), but the attention factor of the config"
-            f" is {spoken(self.declared)}."
-        )
+    def sizes(self) -> str:
+        """The number of pairs of the first layers, as text."""
+        return ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in [*self.pairs_by_layer.items()][:4])
 
 
 class IdsOfFloats(Loaded, code="ids-of-floats"):
-    dtype: str
-
     def as_floats(self) -> bool:
         """Whether they are no integers."""
         return "float" in self.dtype
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
-    parts: int = 1
-    module: str | None = None
+    parts = 1
 
     def where(self) -> str:
         """The modules."""
@@ -116,9 +80,6 @@ class RotationDiffers(Loaded, code="rotation-differs"):
 
 
 class RunDiffers(Loaded, code="run-differs"):
-    fault: str | None = None
-    remedy: str | None = None
-
     def hint(self) -> str:
         if self.remedy is not None:
             return self.remedy

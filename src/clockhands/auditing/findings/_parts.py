@@ -65,6 +65,17 @@ def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
     return stated
 
 
+def places(holder: Code | Resolved, field: str) -> list[str]:
+    """The sources of a field that are in files."""
+    return [place for place in holder.source.get(field, "").split(", ") if in_a_file(place)]
+
+
+def first_place(holder: Code | Resolved, field: str, value: Any) -> dict[str, Any]:
+    """A value by the first source of a field; empty if that is not in a file."""
+    place = holder.source.get(field, "").split(", ")[0]
+    return {place: value} if in_a_file(place) else {}
+
+
 def in_a_file(place: str) -> bool:
     """Whether a source is `file:key`, and not a text about an architecture or a default.
 

@@ -1,10 +1,11 @@
 """The kinds of findings, each a row of a TOML file of this folder, and their cases, each described by its evidence."""
 
 import difflib
-import inspect
+import operator
 import re
-from collections.abc import Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
+from functools import cached_property
 from string import Formatter
 from typing import Any, ClassVar
 
@@ -26,6 +27,9 @@ _FAMILIES = (
 )  # fmt: skip
 
 
+_COMPARISONS = {"<": operator.lt, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
+
+
 @dataclass(frozen=True)
 class Rule:
     """One kind of finding.
@@ -44,8 +48,10 @@ class Rule:
         cases: Public cases: ``owner/repository#number``, with the month.
         news: Whether a note is worth reading; False if every correct model of the type has it.
         variants: What differs from case to case: a severity, a cause, a sentence, a hint, each ``when`` some values are
-            equal to others, or are there (true) or missing, empty or 0 (false).
+            equal to others, greater or less than an entry (``"> context"``), or are there (true) or missing, empty or 0
+            (false).
         loaded: The code of the same finding on a loaded model, whose sentence and hint it has.
+        doubt: What is not known of the model because of it, as a clause: then no verdict says that all is correct.
     """
 
     code: str
@@ -60,6 +66,7 @@ class Rule:
     cases: tuple[str, ...] = ()
     news: bool = False
     loaded: str = ""
+    doubt: str = ""
     variants: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -81,9 +88,9 @@ class Rule:
 class Case:
     """One case of a finding.
 
-    What a row cannot say, a subclass computes from the evidence. It declares what it takes as typed fields:
-    ``largest_ratio: float`` is the entry "largest ratio". A field without a default is required. Values from files are
-    in `stated`, by their sources.
+    What a row cannot say, a subclass computes from the evidence, whose entries are its attributes: "largest ratio" is
+    ``largest_ratio``, and None if there is no such entry and the class has no default. Values from files are in
+    `stated`, by their sources.
 
     Attributes:
         rule: Its kind.
@@ -93,19 +100,23 @@ class Case:
     """
 
     classes: ClassVar[dict[str, type["Case"]]] = {}
-    fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, code: str | tuple[str, ...] = (), family: str = "") -> None:
-        cls.fields = cls.fields | inspect.get_annotations(cls).keys()
         names = (code,) if isinstance(code, str) else (*code, *filter(None, [family]))
         Case.classes.update(dict.fromkeys(names, cls))
 
     def __init__(self, rule: Rule, evidence: Mapping[str, Any], layers: str | None = None) -> None:
+        self._named: dict[str, Any] = {name.lower().replace(" ", "_"): value for name, value in evidence.items()}
+        vars(self).update(self._named)
         self.rule: Rule = rule
         self.evidence: Mapping[str, Any] = evidence
         self.layers: str | None = layers
-        self._named: dict[str, Any] = {name.lower().replace(" ", "_"): value for name, value in evidence.items()}
-        vars(self).update({name: value for name, value in self._named.items() if name in self.fields})
+
+    def __getattr__(self, name: str) -> Any:
+        """None for an entry that this case does not have."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return None
 
     @property
     def code(self) -> str:
@@ -132,22 +143,14 @@ class Case:
         """The smallest change of the file that fixes it; None if no change does."""
         return None
 
-    def doubt(self) -> str | None:
-        """What is not known of the model because of it, as a clause: then no verdict says that all is correct."""
-        return None
+    def doubt(self) -> str:
+        """What is not known of the model because of it, as a clause."""
+        return filled(self.text("doubt"), self)
 
     def finding(self) -> Finding:
         """The `Finding` for this case."""
-        return Finding(
-            self.code,
-            self.severity(),
-            self.message(),
-            self.hint(),
-            self.evidence,
-            self.layers,
-            self.blames(),
-            self.edit(),
-        )
+        said = self.severity(), self.message(), self.hint()
+        return Finding(self.code, *said, self.evidence, self.layers, self.blames(), self.edit())
 
     def value(self, name: str, *otherwise: None) -> Any:
         """What a name in a template stands for: an entry of the evidence, or what the case makes of it.
@@ -158,7 +161,9 @@ class Case:
         """
         if name in self._named:
             return self._named[name]
-        held = getattr(self, name, *otherwise)
+        if not otherwise and not hasattr(type(self), name):
+            raise AttributeError(f"{self.code} has no {name}")
+        held = getattr(self, name)
         return held() if callable(held) else held
 
     def text(self, field: str) -> str:
@@ -167,8 +172,15 @@ class Case:
         return next(variants, vars(self.rule))[field]
 
     def _holds(self, when: Mapping[str, Any]) -> bool:
-        values = ((self.value(name, None), wanted) for name, wanted in when.items())
-        return all(bool(value) is wanted if isinstance(wanted, bool) else value == wanted for value, wanted in values)
+        for name, wanted in when.items():
+            value = self.value(name, None)
+            comparison, _, other = str(wanted).partition(" ")
+            if comparison in _COMPARISONS:
+                if value is None or not _COMPARISONS[comparison](value, self.value(other)):
+                    return False
+            elif (bool(value) if isinstance(wanted, bool) else value) != wanted:
+                return False
+        return True
 
     @property
     def stated(self) -> list[tuple[str, Any]]:
@@ -179,6 +191,14 @@ class Case:
     def place(self) -> str | None:
         """The first source."""
         return next((name for name, _ in self.stated), None)
+
+    def key(self) -> str:
+        """The key of the first source."""
+        return file_and_key(self.place or "")[1]
+
+    def written(self) -> Any:
+        """The value of the first source."""
+        return next((value for _, value in self.stated), None)
 
     @property
     def named(self) -> list[tuple[str, Any]]:
@@ -207,8 +227,9 @@ def filled(template: str, case: Case) -> str:
 
     ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
     ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
-    ``{name:and}`` joins a list; ``{name:times}`` is a ratio. A part in square brackets is left out if a value in it is
-    missing, empty or 0. Where a part has ``{name:?}``, which itself is nothing, that value alone decides.
+    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:capital}`` begins with a capital letter. A part in
+    square brackets is left out if a value in it is missing, empty or 0. Where a part has ``{name:?}``, which itself is
+    nothing, that value alone decides.
 
     >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}))
     '1,024 pairs'
@@ -237,6 +258,8 @@ def _shown(value: Any, spec: str, how: str | None) -> str:
         return one if (len(value) if isinstance(value, Sized) else value) == 1 else more
     if spec == "?":
         return ""
+    if spec == "capital":
+        return f"{value[:1].upper()}{value[1:]}"
     if spec == "times":
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     if spec == "and":
@@ -249,22 +272,6 @@ def _shown(value: Any, spec: str, how: str | None) -> str:
 def nearest(name: str, known: str) -> str | None:
     """Of several names, separated by commas, the one spelt most like a name, if one is similar."""
     return next(iter(difflib.get_close_matches(name, known.split(", "), n=1, cutoff=0.7)), None)
-
-
-def _rules() -> dict[str, Rule]:
-    """Every rule, the grave ones first."""
-    rows: dict[str, dict[str, Any]] = {}
-    for family in _FAMILIES:
-        for code, row in rows_in("clockhands.auditing.findings", family).items():
-            rows[code] = row | {"family": family}
-            if family == "loaded" and "hint" not in row:
-                rows[code]["hint"] = hint_of(code)  # that of the fault which `clockhands check` finds in a module
-    stored = rows["stored-frequencies-differ"]
-    for code, row in rows.items():
-        if "loaded" in row:
-            rows[code] = {**_in_a_checkpoint(rows[row["loaded"]], stored), **row}
-    made = [Rule(code, **row) for code, row in rows.items()]
-    return {rule.code: rule for rule in sorted(made, key=lambda rule: rule.gravest)}
 
 
 def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -281,7 +288,36 @@ def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> di
     }
 
 
-CODES: Mapping[str, Rule] = _rules()
+class _Rules(Mapping[str, Rule]):
+    """Every rule by its code; the files are read when the first rule is looked up."""
+
+    @cached_property
+    def held(self) -> dict[str, Rule]:
+        """Every rule, the grave ones first."""
+        rows: dict[str, dict[str, Any]] = {}
+        for family in _FAMILIES:
+            for code, row in rows_in("clockhands.auditing.findings", family).items():
+                rows[code] = row | {"family": family}
+                if family == "loaded" and "hint" not in row:
+                    rows[code]["hint"] = hint_of(code)  # that of the fault which `clockhands check` finds in a module
+        stored = rows["stored-frequencies-differ"]
+        for code, row in rows.items():
+            if "loaded" in row:
+                rows[code] = {**_in_a_checkpoint(rows[row["loaded"]], stored), **row}
+        made = [Rule(code, **row) for code, row in rows.items()]
+        return {rule.code: rule for rule in sorted(made, key=lambda rule: rule.gravest)}
+
+    def __getitem__(self, code: str) -> Rule:
+        return self.held[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+
+CODES: Mapping[str, Rule] = _Rules()
 """Every code that a finding can have, the grave ones first."""
 
 

@@ -1,10 +1,10 @@
 """Findings on scalings that are unknown, incomplete, or contradict the lengths and lists beside them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
-from clockhands.auditing.findings._parts import Audited, check, declared, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, check, declared, places, rotary_parts
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
 from clockhands.auditing.findings._rules import Case, case_of, listed, nearest, spoken
 from clockhands.configs.resolved import Code
@@ -16,8 +16,7 @@ _BY_ITSELF = "a scaling block with its numbers"
 
 
 class UnknownScaling(Case, code="unknown-scaling"):
-    known: str = ""
-    meant: str | None = None
+    known = ""
 
     def near(self) -> str | None:
         """The known scaling whose name is spelt most like the unknown one, if one is similar."""
@@ -30,32 +29,16 @@ class UnknownScaling(Case, code="unknown-scaling"):
 
 
 class IncompleteScaling(OfRelease, code="incomplete-scaling"):
-    missing: str = "a required key"
+    missing = "a required key"
 
 
 class FactorTimesOriginal(Case, code="factor-times-original"):
-    declared: Any = None
-    declared_in: str = ""
+    declared_in = ""
 
     def lengths(self) -> str:
         """What is declared, as text."""
         told = [self.said()] if self.stated else []
         return ", ".join(told + ([f"{spoken(self.declared)} in {self.declared_in}"] if self.declared else []))
-
-
-class WrongOriginal(Case, code="wrong-original"):
-    original: int
-    context: int
-
-    def too_long(self) -> bool:
-        """Whether it is longer than the context."""
-        return self.original > self.context
-
-
-class LongropeLists(Case, code="longrope-lists"):
-    def key(self) -> str:
-        """The key of the list."""
-        return self.stated[0][0].rpartition(":")[2]
 
 
 class LongropeSwapped(Case, code="longrope-swapped"):
@@ -69,7 +52,7 @@ class LongropeSwapped(Case, code="longrope-swapped"):
             return None
         short, long = places
         aside = f"{short.rpartition('.')[0]}.swapped"
-        steps = (moved(short, aside, ""), moved(long, short, ""), moved(aside, long, ""))
+        steps = (moved(short, aside), moved(long, short), moved(aside, long))
         return together("Swap the two lists.", *steps)
 
 
@@ -85,10 +68,8 @@ def wrong_original(subject: Audited) -> Iterator[Case]:
     for code in resolved.codes:
         scaling = code.scaling or {}
         original, factor, kind = (scaling.get(name) for name in ("original", "factor", "type"))
-        places = [
-            place for place in code.source.get("scaling", "").split(", ") if place != resolved.source.get("context")
-        ]
-        place = next((place for place in places if "original" in place and in_a_file(place)), None)
+        own = (place for place in places(code, "scaling") if place != resolved.source.get("context"))
+        place = next((place for place in own if "original" in place), None)
         if context is None or place is None or not original or code.part not in ("text", "decoder"):
             continue
         if kind not in ("yarn", "llama3", "longrope") or not factor or original < context:
@@ -124,13 +105,16 @@ def longrope_swapped(subject: Audited) -> Iterator[Case]:
     for part in rotary_parts(subject):
         for block in part.blocks():
             short, long = (_numbers(block.values.get(name)) for name in ("short_factor", "long_factor"))
-            if not short or not long or len(short) != len(long):
-                continue
-            # Single pairs may be the other way round: the first numbers of Phi-3's long list are below those of its
-            # short one.
-            if max(short) > max(long) and sum(short) > sum(long):
-                evidence = block.said("short_factor", "long_factor")
-                yield case_of("longrope-swapped", {**evidence, "largest short": max(short), "largest long": max(long)})
+            yield from swapped(short, long, block.said("short_factor", "long_factor"))
+
+
+def swapped(short: Sequence[float], long: Sequence[float], said: Mapping[str, Any]) -> Iterator[Case]:
+    """The finding that two lists are swapped, if the short one has the larger factors.
+
+    Single pairs may be the other way round: the first numbers of Phi-3's long list are below those of its short one.
+    """
+    if short and len(short) == len(long) and max(short) > max(long) and sum(short) > sum(long):
+        yield case_of("longrope-swapped", {**said, "largest short": max(short), "largest long": max(long)})
 
 
 def _numbers(value: object) -> list[float]:

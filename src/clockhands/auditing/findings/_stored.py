@@ -1,7 +1,7 @@
 """Findings on values that a checkpoint stores although a model computes them: frequencies and position numbers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,10 @@ from clockhands.auditing.findings._loaded import Loaded
 from clockhands.auditing.findings._parts import Audited, check
 from clockhands.auditing.findings._rules import CODES, Case, case_of, spoken
 from clockhands.configs.model_types import model_type
+from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT, Code
 from clockhands.configs.weights import RATES
+from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import ClockhandsError
 from clockhands.formats.arrays import TensorInfo
 from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_to
@@ -22,7 +24,7 @@ from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_t
 class Stored(Case, code=("stored-frequencies-differ", "stored-frequencies")):
     """Tensors of a checkpoint that hold computed values."""
 
-    tensors: int = 1
+    tensors = 1
 
     def where(self) -> str:
         others = (
@@ -37,24 +39,14 @@ class StoredFrequenciesRounded(Loaded, code="stored-frequencies-rounded"):
 
 
 class FloatPositionIds(Stored, code="float-position-ids"):
-    dtype: str
-
     def as_floats(self) -> bool:
         """Whether they are no integers."""
         return "float" in self.dtype
 
 
-class GraphNotExamined(Case, code="graph-not-examined"):
-    file: str
-
-    def doubt(self) -> str:
-        return f"what the graph of {self.file} computes with positions was not examined"
-
-
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
 _LAYER = re.compile(r"\.(\d+)\.")
 _OTHER_PART = re.compile(r"vision|visual|audio|image")
-_FLOATS = ("float64", "float32", "float16", "bfloat16")
 _MOST_NUMBERS = 2**16  # the largest tensor that is read, above the pairs of a head and the positions of a table
 _MOST_TENSORS = 512  # models store the same frequencies once for each layer
 
@@ -88,6 +80,11 @@ def stored_frequencies(subject: Audited) -> Iterator[Case]:
         yield case_of(verdict.partition(":")[0], {**evidence, "tensors": count})
 
 
+def _in_graph(opened: Opened) -> dict[str, Any]:
+    """Evidence that the tensors of an ONNX file are used by its graph."""
+    return {"loaded": "by the graph"} if opened.form == "onnx" else {}
+
+
 def _has_rows(subject: Audited) -> bool:
     """Whether a position table of the file was compared with the config."""
     return any("rows" in code.source for code in subject.resolved.codes)
@@ -95,7 +92,7 @@ def _has_rows(subject: Audited) -> bool:
 
 def _is_small(info: TensorInfo) -> bool:
     one_row = info.elements == max(info.shape, default=0)  # graphs store them as [1, pairs, 1]
-    return one_row and info.dtype in _FLOATS and 0 < info.elements <= _MOST_NUMBERS
+    return one_row and info.dtype in NAMES and 0 < info.elements <= _MOST_NUMBERS
 
 
 def _numbers(subject: Audited, name: str) -> np.ndarray | None:
@@ -110,7 +107,7 @@ def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[st
     opened, info = subject.opened, subject.opened.tensors[name]
     where = f"{info.declared_in.name}:{name}"
     evidence: dict[str, Any] = {where: f"{len(numbers)} numbers in {info.dtype}"}
-    in_graph = {"loaded": "by the graph"} if opened.form == "onnx" else {}
+    in_graph = _in_graph(opened)
     code = None if opened.config is None else _declared(subject, name)
     if opened.config is None:
         # They are all that this file says about frequencies.
@@ -169,14 +166,20 @@ def position_numbers(subject: Audited) -> Iterator[Case]:
         numbers = _numbers(subject, name)
         if numbers is None:
             continue
-        wrong = np.flatnonzero(numbers.ravel() != np.arange(info.elements))
-        if not wrong.size and info.dtype not in _FLOATS:
-            continue
-        where = f"{info.declared_in.name}:{name}"
-        evidence: dict[str, Any] = {where: list(info.shape), "dtype": info.dtype, "count": info.elements}
-        if opened.form == "onnx":
-            evidence["loaded"] = "by the graph"
-        if wrong.size:
-            evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0])}
-            evidence["stored"] = float(numbers.ravel()[wrong[0]])
-        yield case_of("float-position-ids", evidence)
+        place = f"{info.declared_in.name}:{name}"
+        evidence = numbered(place, info.shape, info.dtype, numbers, **_in_graph(opened))
+        if evidence is not None:
+            yield case_of("float-position-ids", evidence)
+
+
+def numbered(
+    place: str, shape: Sequence[int], dtype: str, numbers: np.ndarray, first: float = 0, **more: Any
+) -> dict[str, Any] | None:
+    """The evidence that position numbers do not count from ``first``, or are no integers; None if they are right."""
+    wrong = np.flatnonzero(numbers != np.arange(numbers.size) + first)
+    if not wrong.size and dtype not in NAMES:
+        return None
+    evidence = {place: list(shape), "dtype": dtype, "count": numbers.size, **more}
+    if wrong.size:
+        evidence |= {"wrong": int(wrong.size), "first wrong": int(wrong[0]), "stored": float(numbers[wrong[0]])}
+    return evidence

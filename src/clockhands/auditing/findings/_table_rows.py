@@ -6,7 +6,7 @@ other tensor is read.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,9 +34,6 @@ _TENSOR = "The tensor must be computed or loaded again."
 
 
 class ShortTable(Case, code="short-table"):
-    usable: int | None = None
-    context: int | None = None
-
     def edit(self) -> Edit | None:
         """Set the declared length to that of the table, if the length is in a file."""
         usable = self.usable
@@ -47,11 +44,7 @@ class ShortTable(Case, code="short-table"):
 
 
 class LowPrecisionTable(Case, code="low-precision"):
-    rounded: Sequence[str] = ()
-
-    def where(self) -> str:
-        """The tensor."""
-        return self.place or "the checkpoint"
+    rounded = ()
 
     def parts(self) -> str:
         """What is rounded, as text."""
@@ -59,19 +52,10 @@ class LowPrecisionTable(Case, code="low-precision"):
 
 
 class TableSize(Case, code="table-size"):
-    expected: str | None = None
-    declared: float | None = None
-
-    def message(self) -> str:
-        expected = f"; {self.expected} was expected" if self.expected else ""
-        declared = f" but {spoken(self.declared)} is declared" if self.declared else ""
-        defaults = [
-            f"the {name} is {spoken(value)}"
-            for name, value in self.evidence.items()
-            if name.startswith("class default")
-        ]
-        declared += f" but {listed(defaults)}" if defaults else ""
-        return f"{self.said('but')}{declared}{expected}. The weights do not match the declared values."
+    def defaults(self) -> str:
+        """The sizes that the model's class has if the file has none, as text."""
+        held = {name: value for name, value in self.evidence.items() if name.startswith("class default")}
+        return listed([f"the {name} is {spoken(value)}" for name, value in held.items()])
 
 
 # Tables of a model that are examined although nothing is declared about them.

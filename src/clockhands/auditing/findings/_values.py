@@ -1,6 +1,5 @@
 """Findings on unusable or missing values, and on model types: what is noted while a config is read."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, replaced
@@ -22,17 +21,8 @@ class Default(Case, code=("default-base", "default-value")):
         as_released: The name of a release of the same shape that has the default.
     """
 
-    default_of: str = "the model's class"
-    documented: bool | None = None
-    used: Any = None
-    field: str = "The base"
-    context: int | None = None
-    scaling: str | None = None
-    as_released: str | None = None
-    window: int | None = None
-    never: str | None = None
-    belongs_at: str | None = None
-    read_by: str | None = None
+    default_of = "the model's class"
+    field = "The base"
 
     def undocumented(self) -> bool:
         """Whether other runtimes may use another default."""
@@ -73,7 +63,7 @@ class Default(Case, code=("default-base", "default-value")):
 
 
 class ImpossibleValue(Case, code="impossible-value"):
-    allowed: str = ""
+    allowed = ""
 
     def limit(self) -> str:
         """What is allowed; some limits are whole sentences, from the code that refused the values."""
@@ -82,8 +72,6 @@ class ImpossibleValue(Case, code="impossible-value"):
 
 
 class TextNumber(Case, code="text-number"):
-    read_as: Any = None
-
     @property
     def exponent(self) -> bool:
         """Whether it is a number with an exponent, which YAML reads as text without quotes."""
@@ -99,19 +87,7 @@ class TextNumber(Case, code="text-number"):
         return replaced(place, number, f"Write {spoken(number)}, without {without}.")
 
 
-class MissingValue(Case, code="missing-value"):
-    needed_for: str
-
-    def needs(self) -> str:
-        """What needs the value, at the beginning of a sentence."""
-        return f"{self.needed_for[:1].upper()}{self.needed_for[1:]}"
-
-
 class UnknownModelType(Case, code="unknown-model-type"):
-    read_as: Any = None
-    other_class: str | None = None
-    other_keys: Sequence[str] = ()
-
     def type(self) -> Any:
         """The first name in the file."""
         return next((value for _, value in self.stated if value), None)
@@ -119,25 +95,6 @@ class UnknownModelType(Case, code="unknown-model-type"):
     def what(self) -> str:
         """What the name is one of."""
         return "class of diffusers" if any(place.endswith("_class_name") for place, _ in self.stated) else "model type"
-
-    def doubt(self) -> str:
-        if self.other_class is not None:
-            return f"the class {self.other_class} is not one of the model type {spoken(self.type())}"
-        if self.other_keys:
-            return f"the keys are not those of the model type {spoken(self.type())}"
-        if self.read_as is not None:
-            return f"the file names no model type, and is read as {self.read_as}"
-        return f"the model type {spoken(self.type())} is not known" if self.type() else "the file names no model type"
-
-
-class OwnCode(Case, code="own-code"):
-    def class_name(self) -> Any:
-        """The class of custom code."""
-        ((_, name),) = self.stated
-        return name
-
-    def doubt(self) -> str:
-        return f"what the model's own class {self.class_name()} computes is not known"
 
 
 class NothingDeclared(Case, code="nothing-declared"):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.auditing.findings._finding import as_json
 from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.projections import Projections, WeightProjection, projections
@@ -31,20 +32,6 @@ def _z(value: float) -> str:
 
 
 class PairingAgainstFormat(Case, code="pairing-against-format"):
-    layout_in_the_weights: str
-    layout_of_readers: str
-    z: float
-    z_of_the_other: float
-    queries: str | None = None
-    keys: str | None = None
-    command: str | None = None
-    layers_that_pair_so: int
-    layers_looked_at: int
-    because: str
-    confidence: float | None = None
-    projection: str | None = None
-    other_layers: str | None = None
-
     def hint(self) -> str:
         if self.command is None:
             setting = "If your runtime has a setting for the layout, you can change this setting instead."
@@ -77,9 +64,6 @@ class PairingAgainstFormat(Case, code="pairing-against-format"):
 
 
 class MixedLayouts(Case, code="mixed-layouts"):
-    files: Mapping[str, int]
-    first_of_each: Mapping[str, str]
-
     def message(self) -> str:
         told = [
             f"{spoken(count)} file{'s say' if count > 1 else ' says'} {layout} ({self.first_of_each[layout]}"
@@ -101,14 +85,6 @@ def layouts_of_shards(subject: Audited) -> Iterator[Case]:
 
 
 class PermutedHeads(Case, code="permuted-heads"):
-    heads: int
-    put_in_order_for_heads: int
-    or_for_heads: Sequence[int]
-    projection: str
-    layout_once_undone: str
-    z_once_undone: float
-    z_as_they_stand: float
-
     def message(self) -> str:
         heads, undone = spoken(self.heads), spoken(self.put_in_order_for_heads)
         also = "".join(f" or {count}" for count in self.or_for_heads)
@@ -184,17 +160,13 @@ class Pairing:
 
     def to_dict(self) -> dict[str, Any]:
         """The field ``weights`` in the JSON of an audit."""
+        scores = [{"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()]
         return {
-            "examined": self.examined,
-            "says": self.says,
-            "layout": self.layout,
-            "confidence": self.confidence,
+            **as_json(self, "examined", "says", "layout", "confidence"),
             "z": _rounded(self.queries),
             "keys": _rounded(self.keys),
             "layers": self.layers,
-            "by_layer": [
-                {"layer": layer, "layout": one.layout, "z": _rounded(one)} for layer, one in self.by_layer.items()
-            ],
+            "by_layer": scores,
             "permuted": [asdict(one) for one in self.permuted],
             "left_out": list(self.left_out),
             "limits": LIMITS if self.examined else None,

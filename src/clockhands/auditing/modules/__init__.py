@@ -1,7 +1,7 @@
 """A loaded ``torch.nn.Module``: the position data that it holds, compared with what its own config declares.
 
-`_held` walks the module, `_serving` finds the declared code of each part, `clockhands.recognition.diagnosis` compares
-numbers with the correct ones, and each other module checks one kind of data.
+`_held` walks the module, `_serving` finds the declared code of each part, and `clockhands.recognition.diagnosis`
+compares numbers with the correct ones. `_shown` finds the codes of a module that declares none.
 """
 
 from dataclasses import replace
@@ -10,20 +10,13 @@ from typing import Any
 from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.findings import Case
 from clockhands.auditing.findings._table_rows import audit_tables
-from clockhands.auditing.modules._effect import effect_cases, function_codes
+from clockhands.auditing.modules._computed import rates_cases, slope_cases, waves_cases
+from clockhands.auditing.modules._effect import effect_cases
 from clockhands.auditing.modules._held import Walked, is_module, module_of, walked
-from clockhands.auditing.modules._kept import (
-    kept_cases,
-    number_cases,
-    row_cases,
-    slope_cases,
-    slope_codes,
-    wave_codes,
-    waves_cases,
-)
+from clockhands.auditing.modules._kept import kept_cases, number_cases, row_cases
 from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
-from clockhands.auditing.modules._rates import ladder_codes, rates_cases
 from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
+from clockhands.auditing.modules._shown import codes_of
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, Resolved
@@ -48,9 +41,7 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     """The position codes of a module, and every fact about the position data that it holds."""
     resolved, cases = audit_tables(opened, resolve(opened, length))
     if opened.config is None:
-        codes = [*ladder_codes(found), *wave_codes(found)]
-        shown = {held.paths[0] for held in (*found.of("rates"), *(found.of("waves") if codes else ()))}
-        resolved = _with_codes(resolved, [*codes, *function_codes(found, shown), *slope_codes(found)], module)
+        resolved = _with_codes(resolved, codes_of(found), module)
     declared = declared_by(resolved, opened.config, config_root(module)[0], found)
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)

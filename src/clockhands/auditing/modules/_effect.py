@@ -16,13 +16,12 @@ from clockhands.auditing._held_numbers import Expected
 from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in, numbers_of, parameters_of
 from clockhands.auditing.modules._serving import DeclaredCodes, joined
-from clockhands.configs.resolve import code_of
-from clockhands.configs.resolved import Code, layer_ranges
+from clockhands.configs.resolved import layer_ranges
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
-from clockhands.recognition import identify
+from clockhands.recognition import Match, identify
 from clockhands.recognition.diagnosis import Cosines, Verdict, of_table, one_of_each
 
 _CONSECUTIVE = 512
@@ -38,7 +37,7 @@ def effect_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int])
     """Every part whose rotation is not the declared one; ``wrong`` are parts known to hold wrong numbers."""
     alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
     for path, owner in walked.turning.items():
-        if id(owner) in wrong or _without_numbers(owner):
+        if id(owner) in wrong or without_numbers(owner):
             continue
         own = [held for held in walked.of("rates") if held.owner is owner and held.which is None]
         for held in own or [None]:
@@ -71,7 +70,8 @@ def _of_part(
     return {"module": name, **evidence}, told
 
 
-def _without_numbers(owner: Any) -> bool:
+def without_numbers(owner: Any) -> bool:
+    """Whether a part has tensors without values."""
     return any(tensor.is_meta for tensor in (*owner.parameters(), *owner.buffers()))
 
 
@@ -191,37 +191,36 @@ def _read(verdict: Verdict, owner: Any, layer_type: str | None, rates: np.ndarra
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
-    words = _identified(turned, 2 * len(rates))
-    return verdict if words is None else Verdict(verdict.code, {**verdict.evidence, "behaves as": words})
+    match = recognised_in(turned, 2 * len(rates))
+    return (
+        verdict
+        if match is None
+        else replace(verdict, evidence={**verdict.evidence, "behaves as": describe(match.spec)})
+    )
 
 
-def _identified(function: Callable[[Any, Any], Any], width: int) -> str | None:
+def recognised_in(function: Callable[[Any, Any], Any], width: int) -> Match | None:
+    """The best match of a function of rows and positions; None if nothing is recognised in it."""
     try:
-        found = identify(function, width=width, backend="torch", longest=4096)
+        return next(iter(identify(function, width=width, backend="torch", longest=4096)), None)
     except ClockhandsError:
         return None
-    return describe(found[0].spec) if found else None
 
 
 def _by_itself(owner: Any, expected: Expected) -> Verdict | None:
     """A part that rotates its input itself: what `identify` recognises in it, compared with what is declared."""
     width = expected.code.rotated or 2 * len(expected.rates)
     function = turning_function(owner, width)
-    if function is None:
+    match = None if function is None else recognised_in(function, width)
+    if match is None or not isinstance(match.spec, Rotary):
         return None
-    try:
-        found = identify(function, width=width, backend="torch", longest=4096)
-    except ClockhandsError:
-        return None
-    if not found or not isinstance(found[0].spec, Rotary):
-        return None
-    seen = dict(found[0].evidence)
+    seen = dict(match.evidence)
     rates, bounds = np.array(seen["rates"]), np.array(seen["bounds"])
     if len(rates) == len(expected.rates) and (np.abs(rates - expected.rates) <= bounds + expected.slack).all():
         return Verdict(None, {})
     pair = int(np.argmax(np.abs(rates - expected.rates))) if len(rates) == len(expected.rates) else 0
     evidence = {"pair": pair, "stored": float(rates[pair]), "declared": float(expected.rates[pair])}
-    return Verdict("buffer-differs", evidence | {"behaves as": describe(found[0].spec)})
+    return Verdict("buffer-differs", evidence | {"behaves as": describe(match.spec)})
 
 
 def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None:
@@ -247,27 +246,3 @@ def turning_function(owner: Any, width: int) -> Callable[[Any, Any], Any] | None
         except _FAILS:
             continue
     return None
-
-
-def function_codes(walked: Walked, known: set[str]) -> list[Code]:
-    """Codes of parts that rotate their input themselves, in a module that declares none and holds no frequencies."""
-    codes = []
-    for path, owner in walked.turning.items():
-        if path in known or _without_numbers(owner):
-            continue
-        for width in (64, 128, 32, 96, 16, 80, 256):
-            function = turning_function(owner, width)
-            if function is None:
-                continue
-            try:
-                found = identify(function, width=width, backend="torch", longest=4096)
-            except ClockhandsError:
-                continue
-            if found and isinstance(found[0].spec, Rotary):
-                code = code_of(found[0].spec, None, None)
-                where = f"model:{path or type(owner).__name__} (recognised)"
-                fields = ("kind", "layout", "rotated", "base", "rates", "scaling")
-                source = dict.fromkeys((name for name in fields if getattr(code, name) is not None), where)
-                codes.append(replace(code, source=source))
-                break
-    return codes

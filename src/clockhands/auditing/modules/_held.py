@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.configs.resolved import layer_ranges
 from clockhands.configs.weights import TABLE
 
 # Names under which libraries keep what they compute; a kind of layer (Transformers 5) may precede them, and which of
@@ -87,6 +88,17 @@ class HeldTensor:
     def layers(self) -> tuple[int, ...]:
         """The numbers of the layers that hold it; empty if the whole model shares it."""
         return layers_in(self.paths)
+
+    @property
+    def in_layers(self) -> str | None:
+        """These layers as text; None if the whole model shares it."""
+        return layer_ranges(self.layers) if self.layers else None
+
+    @property
+    def says(self) -> str:
+        """Its size and its type, as evidence."""
+        size = list(self.tensor.shape) if self.kind == "waves" else f"{self.tensor.numel()} numbers"
+        return f"{size} in {self.dtype}"
 
     def numbers(self) -> np.ndarray | None:
         """Its values in double precision; None if they are not available (on the meta device, or distributed)."""

@@ -9,14 +9,13 @@ from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked
 from clockhands.configs.opened import Opened
 from clockhands.configs.openers import open_document
 from clockhands.configs.weights import rows_and_width
+from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.documents import Document
 
 CONFIG = "config"
 """What stands before the colon in the place of a value of the module's config, where files have their name."""
-
-_FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 def open_module(module: Any, walked: Walked) -> Opened:
@@ -119,7 +118,7 @@ def _as_json(value: Any) -> Any:
 def _info(held: HeldTensor) -> TensorInfo | None:
     """A table of rows as the tensor of a file named ``model``; None if its values are not available."""
     tensor = held.tensor
-    if held.on_meta or held.dtype not in _FLOATS:
+    if held.on_meta or held.dtype not in NAMES:
         return None
     try:
         raw = b"".join(_bytes(tensor))

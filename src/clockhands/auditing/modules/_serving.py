@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing._held_numbers import Expected, expected_of
-from clockhands.auditing.modules._held import Walked, layers_in
+from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in
 from clockhands.auditing.modules._opening import within
 from clockhands.configs.resolved import Code, Resolved, layer_numbers, layer_ranges
 
@@ -72,14 +72,14 @@ class DeclaredCodes:
         made = (expected_of(group[0], _layer_names(group, layers), which, reach, sure=sure) for group in alike.values())
         return tuple(one for one in made if one is not None)
 
-    def layers_of(
-        self, owner: Any, paths: Iterable[str], layers: tuple[int, ...], layer_type: str | None
-    ) -> str | None:
-        """The layers that a part serves, as findings name them."""
-        found = [one.layers for one in self.serving(owner, paths, layers, layer_type)]
-        if not found or any(one is None for one in found):
-            return layer_ranges(layers) if layers else None
-        return joined(found)
+    def of(self, held: HeldTensor, reach: int | None = None) -> tuple[Expected, ...]:
+        """The codes that a tensor should be made from; ``reach`` as in `expected_of`."""
+        return self.serving(held.owner, held.paths, held.layers, held.layer_type, which=held.which, reach=reach)
+
+    def layers_of(self, held: HeldTensor) -> str | None:
+        """The layers that a tensor serves, as findings name them."""
+        found = [one.layers for one in self.of(held)]
+        return joined(found) or held.in_layers
 
 
 @dataclass(frozen=True, eq=False)

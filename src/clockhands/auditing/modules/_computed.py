@@ -1,0 +1,251 @@
+"""Compares what a loaded module computes and keeps with its config: frequencies, cosines and sines, slopes."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clockhands.auditing._held_numbers import Expected
+from clockhands.auditing.findings import Case, case_of
+from clockhands.auditing.modules._held import HeldTensor, Walked
+from clockhands.auditing.modules._serving import DeclaredCodes, joined
+from clockhands.encodings.biases import Alibi
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.recognition.diagnosis import ROUNDED, Verdict, cosines_of, judged, of_slopes, of_table, unlike_any
+
+WAVES = "cosines and sines"
+
+# A factor on cosine and sine is computed in double precision, or kept in float32.
+_SAME_FACTOR = 2.0**-20
+
+
+class JudgedTensor(NamedTuple):
+    """A tensor, the layers that it serves, and what is wrong with it."""
+
+    held: HeldTensor
+    layers: str | None
+    verdict: Verdict
+
+
+def _cases(found: Iterable[JudgedTensor], alike: tuple[str, ...], **more: str) -> Iterator[Case]:
+    """One case for all tensors that are wrong in the same way; copies under other names are counted.
+
+    Args:
+        found: The tensors.
+        alike: The evidence that is equal for tensors that are wrong in the same way.
+        more: Evidence of all of them.
+    """
+    groups: dict[Any, list[JudgedTensor]] = {}
+    for each in found:
+        held, _, verdict = each
+        if verdict.code is not None:
+            key = (verdict.code, held.layer_type, held.which == "long", *map(verdict.evidence.get, alike))
+            groups.setdefault(key, []).append(each)
+    for group in groups.values():
+        # A copy that is kept for later (`original_inv_freq`) is reported if only it is wrong.
+        held, _, verdict = min(group, key=lambda each: each.held.which is not None)
+        assert verdict.code is not None
+        evidence = {} if held.place in verdict.evidence else {held.place: held.says, "tensors": len(group), **more}
+        evidence |= verdict.evidence
+        if held.which is not None:
+            evidence["copy"] = held.which
+        yield case_of(verdict.code, evidence, joined(each.layers for each in group))
+
+
+def _wrong(found: Iterable[JudgedTensor]) -> frozenset[int]:
+    """The ids of the modules that hold wrong tensors."""
+    return frozenset(id(held.owner) for held, _, verdict in found if verdict.code is not None)
+
+
+_ALIKE = ("rounded to", "base in effect")
+
+
+# Frequencies
+
+
+def rates_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Case], frozenset[int]]:
+    """The facts about every ladder, and the ids of the modules whose ladder is wrong."""
+    found: list[JudgedTensor] = []
+    # Layers mostly hold the same values, and a wrong ladder is compared with many others.
+    judged_before: dict[Any, Verdict] = {}
+    for held in walked.of("rates"):
+        if hasattr(held.owner, "clockhands_output"):
+            continue  # `clockhands.transformers.swap` has replaced the code that read them
+        numbers = held.numbers()
+        if numbers is None or numbers.ndim != 1 or not numbers.size or np.iscomplexobj(numbers):
+            continue
+        expected = declared.of(held, _reach(held.owner, held.layer_type))
+        key = (numbers.tobytes(), held.dtype, tuple((id(one.code), *one.ladders, one.sure) for one in expected))
+        verdict = _inert(held, expected) or judged_before.get(key)
+        if verdict is None:
+            verdict = judged_before[key] = _verdict(held, numbers, expected, declared.resolved.context)
+        found.append(JudgedTensor(held, _layers(held, expected), verdict))
+    wrong = _wrong(found)
+    return [*_cases(_shrinking(found), _ALIKE), *_factors(walked, declared, wrong)], wrong
+
+
+def _verdict(held: HeldTensor, numbers: np.ndarray, expected: tuple[Expected, ...], context: int | None) -> Verdict:
+    """A ladder compared with the closest one that it may be."""
+    if not expected:
+        return unlike_any(numbers)
+    verdicts = [judged(numbers, held.dtype, one, context) for one in expected]
+    best = next((one for one in verdicts if one.code is None), None)
+    best = best or next((one for one in verdicts if one.code == "buffer-rounded"), verdicts[0])
+    unknown = ("buffer-of-another-width", "buffer-of-another-scaling", "buffer-differs")
+    if best.code in unknown and expected[0].code.part in ("vision", "audio"):
+        return Verdict(None, {})  # a vision tower rotates along several axes, each of which may have another ladder
+    if best.code is None and held.dtype in ROUNDED:
+        return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": "float32", "exact": True})
+    return best
+
+
+def _inert(held: HeldTensor, expected: tuple[Expected, ...]) -> Verdict | None:
+    """A scaling that the config has and the module was built without, as the module itself states."""
+    built = getattr(held.owner, "rope_type", None)
+    if isinstance(built, Mapping):
+        built = built.get(held.layer_type)
+    if built != "default" or len(expected) != 1 or not expected[0].sure:
+        return None
+    one = expected[0]
+    scaling = one.code.scaling
+    if not scaling or one.plain is None or scaling.get("type") in (None, "default", "proportional"):
+        return None
+    evidence = {"declared factor": one.factor, "scaling": scaling.get("type"), "built as": built}
+    return Verdict("scaling-inert", {name: value for name, value in evidence.items() if value is not None})
+
+
+def _reach(owner: Any, layer_type: str | None) -> int | None:
+    """The longest length for which a module with a dynamic scaling has been called."""
+    for name in (f"{layer_type}_max_seq_len_cached", "max_seq_len_cached"):
+        value = getattr(owner, name, None)
+        if value is not None:
+            try:
+                return int(value)
+            except (TypeError, ValueError, RuntimeError):
+                return None
+    return None
+
+
+def _layers(held: HeldTensor, expected: tuple[Expected, ...]) -> str | None:
+    return held.in_layers or (expected[0].layers if len(expected) == 1 else None)
+
+
+def _shrinking(found: list[JudgedTensor]) -> list[JudgedTensor]:
+    """Ladders of several layers that become shorter from one to the next: a shared object was changed."""
+    pairs = sorted((held.layers[0], held.tensor.shape[0]) for held, _, _ in found if len(held.layers) == 1)
+    sizes = [size for _, size in pairs]
+    grows = any(after > before for before, after in itertools.pairwise(sizes))
+    if len(sizes) < 2 or sizes[-1] == sizes[0] or grows:
+        return found
+    told = {"pairs by layer": {str(layer): size for layer, size in pairs[:16]}}
+    return [
+        each._replace(verdict=Verdict("shared-object-mutated", {**each.verdict.evidence, **told}))
+        if each.verdict.code == "buffer-of-another-width"
+        else each
+        for each in found
+    ]
+
+
+def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Case]:
+    """The factor on cosine and sine that a module keeps, compared with the config's."""
+    seen: set[tuple[int, str]] = set()
+    for held in walked.of("rates"):
+        name = f"{held.layer_type}_attention_scaling" if held.layer_type else "attention_scaling"
+        value = getattr(held.owner, name, None)
+        if id(held.owner) in wrong or (id(held.owner), name) in seen or isinstance(value, bool):
+            continue
+        seen.add((id(held.owner), name))
+        expected = declared.of(held)
+        factors = {one.code.attention_factor for one in expected if one.sure}
+        try:
+            kept = None if value is None else float(value)
+        except (TypeError, ValueError, RuntimeError):
+            continue
+        if kept is None or len(factors) != 1 or (factor := factors.pop()) is None:
+            continue
+        if abs(kept - factor) > _SAME_FACTOR * factor:
+            evidence = {replace(held, name=name).place: kept, "declared": factor}
+            yield case_of("attention-factor-differs", evidence, _layers(held, expected))
+
+
+# Cosines and sines
+
+
+def waves_cases(walked: Walked, declared: DeclaredCodes) -> tuple[list[Case], frozenset[int]]:
+    """The facts about all tables of cosines and sines, and the ids of the modules whose table is wrong."""
+    found: list[JudgedTensor] = []
+    for held in walked.of("waves"):
+        if held.on_meta or (array := held.numbers()) is None or array.ndim < 2:
+            continue
+        expected = declared.of(held)
+        verdicts = []
+        for one in expected:
+            if getattr(one.code.spec, "axes", None) is not None or not one.sure:
+                continue
+            for rates in one.ladders.values():
+                waves = cosines_of(array, held.name, held.dtype, len(rates))
+                if waves is not None:
+                    verdicts.append(of_table(waves, one, one.factor_on_cosines, rates))
+        verdicts = verdicts or [_by_itself(array)]
+        best = next((one for one in verdicts if one.code is None), None)
+        best = verdicts[0] if best is None else _of_another_type(held, walked)
+        found.append(JudgedTensor(held, _layers(held, expected), _in_words(held, best)))
+    return list(_cases(found, _ALIKE, what=WAVES)), _wrong(found)
+
+
+def _in_words(held: HeldTensor, verdict: Verdict) -> Verdict:
+    """The verdict on a table with the evidence of the findings on loaded modules."""
+    evidence = {name: value for name, value in verdict.evidence.items() if name != "behaves as"}
+    if verdict.code == "attention-factor-differs":
+        evidence = {held.place: evidence["factor"], "declared": evidence["declared factor on cosines"]}
+    if verdict.evidence.get("behaves as") and verdict.code == "buffer-differs":
+        evidence["it is"] = verdict.evidence["behaves as"]
+    return Verdict(verdict.code, evidence)
+
+
+def _by_itself(array: np.ndarray) -> Verdict:
+    """What can be said about a table for which nothing is declared."""
+    bad = ~np.isfinite(array.reshape(len(array), -1)).all(axis=1)
+    if bad.any():
+        return Verdict("buffer-uninitialised", {"wrong": int(bad.sum()), "pairs": len(array), "of": "rows"})
+    return Verdict(None if array.any() else "buffer-zero", {})
+
+
+def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
+    """A table that is correct for its dtype, which is less precise than the model's."""
+    right = walked.dtype
+    if held.dtype not in ROUNDED or UNIT_ROUNDOFF.get(right or "", 1.0) >= ROUNDED[held.dtype]:
+        return Verdict(None, {})
+    return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": right, "error": ROUNDED[held.dtype]})
+
+
+# Slopes
+
+
+def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Case]:
+    """The facts about every list of slopes; all that are wrong in the same way give one fact."""
+    codes = [code for code in declared.resolved.codes if code.kind == "alibi" and isinstance(code.spec, Alibi)]
+    found = []
+    for held in walked.of("slopes"):
+        slopes = slopes_of(held)
+        if slopes is not None:
+            known = next(
+                (code.spec for code in codes if isinstance(code.spec, Alibi) and code.spec.heads == len(slopes)), None
+            )
+            found.append(
+                JudgedTensor(
+                    held, held.in_layers or (codes[0].layers if codes else None), of_slopes(slopes, known, held.dtype)
+                )
+            )
+    yield from _cases(found, ("it is",), what="slopes")
+
+
+def slopes_of(held: HeldTensor) -> np.ndarray | None:
+    """Slopes as they are published: positive, one for each head."""
+    numbers = held.numbers()
+    if numbers is None or np.iscomplexobj(numbers) or numbers.size != max(numbers.shape, default=0) or not numbers.size:
+        return None
+    flat = numbers.ravel()
+    return -flat if np.isfinite(flat).all() and (flat <= 0).all() else flat
