@@ -10,7 +10,6 @@ from clockhands.arguments import count, shown
 from clockhands.auditing._edits import applied, disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
-    CHECKS,
     CODES,
     SEVERITIES,
     Audited,
@@ -18,6 +17,7 @@ from clockhands.auditing.findings import (
     Finding,
     as_json,
     case_of,
+    cases_of_checks,
     json_value,
     judge,
     with_release,
@@ -486,7 +486,7 @@ def judged(
     others = subject.readings
     facts = (case_of(fact.code, fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
-    noticed += [case for check in CHECKS for case in check(subject)]
+    noticed += cases_of_checks(subject)
     if any(place.endswith("rope_theta") for place in opened.lost):
         # The override is reported to have lost the base; the file has it.
         noticed = [case for case in noticed if case.code not in ("default-base", "differs-from-release")]

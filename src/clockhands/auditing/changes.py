@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.auditing.findings import spoken
-from clockhands.auditing.findings._parts import Audited, Part, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, in_a_file
 from clockhands.auditing.findings._releases import extendable_release
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.model_types import layer_labels
@@ -76,7 +76,7 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         return [], ["A params.json uses other keys: write the block into the config.json of the same model."]
     if opened.form == "dialect":
         return [], ["This is a config of another program: write the block into the config.json of the same model."]
-    part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
+    part = next((part for part in Audited(opened, resolved).rotary_parts if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [
             "The model type is unknown, and so are the scalings that its code supports. Check the model's code"

@@ -63,10 +63,8 @@ _MEASURES = {
     "critical_dimension": critical_dimension,
     "base_bound": _bound_of_its_own,
     "precision": _angles_at_the_end,
-    "reach": reach,
-    "edges": edges,
-    "told_apart": told_apart,
 }
+_OF_BIASES = {"reach": reach, "edges": edges, "told_apart": told_apart}
 
 
 @dataclass(frozen=True)
@@ -118,6 +116,7 @@ def _of_code(code: Code) -> MainProperties | None:
         subject = subject_of(in_step(code, spec), length, "float32", None)
     except ClockhandsError:
         return None  # a table shorter than the requested length: a finding reports it
-    found = {name: measure(subject) for name, measure in _MEASURES.items()}
+    measures = _MEASURES | (_OF_BIASES if subject.kind == "bias" else {})
+    found = {name: measure(subject) for name, measure in measures.items()}
     measured_ones = {name: one for name, one in found.items() if one.state == "measured"}
     return MainProperties(code.part, code.layers, length, measured_ones, tuple(notes))

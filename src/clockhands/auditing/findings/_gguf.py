@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._parts import Audited, check_of, declared
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
@@ -170,16 +170,15 @@ class _GgufModel:
 
 
 def _model(subject: Audited) -> _GgufModel | None:
-    opened = subject.opened
-    name = (opened.config or {}).get(ARCHITECTURE)
-    if opened.form != "gguf" or not isinstance(name, str):
+    name = (subject.opened.config or {}).get(ARCHITECTURE)
+    if not isinstance(name, str):
         return None
     turning = [code for code in subject.resolved.codes if code.kind == "rotary"]
     wide = [code for code in turning if code.window is None]
     return _GgufModel(subject, name, (wide or turning)[0]) if turning else None
 
 
-@check
+@check_of(form="gguf")
 def rope_freqs(subject: Audited) -> Iterator[Case]:
     """Frequency divisors that are missing, follow no known formula, or are combined with a scaling in keys."""
     model = _model(subject)
@@ -268,7 +267,7 @@ def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
     return any(model.numbers(name) == list(divisors) for name in LISTS.values())
 
 
-@check
+@check_of(form="gguf")
 def longrope_factors(subject: Audited) -> Iterator[Case]:
     """LongRoPE models without the two lists of divisors, or with the lists exchanged."""
     model = _model(subject)
@@ -294,7 +293,7 @@ def _swapped_lists(model: _GgufModel) -> Iterator[Case]:
     yield from swapped(short, long, {f"{file}:{name}": f"{len(short)} numbers" for name in names})
 
 
-@check
+@check_of(form="gguf")
 def dimension_count(subject: Audited) -> Iterator[Case]:
     """A number of rotated channels that does not fit a head of this architecture."""
     model = _model(subject)
@@ -318,7 +317,7 @@ def dimension_count(subject: Audited) -> Iterator[Case]:
     yield case_of("dimension-count", evidence | model.said("attention.key_length"), model.code.layers)
 
 
-@check
+@check_of(form="gguf")
 def missing_keys(subject: Audited) -> Iterator[Case]:
     """A context that releases of an architecture only have with a scaling in their keys, and no such keys."""
     model = _model(subject)
@@ -343,7 +342,7 @@ def missing_keys(subject: Audited) -> Iterator[Case]:
     yield case_of("missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
 
 
-@check
+@check_of(form="gguf")
 def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     """A base, a scaling or a context that no published model of this shape has."""
     model = _model(subject)
@@ -388,7 +387,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     yield case_of("differs-from-release", evidence, model.code.layers)
 
 
-@check
+@check_of(form="gguf")
 def yarn_without_type(subject: Audited) -> Iterator[Case]:
     """YaRN numbers next to a factor without a type, which loaders read as a linear scaling."""
     model = _model(subject)

@@ -333,20 +333,6 @@ def flat_vision_language(subject: Audited) -> Iterator[Case]:
         yield case_of("flat-vision-language", evidence | {"type": view.name, "text type": text})
 
 
-CHECKS = (
-    new_shape_only,
-    legacy_layer_bases,
-    uncommon_scaling_name,
-    explicit_attention_factor,
-    disputed_attention_factor,
-    softmax_scale,
-    uncommon_betas,
-    misplaced_original,
-    length_times_factor,
-    flat_vision_language,
-)
-
-
 def _reading(subject: Audited, name: str) -> Reading | None:
     return next((each for each in subject.readings if each.reader == name), None)
 
