@@ -10,7 +10,6 @@ from typing import Any
 
 from clockhands.auditing._held_numbers import in_step, spec_of
 from clockhands.auditing.findings import as_json
-from clockhands.auditing.target_properties import WITHOUT_CONTEXT
 from clockhands.configs.resolved import SECOND, Code, Resolved
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.rotary import Rotary
@@ -27,6 +26,9 @@ from clockhands.measures.property import Property, measured, not_computed
 from clockhands.measures.subject import MeasuredCode, subject_of
 from clockhands.measures.tokens.bounded import bounded
 from clockhands.measures.tokens.smooth import smooth
+
+WITHOUT_CONTEXT = 2_048
+"""Tokens that a code is measured over where nothing says how many it serves."""
 
 
 def _bound_of_its_own(subject: MeasuredCode) -> Property:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 
 LABELS: Mapping[str, str] = {
     "read": "read in the source",
@@ -32,7 +32,7 @@ class Cost:
         return {"says": self.says, "source": self.source, "known": LABELS[self.label]}
 
 
-_DATA = json.loads(resources.files("clockhands.auditing").joinpath("published_costs.json").read_text(encoding="utf-8"))
+_DATA = json.loads(Path(__file__).with_name("published_costs.json").read_text(encoding="utf-8"))
 
 OF_SCALINGS: Mapping[str, tuple[Cost, ...]] = {
     name: tuple(Cost(**row) for row in rows) for name, rows in _DATA["scalings"].items()

@@ -9,6 +9,7 @@ from clockhands.arguments import count
 from clockhands.auditing._held_numbers import HeldCode, held_array, held_by, in_step
 from clockhands.auditing.findings import as_json, json_value
 from clockhands.auditing.findings._table_rows import audit_tables
+from clockhands.auditing.main_properties import WITHOUT_CONTEXT
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import code_of, resolve
 from clockhands.configs.resolved import Code
@@ -19,9 +20,6 @@ from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats.files import file_and_key
 from clockhands.measures import Properties, properties
-
-WITHOUT_CONTEXT = 2_048
-"""Tokens that a code is measured over where nothing says how many it serves."""
 
 MOST = 8_192
 MOST_LEARNED = 4_096

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -211,7 +211,7 @@ def release_order(version: str) -> Version:
 
 @cache
 def _held() -> Mapping[str, Any]:
-    return json.loads(resources.files("clockhands.runtimes").joinpath("misread.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("misread.json").read_text(encoding="utf-8"))
 
 
 @cache

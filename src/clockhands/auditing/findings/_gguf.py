@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,7 @@ class ScaledRelease:
 @cache
 def _known() -> Mapping[str, Any]:
     """Data by architecture; the file itself documents its fields."""
-    text = resources.files("clockhands.auditing.findings").joinpath("gguf_releases.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("gguf_releases.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 

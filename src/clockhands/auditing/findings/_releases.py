@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
@@ -124,7 +124,7 @@ class Release:
 @cache
 def releases() -> tuple[Release, ...]:
     """All known releases."""
-    text = resources.files("clockhands.auditing.findings").joinpath("releases.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("releases.json").read_text(encoding="utf-8")
     sizes = [size.name for size in fields(ModelShape)]
     return tuple(
         Release(shape=ModelShape(**{size: row.pop(size, None) for size in sizes}), **row)

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -38,12 +38,12 @@ class Fault:
     shown_by: str = ""
 
 
-def rows_in(package: str, name: str) -> dict[str, dict[str, Any]]:
-    """The rows of the file ``NAME.toml`` of a package, by code, in the order of the file.
+def rows_in(module: str, name: str) -> dict[str, dict[str, Any]]:
+    """The rows of the file ``NAME.toml`` beside the file of a module, by code, in the order of the file.
 
     ``[usual]`` holds what a row leaves out. Texts are stored in lines that fit a page, and lists become tuples.
     """
-    text = resources.files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    text = Path(module).with_name(f"{name}.toml").read_text(encoding="utf-8")
     rows: dict[str, dict[str, Any]] = tomllib.loads(text)
     usual = rows.pop("usual", {})
     return {code: {key: _settled(value) for key, value in {**usual, **row}.items()} for code, row in rows.items()}
@@ -59,7 +59,7 @@ def _settled(value: Any) -> Any:
 
 def faults_in(name: str) -> dict[str, Fault]:
     """The faults in the file ``NAME.toml`` of this folder, by code."""
-    rows = rows_in("clockhands.recognition.faults", name)
+    rows = rows_in(__file__, name)
     for row in rows.values():
         # One hint for each remedy: a row may name the row that has it.
         if "hint_of" in row:
@@ -123,7 +123,7 @@ __all__ = [
     "GENERATION",
     "MODULE",
     "ROTARY",
-    "Fault",
     "Catalogue",
+    "Fault",
     "rows_in",
 ]
