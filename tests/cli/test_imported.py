@@ -18,18 +18,10 @@ def imported(*words):
     return set(done.stderr.split())
 
 
-# What the audit of one config does not need: of the standard library, of NumPy, for other files, and for other commands.
+# What the audit of one config does not need: of the standard library and NumPy, for other files, for other commands.
 LATE = {
-    *(
-        "asyncio",
-        "concurrent.futures",
-        "importlib.metadata",
-        "importlib.resources",
-        "multiprocessing",
-        "sqlite3",
-        "ssl",
-    ),
-    *("tempfile", "zipfile", "numpy.random", "numpy.testing", "yaml"),
+    *("asyncio", "concurrent.futures", "importlib.metadata", "importlib.resources", "multiprocessing", "sqlite3"),
+    *("ssl", "tempfile", "zipfile", "numpy.random", "numpy.testing", "yaml"),
     *(f"clockhands.formats.{name}" for name in ("checkpoints", "gguf", "onnx", "yaml_documents")),
     *("clockhands.auditing.target_properties", "clockhands.measures._measuring"),
     *("clockhands.recognition.suspects", "clockhands.testing"),
