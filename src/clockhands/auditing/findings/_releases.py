@@ -20,7 +20,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
 
 
-class OfRelease(Case, code=("missing-original", "missing-scaling", "context-of-no-release")):
+class OfRelease(Case, code=("missing-scaling", "context-of-no-release")):
     """The published value that a release of the model's shape has for a missing or lost setting."""
 
     def edit(self) -> Edit | None:

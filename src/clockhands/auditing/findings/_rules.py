@@ -22,8 +22,8 @@ DEPENDS = "depends"
 """Stands in a row for a severity or a cause that its class computes from the case."""
 
 _FAMILIES = (
-    "values", "keys", "scalings", "layer_kinds", "table_rows", "stored", "lengths", "gguf", "files", "runtimes",
-    "weights", "loaded",
+    "values", "keys", "scalings", "releases", "layer_kinds", "table_rows", "stored", "lengths", "gguf", "files",
+    "runtimes", "weights", "loaded",
 )  # fmt: skip
 
 
