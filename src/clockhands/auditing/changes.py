@@ -3,9 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from clockhands.auditing.findings import spoken
+from clockhands.auditing.findings import filled
 from clockhands.auditing.findings._parts import Audited, Part, in_a_file, rotary_parts
 from clockhands.auditing.findings._releases import extendable_release
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
@@ -16,6 +17,7 @@ from clockhands.configs.resolved import TEXT, Code, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.formats.files import file_and_key
+from clockhands.recognition.faults import rows_in
 
 KEYS = "gguf"
 """The shape of a change that sets keys of a GGUF file; `OLD` and `NEW` are those of configs."""
@@ -31,6 +33,16 @@ _MADE = ("linear", "dynamic", "yarn", "llama3")
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.1
 
 
+@cache
+def _sentences() -> Mapping[str, Mapping[str, str]]:
+    return rows_in("clockhands.auditing", "extending")
+
+
+def said(row: str, /, **values: Any) -> str:
+    """A sentence of `extending.toml`, with the values in it."""
+    return filled(_sentences()[row]["says"], lambda key, *_: values[key])
+
+
 Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
 """A scaling, the keys to be set in each shape, and the findings that an audit of the change still has."""
 
@@ -41,12 +53,9 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
     name = config.get(ARCHITECTURE)
     kind = (code.scaling or {}).get("type")
     if FREQUENCIES in opened.tensors:
-        return [], [
-            f"The scaling of this file is in its tensor {FREQUENCIES}. A scaling in the keys would be applied on top of"
-            " it; for another llama3 scaling, convert the model again."
-        ]
+        return [], [said("in-a-tensor", tensor=FREQUENCIES)]
     if kind not in (None, "linear", "yarn"):
-        return [], [f"No key of a GGUF file increases a scaling of type {kind}."]
+        return [], [said("no-key", kind=kind)]
     made: list[Change] = []
     for scaling in ("linear", "yarn") if kind is None else (kind,):
         original = (code.scaling or {}).get("original") or context
@@ -57,10 +66,7 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
         if scaling == "yarn":
             values["rope.scaling.original_context_length"] = original
         made.append((scaling, {KEYS: {f"{name}.{key}": value for key, value in values.items()}}, {}))
-    return made, [
-        "dynamic and llama3 scalings have no key in GGUF. LongRoPE needs two tensors of divisors, which only a search"
-        " over the model finds."
-    ]
+    return made, [said("no-keys")]
 
 
 def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
@@ -73,50 +79,30 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         length: The length at which the model will be served.
     """
     if is_params(opened.config or {}):
-        return [], ["A params.json uses other keys: write the block into the config.json of the same model."]
+        return [], [said("params")]
     if opened.form == "dialect":
-        return [], ["This is a config of another program: write the block into the config.json of the same model."]
+        return [], [said("dialect")]
     part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
-        return [], [
-            "The model type is unknown, and so are the scalings that its code supports. Check the model's code"
-            " before you write a block."
-        ]
+        return [], [said("unknown-type")]
     if not part.known.reads.get("blocks"):
-        return [], [
-            f"The class of {part.known.name} reads no scaling block ({part.known.library}). For {spoken(length)}"
-            " positions, use another class, or the model's special switch."
-        ]
+        return [], [said("no-blocks", name=part.known.name, library=part.known.library, length=length)]
     allowed = part.row.scalings or (*_MADE, "longrope")
     kind = (code.scaling or {}).get("type")
-    without = []
-    if "longrope" in allowed:
-        without.append(
-            "longrope: its lists (one divisor for each pair) come from a search over the model, so clockhands cannot"
-            " compute them."
-        )
+    without = [said("longrope")] if "longrope" in allowed else []
     if kind is not None:
         if kind not in (*_MADE, "proportional"):
             return [], without
-        without.append(
-            f"The model already has a {kind} scaling, and a block holds only one. The change increases it, because the"
-            " model was trained with it."
-        )
+        without.append(said("one-scaling", kind=kind))
         factor, context = (code.scaling or {}).get("factor"), resolved.context
         original = (code.scaling or {}).get("original")
         if kind == "linear" and not original and context and isinstance(factor, int | float) and factor > 1:
-            else_ = (
-                f"the scaling is for up to {spoken(round(factor * context))} positions and needs no change"
-                if length <= factor * context
-                else f"the factor for {spoken(length)} positions is {spoken(length / context)}"
-            )
-            without.append(
-                f"The file does not say whether its context of {spoken(context)} already includes the factor"
-                f" {spoken(factor)}. The change is for a context that includes it; if it does not, {else_}."
-            )
+            which = "may-count-factor" if length <= factor * context else "counts-factor"
+            numbers = {"instead": length / context, "reach": round(factor * context)}
+            without.append(said(which, context=context, factor=factor, length=length, **numbers))
     made = [_Writer(part, opened, resolved, code, length).change(name) for name in _scalings(kind, allowed)]
     if not made and not without:
-        without.append(f"The class of {part.known.name} supports none of {', '.join(_MADE)}.")
+        without.append(said("no-scaling", name=part.known.name, scalings=", ".join(_MADE)))
     return made, without
 
 

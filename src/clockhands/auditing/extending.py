@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing.changes import of_config, of_gguf
+from clockhands.auditing.changes import of_config, of_gguf, said
 from clockhands.auditing.findings import as_json, spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
@@ -88,16 +88,8 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     if turning and length > (turning[0].scaled_to or 0):
         ways, without = _ways(opened, resolved, turning[0], length)
     elif turning:
-        without = [
-            f"The declared scaling, {_scaling(turning[0])}, is for up to {spoken(turning[0].scaled_to)} positions."
-            f" No change of it is needed for {spoken(length)}."
-        ]
-    cannot = [
-        f"No config guarantees that the model uses text {spoken(length)} positions away. Only a measurement at"
-        " that length shows it.",
-    ]
-    if ways:
-        cannot.append("The published figures were measured on other models and may not hold for this one.")
+        without = [said("scaling-reaches", scaling=_scaling(turning[0]), scaled_to=turning[0].scaled_to, length=length)]
+    cannot = [said("no-guarantee", length=length), *([said("other-models")] if ways else [])]
     return Extension(length, context, sound, tuple(ways), tuple(without), tuple(cannot))
 
 
@@ -108,75 +100,53 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
     """How a code behaves at a length beyond its context, in sentences."""
     where = _where(code)
     trained = _trained(code, resolved)
-    match code.kind:
-        case "rotary":
-            yield from _sound_rotary(code, trained, length, where)
-        case "learned":
-            rows = length + (code.offset or 0)
-            yield (
-                f"{where}: the learned table ends after {spoken(trained)} positions; {spoken(length)} positions need"
-                f" {spoken(rows)} rows, and untrained rows hold no information. Tables of image grids are extended by"
-                " interpolation; for text, no such method is known to work."
-            )
-        case "sinusoidal":
-            yield (
-                f"{where}: the sinusoid can be computed at any position, but the model has seen none past"
-                f" {spoken(trained)}."
-            )
-        case "alibi":
-            yield f"{where}: the bias is defined at every distance, and the slopes need no change."
-        case "buckets":
-            farthest = getattr(code.spec, "max_distance", None)
-            past = f"past {spoken(farthest)}" if farthest is not None else "past the last bucket's beginning"
-            yield f"{where}: all distances {past} share a bucket, so no new parameter is needed at any length."
-        case "none":
-            yield f"{where}: nothing here depends on the position, so no change is needed."
-        case _:
-            yield f"{where}: it is not known what a {code.kind} encoding does past its trained length."
+    if code.kind == "rotary":
+        yield from _sound_rotary(code, trained, length, where)
+    else:
+        farthest = getattr(code.spec, "max_distance", None)
+        yield said(
+            code.kind if code.kind in ("learned", "sinusoidal", "alibi", "buckets", "none") else "other",
+            where=where,
+            kind=code.kind,
+            trained=trained,
+            length=length,
+            rows=length + (code.offset or 0),
+            farthest="the last bucket's beginning" if farthest is None else spoken(farthest),
+        )
     for cost in OF_KINDS.get(code.kind or "", ()):
-        yield f"Known for this encoding: {cost.says} ({cost.source}; {LABELS[cost.label]})."
+        yield said("known", says=cost.says, source=cost.source, label=LABELS[cost.label])
 
 
 def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
     if code.farthest is not None and code.farthest <= trained:
-        yield (f"{where}: a query attends to {code.seen} only, so no distance is new at {spoken(length)}.")
+        yield said("window", where=where, seen=code.seen, length=length)
         return
     if not code.rates:
-        yield f"{where}: the RoPE frequencies are unknown, so nothing can be said."
+        yield said("no-frequencies", where=where)
         return
     if code.scaled_to is not None and length <= code.scaled_to:
-        yield (
-            f"{where}: {spoken(length)} positions are within the {spoken(code.scaled_to)} of the declared scaling,"
-            f" {_scaling(code)}."
-        )
-        yield _by_the_bound("as they are", code, length)
-        return
-    moving = [rate for rate in code.rates if rate > 0]
-    through = turned_through(moving, trained)
-    left = len(moving) - through
-    yield (
-        f"{where}: at {spoken(length)} positions {left} of {len(moving)} pairs reach angles that the model has never"
-        f" seen within the {spoken(trained)} declared; the other {through} meet no new angle."
-        if left
-        else f"{where}: at {spoken(length)} positions no pair reaches an angle that the model has not seen within the"
-        f" {spoken(trained)} declared, but the combinations of their angles are new."
-    )
+        numbers = {"scaled_to": code.scaled_to, "scaling": _scaling(code)}
+        yield said("within-scaling", where=where, length=length, **numbers)
+    else:
+        moving = [rate for rate in code.rates if rate > 0]
+        through = turned_through(moving, trained)
+        left = len(moving) - through
+        numbers = {"left": left, "moving": len(moving), "through": through, "trained": trained}
+        yield said("new-angles" if left else "no-new-angle", where=where, length=length, **numbers)
     yield _by_the_bound("as they are", code, length)
 
 
 def _scaling(code: Code) -> str:
     """The scaling of a code with its numbers."""
     held = code.scaling or {}
-    factor, original = spoken(held.get("factor")), spoken(held.get("original"))
-    return f"{held.get('type')} with factor {factor} and original length {original}"
+    return said("scaling", **{name: held.get(name) for name in ("type", "factor", "original")})
 
 
 def _by_the_bound(what: str, code: Code, length: int) -> str:
     rates = with_still_pairs(code, length)
     first, looked = first_failing_distance(rates, length), farthest_looked_at(len(rates), length)
-    if first is None:
-        return f"By the bound of Men et al. (2024), the RoPE frequencies {what} hold up to distance {spoken(looked)}."
-    return f"By the bound of Men et al. (2024), the RoPE frequencies {what} fail first at distance {spoken(first)}."
+    name = "bound-holds" if first is None else "bound-fails"
+    return said(name, what=what, distance=looked if first is None else first)
 
 
 def _where(code: Code) -> str:
@@ -206,7 +176,7 @@ def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):
-        return [], ["No config was read, so there is no scaling block to change."]
+        return [], [said("no-config")]
     else:
         makers, without = of_config(opened, resolved, code, length)
     ways = []
@@ -240,13 +210,8 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
         slowed = (
             f"{full} are divided by {most:.4g}{blended}" if full > 1 else f"the others are divided by up to {most:.4g}"
         )
-        keep = "keeps its" if kept == 1 else "keep their"
-        yield (
-            f"Against the files as they are, {kept} of {len(ratios)} pairs {keep} frequency, {slowed}."
-            if kept < len(ratios)
-            else "All pairs keep the frequency that they have with the files as they are."
-        )
+        yield said("keeps-some" if kept < len(ratios) else "keeps-all", kept=kept, pairs=len(ratios), slowed=slowed)
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
-        yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."
+        yield said("multiplied", factor=factor)
     yield _by_the_bound("with this scaling", after, length)
