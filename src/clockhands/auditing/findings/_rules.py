@@ -227,9 +227,9 @@ def filled(template: str, value: Callable[..., Any]) -> str:
 
     ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
     ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
-    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:capital}`` begins with a capital letter. A part in
-    square brackets is left out if a value in it is missing, empty or 0. Where a part has ``{name:?}``, which itself is
-    nothing, that value alone decides.
+    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:z}`` a z-score; ``{name:capital}`` begins with a
+    capital letter. A part in square brackets is left out if a value in it is missing, empty or 0. Where a part has
+    ``{name:?}``, which itself is nothing, that value alone decides.
 
     >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}).value)
     '1,024 pairs'
@@ -262,6 +262,8 @@ def _shown(value: Any, spec: str, how: str | None) -> str:
         return f"{value[:1].upper()}{value[1:]}"
     if spec == "times":
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if spec == "z":
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
     if spec == "and":
         return listed([each if isinstance(each, str) else spoken(each) for each in value])
     if spec:
