@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._held_numbers import expected_of
-from clockhands.auditing.findings._loaded import Loaded
 from clockhands.auditing.findings._parts import Audited, check
-from clockhands.auditing.findings._rules import CODES, Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT, Code
@@ -24,24 +23,9 @@ from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_t
 class Stored(Case, code=("stored-frequencies-differ", "stored-frequencies")):
     """Tensors of a checkpoint that hold computed values."""
 
-    tensors = 1
-
-    def where(self) -> str:
-        others = (
-            "" if self.tensors == 1 else f" and {spoken(self.tensors - 1)} more tensor{'s' if self.tensors > 2 else ''}"
-        )
-        return f"{self.place or 'the checkpoint'}{others}"
-
-
-class StoredFrequenciesRounded(Loaded, code="stored-frequencies-rounded"):
-    def hint(self) -> str:
-        return super().hint() or CODES["buffer-rounded"].hint
-
-
-class FloatPositionIds(Stored, code="float-position-ids"):
-    def as_floats(self) -> bool:
-        """Whether they are no integers."""
-        return "float" in self.dtype
+    def more(self) -> int:
+        """How many further tensors are like the first one."""
+        return (self.tensors or 1) - 1
 
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
