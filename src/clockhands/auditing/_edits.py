@@ -66,6 +66,12 @@ def moved(place: str, to: str, says: str = "") -> Edit:
     return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
 
 
+def renamed(place: str, key: str) -> Edit:
+    """Rename one key."""
+    around = place[: max(place.rfind("."), place.rfind(":")) + 1]
+    return moved(place, f"{around}{key}", f"Rename the key to {key}.")
+
+
 def copied(place: str, to: str, says: str = "") -> Edit:
     """Copy the value of one key to another key of the same file, whether that exists or not."""
     return _edit(to, says, {"op": "copy", "from": pointer(place)[1]})
@@ -184,17 +190,13 @@ def _at(document: Any, keys: Sequence[str]) -> Any:
 
 def _edit(place: str, says: str, step: Mapping[str, Any], *value: Any) -> Edit:
     file, path = pointer(place)
-    if not _is_json(file):
+    if not file.endswith(".json") and file != STDIN:
         return Edit(says, file)
     return Edit(says, file, ({**step, "path": path, **({"value": value[0]} if value else {})},))
 
 
 def _pointed(keys: Sequence[str]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
-
-
-def _is_json(file: str) -> bool:
-    return file.endswith(".json") or file == STDIN
 
 
 def disputed(one: Edit, other: Edit) -> str | None:

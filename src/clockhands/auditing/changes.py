@@ -100,14 +100,11 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
             which = "may-count-factor" if length <= factor * context else "counts-factor"
             numbers = {"instead": length / context, "reach": round(factor * context)}
             without.append(said(which, context=context, factor=factor, length=length, **numbers))
-    made = [_Writer(part, opened, resolved, code, length).change(name) for name in _scalings(kind, allowed)]
+    names = [kind] if kind is not None else [name for name in _MADE if name in allowed]
+    made = [_Writer(part, opened, resolved, code, length).change(name) for name in names]
     if not made and not without:
         without.append(said("no-scaling", name=part.known.name, scalings=", ".join(_MADE)))
     return made, without
-
-
-def _scalings(kind: str | None, allowed: Any) -> list[str]:
-    return [kind] if kind is not None else [name for name in _MADE if name in allowed]
 
 
 @dataclass(frozen=True)
@@ -124,18 +121,14 @@ class _Writer:
         """The values to set in each shape that the class reads, and the findings that remain afterwards."""
         values, warns = {}, {}
         assert self.part.known is not None
+        # The old shape cannot express what the new one declares for each kind of layer.
+        full_alone = self.part.row is not None and tuple(self.part.row.scaled) == ("full",)
+        loses = any(block.kind is not None for block in self.part.blocks()) and not full_alone
         for shape in self.part.known.reads["blocks"]:
-            if shape in (OLD, NEW) and not (shape == OLD and self._loses_layers()):
+            if shape in (OLD, NEW) and not (shape == OLD and loses):
                 values[shape] = self._shaped(shape, scaling)
                 warns[shape] = (*(("new-shape-only",) if shape == NEW else ()), *_STAY.get(scaling, ()))
         return scaling, values, warns
-
-    def _loses_layers(self) -> bool:
-        """Whether the old shape cannot express what the new one declares for each kind of layer."""
-        return any(block.kind is not None for block in self.part.blocks()) and not self._row_scales_full()
-
-    def _row_scales_full(self) -> bool:
-        return self.part.row is not None and tuple(self.part.row.scaled) == ("full",)
 
     def _shaped(self, shape: str, scaling: str) -> dict[str, Any]:
         path, other = self.part.section.path, OLD if shape == NEW else NEW

@@ -206,9 +206,11 @@ def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit
         values = []
         for each, yields in ((one, other.edit), (other, one.edit)):
             step = _step(text, found, each, name, audited)
-            if step is not None and not any(_sets(pointer, left) for left in _offered(step[1], name)):
+            left = [] if step is None else _offered(step[1], name)
+            sets = any(change["path"] == pointer for one in left if one.edit is not None for change in one.edit.patch)
+            if step is not None and not sets:
                 values.append(_value(step[0], pointer))
-                enough.append((len(step[1].problems) - len(_offered(step[1], name)), yields))
+                enough.append((len(step[1].problems) - len(left), yields))
         if not enough or values[0] != values[-1]:
             raise InvalidValue(
                 f"{found.path}: the fixes of {one.code} and {other.code} set {keys_of(pointer)[-1]} to different"
@@ -217,10 +219,6 @@ def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit
             )
         yielding.append(min(enough, key=lambda each: each[0])[1])
     return yielding
-
-
-def _sets(pointer: str, finding: Finding) -> bool:
-    return finding.edit is not None and any(step["path"] == pointer for step in finding.edit.patch)
 
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
