@@ -17,6 +17,10 @@ STDIN = "<stdin>"
 _MOST_STEPS = 12
 
 
+Patch = Sequence[Mapping[str, Any]]
+"""Operations of JSON Patch (RFC 6902)."""
+
+
 @dataclass(frozen=True)
 class Edit:
     """A change of one file.
@@ -144,6 +148,13 @@ def applied(step: Mapping[str, Any], document: Any) -> Any:
     return _changed(document, keys_of(step["path"]), value, remove=step["op"] == "remove")
 
 
+def all_applied(patch: Patch, document: Any) -> Any:
+    """A document after the fitted steps of a patch."""
+    for step in patch:
+        document = applied(step, document)
+    return document
+
+
 def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any:
     if isinstance(here, list):
         place = int(keys[0])
@@ -199,7 +210,7 @@ def _pointed(keys: Sequence[str]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def disputed(one: Edit, other: Edit) -> str | None:
-    """The pointer of a key to which two edits give different values; None if they do not contradict each other."""
-    first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
+def disputed(one: Patch, other: Patch) -> str | None:
+    """The pointer of a key to which two patches give different values; None if they do not contradict each other."""
+    first, second = ({step["path"]: step for step in patch} for patch in (one, other))
     return next((path for path in sorted(first.keys() & second.keys()) if first[path] != second[path]), None)
