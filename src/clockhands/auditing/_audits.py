@@ -26,7 +26,7 @@ from clockhands.auditing.findings import (
 from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
-from clockhands.auditing.main_properties import MainProperties, main_properties
+from clockhands.auditing.target_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
 from clockhands.configs.resolve import resolve
