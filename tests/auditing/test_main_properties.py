@@ -4,7 +4,7 @@ import io
 
 import clockhands as ch
 from auditing.model_files import audit_of as audited
-from clockhands.auditing.target_properties import MainProperties, main_properties
+from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.resolved import Code, Resolved
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT, print_audit

@@ -10,8 +10,8 @@ from auditing.published_fields import LLAMA3
 from clockhands.auditing import Audit
 from clockhands.auditing.baselines import baseline_of, known_in, without_known
 from clockhands.errors import InvalidValue
-from clockhands.runtimes import Statement, _misread
-from clockhands.runtimes.runtime_release import runtime_of
+from clockhands.runtimes import Statement, releases
+from clockhands.runtimes.releases import runtime_of
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,
@@ -36,7 +36,7 @@ def stated(monkeypatch):
     """A statement of the tests' own in place of those of the data, which change with the runtimes."""
 
     def state(*made: Statement) -> None:
-        monkeypatch.setattr("clockhands.runtimes._misread.statements", lambda: made)
+        monkeypatch.setattr("clockhands.runtimes.releases.statements", lambda: made)
 
     return state
 
@@ -233,9 +233,9 @@ def test_what_a_thread_reports_of_an_unknown_release_is_said_and_is_no_problem(a
 
 
 def test_every_statement_of_the_data_can_be_asked_for(cases):
-    for each in _misread.statements():
-        releases = _misread.runtimes()[each.runtime].releases
-        release = next(filter(each.covers, releases), each.since)
+    for each in releases.statements():
+        read = releases.runtimes()[each.runtime].releases
+        release = next(filter(each.covers, read), each.since)
         runtime = runtime_of(each.runtime if release is None else f"{each.runtime}@{release}")
         with cases(each.runtime, each.pattern):
             assert each.covers(runtime.release) or each.of_some_release

@@ -18,6 +18,16 @@ def imported(*words):
     return set(done.stderr.split())
 
 
+# What the audit of one config does not need: of the standard library and NumPy, for other files, for other commands.
+LATE = {
+    *("asyncio", "concurrent.futures", "importlib.metadata", "importlib.resources", "multiprocessing", "sqlite3"),
+    *("ssl", "tempfile", "zipfile", "numpy.random", "numpy.testing", "yaml"),
+    *(f"clockhands.formats.{name}" for name in ("checkpoints", "gguf", "onnx", "yaml_documents")),
+    *("clockhands.auditing.target_properties", "clockhands.measures._measuring"),
+    *("clockhands.recognition.suspects", "clockhands.testing"),
+}
+
+
 def test_help_imports_neither_numpy_nor_rich_nor_any_command():
     loaded = imported("--help")
     assert "click" in loaded
@@ -29,3 +39,11 @@ def test_a_command_imports_no_framework_and_json_no_drawing():
     loaded = imported("audit", "--json", "vaswani2017")
     assert {"numpy", "clockhands.cli.audit"} <= loaded, "the check sees what is imported"
     assert not loaded & {"rich", "torch", "jax", "clockhands.cli.table"}
+
+
+def test_an_audit_of_a_config_imports_what_configs_need(tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text('{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}', encoding="utf-8")
+    loaded = imported("audit", str(config))
+    assert {"rich.text", "clockhands.configs.openers"} <= loaded, "the check sees what is imported"
+    assert loaded & LATE == set()

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.errors import InvalidValue
 from clockhands.runtimes import PATTERNS, Statement, release_order, runtimes, statements
-from clockhands.runtimes._misread import BASES, FORMS
+from clockhands.runtimes.releases import BASES, FORMS
 
 THREAD = re.compile(r"[\w.-]+/[\w.-]+#\d+")
 OF_A_RELEASE = re.compile(r"\d+\.\d+|\bb\d{3,}\b|\bat [0-9a-f]{12}\b")

@@ -11,7 +11,8 @@ import clockhands as ch
 from clockhands.encodings.rotary import XPos, chunked, interleaved
 from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.recognition.faults import FAULTS, SeenRotary, rotary_suspects
+from clockhands.recognition.faults import FAULTS
+from clockhands.recognition.suspects import SeenRotary, rotary_suspects
 from clockhands.testing import CannotCheck, check_rotary
 from clockhands.testing.bounds import UNIT, passed_on, phase_error, turned_error
 from clockhands.testing.functions._rotary import EVERY, SMALL

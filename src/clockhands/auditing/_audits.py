@@ -11,7 +11,6 @@ from clockhands.arguments import count, shown
 from clockhands.auditing._edits import all_applied, disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
-    CHECKS,
     CODES,
     SEVERITIES,
     Audited,
@@ -19,6 +18,7 @@ from clockhands.auditing.findings import (
     Finding,
     as_json,
     case_of,
+    cases_of_checks,
     json_value,
     judge,
     with_release,
@@ -26,7 +26,7 @@ from clockhands.auditing.findings import (
 from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
-from clockhands.auditing.target_properties import MainProperties, main_properties
+from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
 from clockhands.configs.resolve import resolve
@@ -35,7 +35,7 @@ from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
 from clockhands.runtimes import CURRENT, Reading
-from clockhands.runtimes.runtime_release import RuntimeRelease, runtime_of
+from clockhands.runtimes.releases import RuntimeRelease, runtime_of
 from clockhands.runtimes.telling import listed, reach_of, reading_to_dict, release
 
 if TYPE_CHECKING:
@@ -478,7 +478,7 @@ def judged(
     others = subject.readings
     facts = (case_of(fact.code, fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
-    noticed += [case for check in CHECKS for case in check(subject)]
+    noticed += cases_of_checks(subject)
     if any(place.endswith("rope_theta") for place in opened.lost):
         # The override is reported to have lost the base; the file has it.
         noticed = [case for case in noticed if case.code not in ("default-base", "differs-from-release")]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands import formats
 from clockhands.configs.opened import Opened
 from clockhands.configs.position_tables import is_table, rows_of
 from clockhands.configs.resolved import Code
@@ -23,7 +24,6 @@ from clockhands.encodings.scaling import LongRope
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import file_and_key
-from clockhands.formats.gguf import is_quantised, quantised_rows
 from clockhands.recognition import LOW_PRECISION, Match, identify
 from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 
@@ -198,11 +198,11 @@ def numbers_of(info: TensorInfo) -> np.ndarray:
         Unreadable: It cannot be read, or the library for its type is not installed.
         TooLarge: It takes more than 4 GiB.
     """
-    if not is_quantised(info):
+    if not formats.gguf.is_quantised(info):
         return np.asarray(rows_of(info))
     found = rows_and_width(info.shape)
     rows = info.elements // info.shape[-1] if found is None else found[0]
-    return quantised_rows(info, np.arange(rows))
+    return formats.gguf.quantised_rows(info, np.arange(rows))
 
 
 def _not_finite(rows: np.ndarray) -> str | None:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.auditing.findings import as_json, filled, spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
-from clockhands.auditing.findings._parts import Audited, Part, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, in_a_file
 from clockhands.auditing.findings._releases import extendable_release
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels
@@ -61,7 +61,7 @@ class Cost:
         return {"says": self.says, "source": self.source, "known": LABELS[self.label]}
 
 
-_DATA = json.loads(resources.files("clockhands.auditing").joinpath("published_costs.json").read_text(encoding="utf-8"))
+_DATA = json.loads(Path(__file__).with_name("published_costs.json").read_text(encoding="utf-8"))
 
 OF_SCALINGS, OF_KINDS = (
     {name: tuple(Cost(**row) for row in rows) for name, rows in _DATA[part].items()} for part in ("scalings", "kinds")
@@ -87,7 +87,7 @@ _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.
 
 @cache
 def _sentences() -> Mapping[str, Mapping[str, str]]:
-    return rows_in("clockhands.auditing", "extending")
+    return rows_in(__file__, "extending")
 
 
 def said(row: str, /, **values: Any) -> str:
@@ -134,7 +134,7 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         return [], [said("params")]
     if opened.form == "dialect":
         return [], [said("dialect")]
-    part = next((part for part in rotary_parts(Audited(opened, resolved)) if part.section.part in TEXT), None)
+    part = next((part for part in Audited(opened, resolved).rotary_parts if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [said("unknown-type")]
     if not part.known.reads.get("blocks"):

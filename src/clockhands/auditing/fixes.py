@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -216,7 +215,9 @@ def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
     """The audit of a target with one of its files replaced by another text."""
-    with tempfile.TemporaryDirectory(prefix="clockhands-") as folder:
+    from tempfile import TemporaryDirectory  # imported for fixes only: a report takes one line of an edit from here
+
+    with TemporaryDirectory(prefix="clockhands-") as folder:
         here = Path(folder)
         for each in itertools.islice(path.parent.iterdir(), _MOST_FILES):
             if each.name != path.name and each.is_file():

@@ -240,7 +240,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     # Imported when called: the help of all commands does not need it.
     from clockhands.auditing.baselines import baseline_of, known_in, without_known
     from clockhands.configs.overriding import read_overrides
-    from clockhands.runtimes.runtime_release import runtime_of
+    from clockhands.runtimes.releases import runtime_of
 
     if runtime is not None:
         runtime_of(runtime)  # an unknown name is reported before any target is read

@@ -4,6 +4,7 @@ Exit codes: 0 finished without errors in the target, 1 finished and errors found
 the reader of the output has closed it, 143 ended by SIGTERM and 129 by SIGHUP, which keep what an interrupt keeps.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
@@ -44,6 +45,22 @@ COMMANDS = {
 """Every command with its line in the help; `clockhands.cli.NAME` holds it as `command`."""
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """Load modules without the garbage collector, and keep what they made out of its later searches.
+
+    Modules stay, so there is nothing to find among them: searching them takes a fifth of the time of a short command.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
 class UnknownCommand(click.UsageError):
     """A command that does not exist, with similar command names."""
 
@@ -74,7 +91,9 @@ class CommandGroup(click.Group):
         """The command, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"clockhands.cli.{cmd_name}").command
+        name = f"clockhands.cli.{cmd_name}"
+        with _nothing_collected() if name not in sys.modules else nullcontext():
+            return import_module(name).command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

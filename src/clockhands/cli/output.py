@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -67,10 +66,12 @@ def showing_what_is_fetched() -> Iterator[None]:
         yield
         return
     # Imported when there may be something to fetch: the help of all commands needs none of it.
+    from shutil import get_terminal_size
+
     from clockhands.formats.transfers import WATCH
 
     def show(what: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
+        width = get_terminal_size().columns - 1
         stderr.write(f"{_CLEARED}{safe(what)[:width]}")
         stderr.flush()
 
@@ -193,6 +194,8 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
         reads: What is never replaced, as in `not_there`.
     """
     # Imported when a file is to be written: the help of all commands needs none of it.
+    from shutil import copymode
+
     from clockhands.formats import files
 
     not_there(path, force=force, reads=reads)
@@ -201,7 +204,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, force: bool, rea
         unfinished = files.fresh_beside(path)
         write(unfinished)
         if path.exists():
-            shutil.copymode(path, unfinished)
+            copymode(path, unfinished)
         try:
             files.rename(unfinished, path, replace=force)
         except FileExistsError:

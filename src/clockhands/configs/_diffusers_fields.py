@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.configs._scaling_fields import DeclaredScaling
@@ -113,7 +113,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
 
 @cache
 def _classes() -> Mapping[str, DiffusersClass]:
-    data = json.loads(resources.files("clockhands.configs").joinpath("diffusers.json").read_text(encoding="utf-8"))
+    data = json.loads(Path(__file__).with_name("diffusers.json").read_text(encoding="utf-8"))
     made = {}
     for name, entry in data["classes"].items():
         like = data["classes"].get(entry.get("like"), {})

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
@@ -114,7 +114,7 @@ class InDialect:
 @cache
 def dialects() -> tuple[Dialect, ...]:
     """All dialects; the first one that fits a file is used."""
-    data = json.loads(resources.files("clockhands.configs").joinpath("dialects.json").read_text(encoding="utf-8"))
+    data = json.loads(Path(__file__).with_name("dialects.json").read_text(encoding="utf-8"))
     return tuple(
         Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in data["dialects"].items()
     )

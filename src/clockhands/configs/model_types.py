@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 # What follows the name of a model in the names of its classes.
@@ -179,7 +179,7 @@ class ModelType:
 @cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
-    files = [resources.files("clockhands.configs").joinpath(f"{name}.json") for name in FILES]
+    files = [Path(__file__).with_name(f"{name}.json") for name in FILES]
     held = {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
     return held | {"types": held["types_of_classes"] | held["types"]}
 

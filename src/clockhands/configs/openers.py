@@ -4,17 +4,17 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from clockhands import formats
 from clockhands.arguments import shown
 from clockhands.configs.dialects import as_program_reads, in_dialect
 from clockhands.configs.opened import READ, Opened
 from clockhands.encodings.scores import ScoreScale
 from clockhands.encodings.specs import WRITTEN, from_dict
 from clockhands.errors import Unreadable
-from clockhands.formats import arrays, checkpoints, documents, files, gguf, onnx, safetensors, yaml_documents
+from clockhands.formats import arrays, documents, files
 from clockhands.formats.documents import CONFIGS, Document
 from clockhands.formats.shards import WeightsHeader
 
@@ -41,7 +41,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
             f"{path} holds no tensors to pick {shown(tensor)} from.",
             "Tensors are picked from .npz, .safetensors, .onnx, .gguf, .bin and .pt files.",
         )
-    if kind == "npz" and not path.name.lower().endswith(".npz") and checkpoints.is_checkpoint(path):
+    if kind == "npz" and not path.name.lower().endswith(".npz") and formats.checkpoints.is_checkpoint(path):
         kind = "checkpoint"
     if kind in ("npy", "npz"):
         return _open_array(path, target, kind, tensor)
@@ -59,7 +59,7 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
             return Opened(target, "preset", path, spec=spec)
         return open_document(document, target, path, path.name)
     if kind == "yaml":
-        return open_document(yaml_documents.read(path), target, path, path.name)
+        return open_document(formats.yaml_documents.read(path), target, path, path.name)
     opener = _OPENERS.get(kind or "")
     if opener is not None:
         opened = opener(path, target)
@@ -119,10 +119,10 @@ def open_gguf(path: Path, target: str) -> Opened:
     Raises:
         Unreadable: It cannot be read, or is another part.
     """
-    return opened_gguf(gguf.read_header(path), target)
+    return opened_gguf(formats.gguf.read_header(path), target)
 
 
-def opened_gguf(header: gguf.Header, target: str) -> Opened:
+def opened_gguf(header: "formats.gguf.Header", target: str) -> Opened:
     """Open the header of a GGUF file as a target.
 
     Raises:
@@ -160,7 +160,7 @@ def _open_weights(
 def _open_onnx(path: Path, target: str) -> Opened:
     # Libraries for browsers store the models of a repository in a folder `onnx`, and the config above it.
     above = path.parent.absolute().name == "onnx" and files.place(path.parent / "config.json") is None
-    return _open_weights(path, target, "onnx", onnx.read_header, path.absolute().parents[1] if above else None)
+    return _open_weights(path, target, "onnx", formats.onnx.read_header, path.absolute().parents[1] if above else None)
 
 
 def _with_config(opened: Opened, config: Path) -> Opened:
@@ -181,10 +181,10 @@ def _with_config(opened: Opened, config: Path) -> Opened:
 
 _OPENERS: Mapping[str, Callable[[Path, str], Opened]] = {
     "gguf": open_gguf,
-    "safetensors": partial(_open_weights, form="safetensors", read=safetensors.read_header),
-    "index": partial(_open_weights, form="safetensors", read=safetensors.read_index),
-    "checkpoint": partial(_open_weights, form="pytorch", read=checkpoints.read_header),
-    "checkpoint-index": partial(_open_weights, form="pytorch", read=checkpoints.read_index),
+    "safetensors": lambda path, target: _open_weights(path, target, "safetensors", formats.safetensors.read_header),
+    "index": lambda path, target: _open_weights(path, target, "safetensors", formats.safetensors.read_index),
+    "checkpoint": lambda path, target: _open_weights(path, target, "pytorch", formats.checkpoints.read_header),
+    "checkpoint-index": lambda path, target: _open_weights(path, target, "pytorch", formats.checkpoints.read_index),
     "onnx": _open_onnx,
 }
 
@@ -211,7 +211,7 @@ def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
     if weights or config is None:
         header, notes = _folder_tensors(folder, names, config is not None)
     if config is not None:
-        read = yaml_documents.read if files.kind(folder / config) == "yaml" else documents.read
+        read = formats.yaml_documents.read if files.kind(folder / config) == "yaml" else documents.read
         opened = open_document(read(folder / config, found=True), target, folder, config)
         beside, unread = _documents_beside(folder, [name for name in names if name != config])
         notes += unread
@@ -278,12 +278,12 @@ def _folder_tensors(folder: Path, names: list[str], has_config: bool) -> tuple[W
     """
     index = preferred(names, ".safetensors.index.json", "model.safetensors.index.json")
     if index:
-        return _present(safetensors.read_index(folder / index, allow_absent=has_config))
+        return _present(formats.safetensors.read_index(folder / index, allow_absent=has_config))
     file = preferred(names, ".safetensors", "model.safetensors")
     if file and has_config and files.is_pointer(folder / file):
         return WeightsHeader(folder, {}), (f"{file} is a Git LFS pointer; its tensors are not here.",)
     if file:
-        return safetensors.read_header(folder / file), ()
+        return formats.safetensors.read_header(folder / file), ()
     several = [name for name in names if name.endswith(".safetensors")]
     if not several:
         return _checkpoint_tensors(folder, names, has_config)
@@ -309,8 +309,8 @@ def _checkpoint_tensors(folder: Path, names: list[str], has_config: bool) -> tup
     slices = (f"{file} is one of {len(parts)} files that each hold a slice of every matrix; no other is read.",)
     try:
         if not index:
-            return checkpoints.read_header(folder / file), slices if file in parts and len(parts) > 1 else ()
-        header = checkpoints.read_index(folder / index, allow_absent=has_config)
+            return formats.checkpoints.read_header(folder / file), slices if file in parts and len(parts) > 1 else ()
+        header = formats.checkpoints.read_index(folder / index, allow_absent=has_config)
     except Unreadable as error:
         if has_config:
             return WeightsHeader(folder, {}), (f"The tensors of {file} are not examined: {error.message}",)

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from clockhands import formats
 from clockhands.arguments import shown
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, Code, Resolved, layer_numbers
@@ -25,7 +26,6 @@ from clockhands.configs.tensor_names import Arrangement, NamedTensor, Tensors, h
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
-from clockhands.formats.gguf import is_quantised, quantised_rows
 
 # More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024
@@ -75,8 +75,8 @@ class WeightProjection:
                 f" {memory.readable(limit)} can be read into memory.",
                 "Look at a model of the same family that is smaller.",
             )
-        if is_quantised(self.info):
-            numbers = quantised_rows(self.info, rows)
+        if formats.gguf.is_quantised(self.info):
+            numbers = formats.gguf.quantised_rows(self.info, rows)
         else:
             numbers = read(self.info).T[rows] if self.transposed else read_rows(self.info, rows)
         if self.scale is not None:
@@ -104,7 +104,7 @@ class Projections:
 @cache
 def names() -> Mapping[str, Any]:
     """The table of names for types without an entry in `tensors.json`."""
-    return json.loads(resources.files("clockhands.configs").joinpath("projections.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("projections.json").read_text(encoding="utf-8"))
 
 
 def projections(opened: Opened, resolved: Resolved) -> Projections:
@@ -174,7 +174,9 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
         if not waiting:
             return
         plain = one.arrangement == "heads" and one.of == "q" and one.leaf in _PLAIN and len(info.shape) == 2
-        numbers = is_quantised(info) or "float" in info.dtype  # otherwise several numbers may be packed into one
+        numbers = (
+            formats.gguf.is_quantised(info) or "float" in info.dtype
+        )  # otherwise several numbers may be packed into one
         if not plain or not numbers or code not in waiting:
             continue
         waiting.remove(code)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from clockhands import formats
 from clockhands.arguments import shown
 from clockhands.configs.base_models import on_base, open_modelfile
 from clockhands.configs.callables import NAMED
@@ -24,7 +25,7 @@ from clockhands.configs.local_models import PREFIXES, local_path, open_local
 from clockhands.configs.opened import READ, Opened
 from clockhands.configs.openers import open_document, open_file, open_folder
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
-from clockhands.formats import documents, files, yaml_documents
+from clockhands.formats import documents, files
 from clockhands.formats.hub_cache import HubName, cached_model, hub_folder, hub_name
 from clockhands.formats.transfers import why_not
 
@@ -52,7 +53,7 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
     if not text.strip() or "\0" in text or len(text) > 4096:
         raise Unreadable(f"{shown(text)} does not name a model, a file or a preset.", f"Name a preset, {READ}.")
     if text == "-":
-        document = yaml_documents.read_stream(stdin or documents.standard_input(), "<stdin>")
+        document = formats.yaml_documents.read_stream(stdin or documents.standard_input(), "<stdin>")
         return on_base(open_document(document, text, None, "<stdin>"))
     if text.startswith("preset:"):
         return _open_preset(text.removeprefix("preset:"), text)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from clockhands.encodings.layouts import Layout
@@ -73,7 +73,7 @@ class NamedTensor:
 @cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data."""
-    return json.loads(resources.files("clockhands.configs").joinpath("tensors.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("tensors.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -48,8 +48,8 @@ does not depend on the range in which it is computed (up to the roundings above)
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,9 @@ from clockhands.arguments import count, shown
 from clockhands.encodings.ladders import Ladder, Turns
 from clockhands.encodings.positions import LARGEST, Positions, Sizes
 from clockhands.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 ULP = 2.0**-52
 FRACTION = 13 * 2.0**-64  # turns
@@ -171,14 +174,17 @@ def fill(
     try:
         run[0]()
     finally:
-        wait(waiting)
+        for step in waiting:
+            step.exception()  # waits for its end
     for step in waiting:
         step.result()
 
 
 @cache
-def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked process has none of the threads
+def _pool(workers: int, process: int) -> "ThreadPoolExecutor":  # noqa: ARG001 - a forked process has none of the threads
     """Threads that are kept, because starting one costs as much time as some hundred rows."""
+    from concurrent.futures import ThreadPoolExecutor  # imported for large tables only
+
     return ThreadPoolExecutor(workers, thread_name_prefix="clockhands")
 
 

@@ -10,7 +10,6 @@ import glob
 import io
 import os
 import re
-import secrets
 import select
 import stat
 import sys
@@ -197,7 +196,7 @@ def fresh_beside(path: Path) -> Path:
 
 def unknown_beside(path: Path) -> Path:
     """A path in the folder of another, under a name that nobody can have known; nothing is made there."""
-    return path.with_name(f"{_before_token(path)}{secrets.token_hex(8)}{_UNFINISHED}")
+    return path.with_name(f"{_before_token(path)}{os.urandom(8).hex()}{_UNFINISHED}")
 
 
 def left_beside(path: Path) -> Iterator[Path]:

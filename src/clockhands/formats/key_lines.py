@@ -6,9 +6,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from clockhands import formats
 from clockhands.errors import ClockhandsError
 from clockhands.formats import files
-from clockhands.formats.yaml_documents import key_lines
 
 # Configs are smaller; for a larger file no line is given.
 MOST = 1 << 22
@@ -80,7 +80,11 @@ def line_in(path: Path, place: str) -> int | None:
         return None
     if text is None:
         return None
-    return key_lines(text).get(place) if path.suffix.lower() in (".yaml", ".yml") else line_of(text, place)
+    return (
+        formats.yaml_documents.key_lines(text).get(place)
+        if path.suffix.lower() in (".yaml", ".yml")
+        else line_of(text, place)
+    )
 
 
 @lru_cache(maxsize=1)

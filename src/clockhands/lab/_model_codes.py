@@ -14,7 +14,7 @@ from clockhands.encodings.mixtures import LayerCode, LayerMixture
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
 from clockhands.lab.study import Arm, Study
-from clockhands.recognition.faults import (
+from clockhands.recognition.suspects import (
     SeenAdditive,
     SeenBias,
     SeenRotary,

@@ -10,6 +10,48 @@ from clockhands.measures.subject import MeasuredCode
 State = Literal["measured", "not applicable", "not computed"]
 
 
+QUESTIONS = {
+    "bounded": "Do the values of the encoding stay bounded for any text length?",
+    "unique": "Is every position unique in this dtype?",
+    "smooth": "Is the step from one position to the next small, and equally large at every position?",
+    "longer_texts": "Is the encoding defined past the length, with only values that occurred within the length?",
+    "shift": "Does shifting by k tokens apply the same rotation at every position?",
+    "kernel": "How does the similarity of two positions depend on their distance?",
+    "turning": "Which dimension pairs never complete a rotation within the length?",
+    "cover": "Is every distance resolved: does some pair complete 1/8 to 1/2 of a rotation within this distance?",
+    "base_bound": "With equal weight in every pair, does a matching token score above a random token in the mean at "
+    "every distance (Men et al. 2024)?",
+    "critical_dimension": "How many dimensions complete a rotation in training (Liu et al. 2023)?",
+    "spectrum": "How many directions of the embedding space does the encoding use?",
+    "precision": "How large are the angle errors when angles are computed in this dtype?",
+    "adding": "Can the token still be identified after the encoding is added?",
+    "reach": "How far back does each head look?",
+    "edges": "At which distance does each bucket of the bias begin?",
+    "told_apart": "Does the bias of every head distinguish all distances?",
+}
+"""Each property as the question that it answers, in the order of reports."""
+
+SHORT = {
+    "bounded": "values bounded",
+    "unique": "positions unique",
+    "smooth": "small, even steps",
+    "longer_texts": "past the length",
+    "shift": "a shift is one rotation",
+    "kernel": "similarity by distance",
+    "turning": "incomplete rotations",
+    "cover": "distances resolved",
+    "base_bound": "matching token wins",
+    "critical_dimension": "dims fully rotated",
+    "spectrum": "directions used",
+    "precision": "largest rounding error",
+    "adding": "token still found",
+    "reach": "reach of the heads",
+    "edges": "buckets begin at",
+    "told_apart": "distances distinct",
+}
+"""Each property in the few words that fit the head of a column."""
+
+
 @dataclass(frozen=True)
 class Property:
     """The result of measuring one property.

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from clockhands.configs.resolved import TEXT
 from clockhands.runtimes._comparing import Parted, compared
-from clockhands.runtimes._misread import Runtime, Statement, release_order, runtimes, statements
 from clockhands.runtimes._patterns import PATTERNS
 from clockhands.runtimes._reading import CURRENT, READERS, FileReadings, Reading, incomparable, misreadings, readings
+from clockhands.runtimes.releases import Runtime, Statement, release_order, runtimes, statements
 from clockhands.runtimes.telling import (
     FAR_OFF,
     code_in_words,

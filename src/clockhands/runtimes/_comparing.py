@@ -211,7 +211,8 @@ def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
             yield "the pairs belong to other axes" if orders[0] == orders[1] else " against ".join(orders)
     else:
         yield from _other_kinds(ours, theirs)
-    if "windows" in also and ours.seen != theirs.seen:
+    seen = [(code.window, code.two_sided, code.chunk) for code in (ours, theirs)]
+    if "windows" in also and seen[0] != seen[1] and ours.seen != theirs.seen:
         yield f"{ours.seen} against {theirs.seen}"
     scales = [code.score_scale.words if code.score_scale else "not scaled" for code in (ours, theirs)]
     if "scores" in also and scales[0] != scales[1]:

@@ -34,7 +34,7 @@ Codes = Sequence[Code]
 
 
 @dataclass(frozen=True)
-class Model:
+class DeclaredModel:
     """What patterns ask of a model besides its encodings.
 
     Attributes:
@@ -63,11 +63,11 @@ class Pattern:
         reads: How the part of a config is changed so that the other keys are read.
     """
 
-    change: Callable[[Codes, Model], Iterator[Code]] | None = None
+    change: Callable[[Codes, DeclaredModel], Iterator[Code]] | None = None
     at: str | None = None
     reads: Callable[[View], None] | None = None
 
-    def changed(self, codes: tuple[Code, ...], model: Model) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
+    def changed(self, codes: tuple[Code, ...], model: DeclaredModel) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
         """The encodings at the length at which they are compared, and as the pattern computes them at that length.
 
         The second is the same tuple where it changes none.
@@ -83,7 +83,9 @@ class Pattern:
 
 
 def of_each(
-    change: Callable[[Code, Model], Code], applies: Callable[[Codes, Model], bool] | None = None, lacks: str = ""
+    change: Callable[[Code, DeclaredModel], Code],
+    applies: Callable[[Codes, DeclaredModel], bool] | None = None,
+    lacks: str = "",
 ) -> Pattern:
     """The pattern that changes each rotary encoding of a text by itself.
 
@@ -93,7 +95,7 @@ def of_each(
         lacks: The sentence for a model that it cannot change.
     """
 
-    def changed(codes: Codes, model: Model) -> Iterator[Code]:
+    def changed(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         if applies is not None and not applies(codes, model):
             raise Undescribed(lacks)
         return (change(code, model) if _turns(code) else code for code in codes)
@@ -130,7 +132,9 @@ def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> 
     return replace(made, base=base, scaling=declared)
 
 
-def _unscaled(code: Code, scaling: Scaling | None, model: Model, declared: Mapping[str, Any] | None = None) -> Code:
+def _unscaled(
+    code: Code, scaling: Scaling | None, model: DeclaredModel, declared: Mapping[str, Any] | None = None
+) -> Code:
     """The encoding without its scaling, or with one whose factor divides all frequencies in its place."""
     fields: dict[str, Any] = {"scaling": scaling, "length": None}
     if _proportional(code):
@@ -178,7 +182,7 @@ def _of_class(place: str) -> bool:
     return place.startswith("architecture of")
 
 
-def _scales(_: Codes, model: Model) -> bool:
+def _scales(_: Codes, model: DeclaredModel) -> bool:
     return model.scales
 
 
@@ -207,7 +211,7 @@ def _without_magnitude(scale: Any) -> Any:
 # The patterns, a function for each.
 
 
-def without_scaling(code: Code, model: Model) -> Code:
+def without_scaling(code: Code, model: DeclaredModel) -> Code:
     """The base is read and the scaling is ignored."""
     if code.rotation is None or not (code.scaling is None or _in_block(code, "scaling")):
         return code
@@ -216,17 +220,17 @@ def without_scaling(code: Code, model: Model) -> Code:
     return _without_block(_unscaled(code, None, model))
 
 
-def with_default_base(code: Code, _: Model) -> Code:
+def with_default_base(code: Code, _: DeclaredModel) -> Code:
     """The base is looked up at its old place, is not there, and becomes 10,000; the scaling is kept."""
     return code if _of_class(code.source.get("base", "")) else _with_base(code, DEFAULT_BASE)
 
 
-def without_both(code: Code, model: Model) -> Code:
+def without_both(code: Code, model: DeclaredModel) -> Code:
     """Neither base nor scaling is found at its old place: base 10,000 and no scaling."""
     return with_default_base(without_scaling(code, model), model)
 
 
-def linear_in_its_place(code: Code, model: Model) -> Code:
+def linear_in_its_place(code: Code, model: DeclaredModel) -> Code:
     """The factor of a scaling of any type divides all frequencies alike."""
     factor = (code.scaling or {}).get("factor")
     if factor is None or not _in_block(code, "scaling", ".factor"):
@@ -235,14 +239,14 @@ def linear_in_its_place(code: Code, model: Model) -> Code:
     return _without_block(_unscaled(code, Linear(factor), model, said))
 
 
-def with_usual_betas(code: Code, _: Model) -> Code:
+def with_usual_betas(code: Code, _: DeclaredModel) -> Code:
     """YaRN's bounds are 32 and 1, whatever the file says."""
     if code.rotation is None or not isinstance(code.rotation.scaling, Yarn):
         return code
     return _rotating(code, code.scaling, scaling=replace(code.rotation.scaling, beta_fast=32.0, beta_slow=1.0))
 
 
-def with_magnitude_of_the_formula(code: Code, _: Model) -> Code:
+def with_magnitude_of_the_formula(code: Code, _: DeclaredModel) -> Code:
     """YaRN's attention factor is always 0.1 ln(factor) + 1; the file and the class defaults are ignored."""
     yarn = None if code.rotation is None else code.rotation.scaling
     if not isinstance(yarn, Yarn):
@@ -252,7 +256,7 @@ def with_magnitude_of_the_formula(code: Code, _: Model) -> Code:
     return replace(made, score_scale=_without_magnitude(made.score_scale))
 
 
-def context_as_original(codes: Codes, model: Model) -> Iterator[Code]:
+def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """The declared context length is used as the original length of the scaling.
 
     Raises:
@@ -276,7 +280,7 @@ def _lists(code: Code) -> LongRope | None:
     return scaling if isinstance(scaling, LongRope) else None
 
 
-def one_list(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
+def one_list(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """One list of LongRoPE is used for texts of every length; it is compared at a length of the other list.
 
     Raises:
@@ -294,7 +298,7 @@ def one_list(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
             yield _rotating(code, code.scaling, scaling=replace(lists, short=divisors, long=divisors))
 
 
-def one_kind(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
+def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """All layers get the base, the scaling and the rotated share of those that see all, or of those with a window.
 
     Raises:
@@ -317,7 +321,7 @@ def one_kind(kept: str, codes: Codes, model: Model) -> Iterator[Code]:
         yield made if share is None or _share(code) is None else _with_share(made, share)
 
 
-def scaling_everywhere(codes: Codes, model: Model) -> Iterator[Code]:
+def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """Every kind of layer keeps its base, and all of them get the scaling of the full-attention layers.
 
     Raises:
@@ -348,12 +352,12 @@ def _of_kind(codes: Codes, kind: str) -> tuple[Code, Code]:
     return (full, sliding) if kind == "full" else (sliding, full)
 
 
-def whole_head(code: Code, _: Model) -> Code:
+def whole_head(code: Code, _: DeclaredModel) -> Code:
     """All dimensions of a head are rotated although the file rotates only some."""
     return code if _share(code) is None else _with_share(code, 1.0)
 
 
-def default_share(codes: Codes, model: Model) -> Iterator[Code]:
+def default_share(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """The share of the head that the class has by default is rotated, whatever the file declares.
 
     Raises:
@@ -365,7 +369,7 @@ def default_share(codes: Codes, model: Model) -> Iterator[Code]:
     return (_with_share(code, share) if _turns(code) and _share(code) is not None else code for code in codes)
 
 
-def ordinary_partial(code: Code, model: Model) -> Code:
+def ordinary_partial(code: Code, model: DeclaredModel) -> Code:
     """Proportional RoPE is read as partial RoPE: the exponents are divided by the rotated width."""
     return _unscaled(code, None, model) if _proportional(code) else code
 
@@ -374,7 +378,7 @@ def _proportional(code: Code) -> bool:
     return code.rotation is not None and isinstance(code.rotation.scaling, Proportional)
 
 
-def proportional_partial(code: Code, _: Model) -> Code:
+def proportional_partial(code: Code, _: DeclaredModel) -> Code:
     """Partial RoPE is read as proportional RoPE: the exponents and the pairs span the whole head."""
     width, rotated, spec = code.width, code.rotated, code.spec
     if not isinstance(spec, Rotary) or not width or not rotated or code.base is None:
@@ -385,17 +389,17 @@ def proportional_partial(code: Code, _: Model) -> Code:
     return replace(code, spec=made, rates=made.rates)
 
 
-def without_magnitude(code: Code, _: Model) -> Code:
+def without_magnitude(code: Code, _: DeclaredModel) -> Code:
     """Cosine and sine are not multiplied by the attention factor."""
     return code if code.attention_factor is None else replace(code, attention_factor=1.0)
 
 
-def magnitude_twice(code: Code, _: Model) -> Code:
+def magnitude_twice(code: Code, _: DeclaredModel) -> Code:
     """The attention factor is applied to the queries and to the keys, and then to the scores once more."""
     return code if code.attention_factor is None else replace(code, attention_factor=code.attention_factor**2)
 
 
-def other_layout(code: Code, _: Model, *, of_indexer: bool = False) -> Code:
+def other_layout(code: Code, _: DeclaredModel, *, of_indexer: bool = False) -> Code:
     """Interleaved pairs are read as half-split ones, and the reverse: of the attention, or of its indexer."""
     layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
     if layout is None or not isinstance(code.spec, Rotary) or (code.part == INDEXER) != of_indexer:
@@ -403,7 +407,7 @@ def other_layout(code: Code, _: Model, *, of_indexer: bool = False) -> Code:
     return replace(code, layout=layout, spec=replace(code.spec, layout=layout))
 
 
-def one_axis(code: Code, _: Model) -> Code:
+def one_axis(code: Code, _: DeclaredModel) -> Code:
     """Several position axes are read as one."""
     if not isinstance(code.spec, Rotary) or code.spec.axes is None or code.counts_apart:
         return code

@@ -10,17 +10,17 @@ from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
-from clockhands.configs.rope_blocks import scaling_name
+from clockhands.configs.rope_blocks import RopeBlock, scaling_name
 from clockhands.configs.section_fields import Section
 from clockhands.errors import InvalidValue
 from clockhands.runtimes._comparing import Parted, compared
-from clockhands.runtimes._misread import Statement, statements_about
 from clockhands.runtimes._of_llama_cpp import llama_cpp
 from clockhands.runtimes._of_mlx import mlx_lm
 from clockhands.runtimes._of_transformers import transformers_4, transformers_5
 from clockhands.runtimes._of_vllm import vllm, vllm_0_11
-from clockhands.runtimes._patterns import PATTERNS, Model, Pattern
+from clockhands.runtimes._patterns import PATTERNS, DeclaredModel, Pattern
 from clockhands.runtimes._windows import in_sections, in_windows, window_rule
+from clockhands.runtimes.releases import Statement, statements_about
 from clockhands.runtimes.views import (
     PER_LAYER,
     ModelFailure,
@@ -205,14 +205,24 @@ class FileReadings:
     def _sections(self) -> tuple[Section, ...]:
         return text_sections(self._config)
 
-    def views(self) -> list[View]:
-        """The parts of the config that read or write text, as no runtime has changed them yet."""
+    def _views(self) -> list[View]:
         return [View(self.opened, section, self.length) for section in self._sections]
+
+    @cached_property
+    def parts(self) -> tuple[View, ...]:
+        """The parts of the config that read or write text, as no runtime has changed them."""
+        return tuple(self._views())
+
+    @cached_property
+    def scaled_blocks(self) -> tuple[tuple[View, RopeBlock], ...]:
+        """Each block that names a scaling, flat or for one kind of layer, with the part that holds it."""
+        blocks = ((view, block) for view in self.parts for block in view.blocks_that_count())
+        return tuple((view, block) for view, block in blocks if block.scaling not in (None, "default"))
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """The statements that cover files with the type and the keys of this one, for any runtime and release."""
-        return statements_about((view.types, view.values) for view in self.views())
+        return statements_about((view.types, view.values) for view in self.parts)
 
     def reading(self, name: str) -> Reading:
         """How one runtime or one pattern of misreading reads it."""
@@ -282,7 +292,7 @@ class FileReadings:
     @cached_property
     def _scalings(self) -> frozenset[str]:
         """The names of all scalings of the text."""
-        names = (scaling_name(block.values) for view in self.views() for block in view.blocks())
+        names = (scaling_name(block.values) for view in self.parts for block in view.blocks())
         return frozenset(name for name in names if name is not None)
 
     def _of_program(self, name: str, made: "_Computed") -> None:
@@ -291,7 +301,7 @@ class FileReadings:
         registered = next((name for name in self._scalings if name.startswith(REGISTERED)), None)
         if registered is not None:
             raise Undescribed(f"{registered} is known only to a process that calls clockhands.transformers.register().")
-        for section, view in zip(self._sections, self.views(), strict=True):
+        for section, view in zip(self._sections, self._views(), strict=True):
             rule = window_rule(name, view)
             if view.get("sliding_window"):
                 made.with_window.add(section.part)
@@ -320,7 +330,7 @@ class FileReadings:
         made.beside = self.resolved.codes
         if pattern.reads is not None:
             config = self._config
-            for section, view in zip(self._sections, self.views(), strict=True):
+            for section, view in zip(self._sections, self._views(), strict=True):
                 pattern.reads(view)
                 config = put_back(config, section, view.values)
             made.codes = self._codes(config, self.length)
@@ -328,9 +338,9 @@ class FileReadings:
         made.beside, made.codes = pattern.changed(made.beside, self._model)
 
     @cached_property
-    def _model(self) -> Model:
-        known = next((view.known for view in self.views() if view.known is not None), None)
-        return Model(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
+    def _model(self) -> DeclaredModel:
+        known = next((view.known for view in self.parts if view.known is not None), None)
+        return DeclaredModel(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
 
     def _codes(self, config: Mapping[str, Any], length: int | None) -> tuple[Code, ...]:
         """The codes of a changed config; those that are equal are resolved once."""

@@ -7,7 +7,7 @@ So every reader is as exact as the audit itself, and a difference always comes f
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.configs.model_types import ModelType, model_type, table
@@ -203,7 +203,7 @@ def _name(top: Mapping[str, Any], section: Section) -> str | None:
 @cache
 def facts() -> Mapping[str, Any]:
     """All of ``runtimes.json``."""
-    return json.loads(resources.files("clockhands.runtimes").joinpath("runtimes.json").read_text(encoding="utf-8"))
+    return json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import price_in_words, spoken
-from clockhands.auditing.target_properties import MainProperties
+from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
 from clockhands.show._ladder_picture import bands_of, ladder_picture

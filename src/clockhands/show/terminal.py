@@ -22,7 +22,7 @@ from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way
 from clockhands.auditing.findings import in_a_file, price_in_words, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import file_of, lines_of_edit
-from clockhands.auditing.target_properties import MainProperties
+from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, Code
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary

@@ -93,7 +93,7 @@ from clockhands.encodings.dtypes import SMALLEST as TINY
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF as UNIT
 from clockhands.encodings.ladders import EvenSteps, Joined, Repeated
 from clockhands.encodings.rotary import Rotary
-from clockhands.recognition.faults import ChannelWaves, hands_of
+from clockhands.recognition.suspects import ChannelWaves, hands_of
 
 SINGLE = UNIT["float32"]
 

@@ -26,13 +26,12 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks 
     weights,
 )
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, as_json, json_value, price_in_words, spoken
-from clockhands.auditing.findings._parts import CHECKS, Audited, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, cases_of_checks, declared, in_a_file
 from clockhands.auditing.findings._releases import with_release
 from clockhands.auditing.findings._rules import CODES, DEPENDS, EXPECTED, Case, Rule, case_of, filled, listed
 from clockhands.configs.overriding import CALLER
 
 __all__ = [
-    "CHECKS",
     "CODES",
     "DEPENDS",
     "EXPECTED",
@@ -43,6 +42,7 @@ __all__ = [
     "Rule",
     "as_json",
     "case_of",
+    "cases_of_checks",
     "declared",
     "filled",
     "in_a_file",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.auditing.findings._parts import Audited, check, declared, first_place, main_code, places
+from clockhands.auditing.findings._parts import Audited, check_of, declared, first_place, main_code, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
@@ -43,7 +43,7 @@ class PickleRunsCode(Case, code="pickle-runs-code"):
         return bool(self.stated) and all(names == UNREAD for _, names in self.stated)
 
 
-@check
+@check_of("path")
 def pickles_that_run_code(subject: Audited) -> Iterator[Case]:
     """Pickles of the folder, whether or not the model's weights are read from them."""
     folder = subject.opened.path
@@ -58,7 +58,7 @@ _MOST_GGUF = 4  # of a folder: quantisations of one model have the same keys
 _SAME = 1e-3  # relative, of a frequency: files hold bases and divisors in float32
 
 
-@check
+@check_of("path", "beside")
 def files_disagree(subject: Audited) -> Iterator[Case]:
     """Base, scaling, layers and heads for which another file of the folder contradicts the config."""
     opened = subject.opened

@@ -5,13 +5,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._parts import Audited, check, declared, main_code
+from clockhands.auditing.findings._parts import Audited, check_of, declared, main_code
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
@@ -82,7 +82,7 @@ class ScaledRelease:
 @cache
 def _known() -> Mapping[str, Any]:
     """Data by architecture; the file itself documents its fields."""
-    text = resources.files("clockhands.auditing.findings").joinpath("gguf_releases.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("gguf_releases.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
@@ -382,12 +382,11 @@ _CHECKS = (
 )
 
 
-@check
+@check_of(form="gguf")
 def gguf_file(subject: Audited) -> Iterator[Case]:
     """What a GGUF file lacks, or has otherwise than the models of its architecture."""
-    opened = subject.opened
-    name = (opened.config or {}).get(ARCHITECTURE)
+    name = (subject.opened.config or {}).get(ARCHITECTURE)
     code = main_code(code for code in subject.resolved.codes if code.kind == "rotary")
-    if opened.form == "gguf" and isinstance(name, str) and code is not None:
+    if isinstance(name, str) and code is not None:
         for looked_for in _CHECKS:
             yield from looked_for(_GgufModel(subject, name, code))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
-from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.fields import MOST_LAYERS
 from clockhands.configs.model_types import layer_labels
@@ -110,7 +110,7 @@ _SCALES = (
 @check
 def layer_type_scaling(subject: Audited) -> Iterator[Case]:
     """A scaling on a kind of layer that this type does not scale."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         if part.row is None or not part.row.nested or not part.row.scaled:
             continue
         blocks = [block for block in part.blocks() if block.kind is not None]
@@ -133,7 +133,7 @@ def layer_type_scaling(subject: Audited) -> Iterator[Case]:
 @check
 def nope_inverted(subject: Audited) -> Iterator[Case]:
     """A list of layers without RoPE that is inverted compared with the interval or the family, or that is empty."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         flags = part.fields.items("rotating_layers")
         period = part.fields.whole("still_period")
         every = period.value if period is not None else (part.row.still if part.row is not None else None)
@@ -160,7 +160,7 @@ def nope_inverted(subject: Audited) -> Iterator[Case]:
 @check
 def mrope_order(subject: Audited) -> Iterator[Case]:
     """A key that declares another order of axes than the class of the type has."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         if part.row is None or part.row.sections is None or part.known is None:
             continue
         for block in part.blocks():
@@ -173,7 +173,7 @@ def mrope_order(subject: Audited) -> Iterator[Case]:
 @check
 def partial_meaning(subject: Audited) -> Iterator[Case]:
     """A partial rotary factor that can mean a shorter ladder, or a full one whose slow pairs have frequency 0."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         if part.row is None or part.known is None:
             continue
         own, said = _own_meanings(part), part.fields.number("share")
@@ -215,7 +215,7 @@ def _own_meanings(part: Part) -> dict[str, str]:
 @check
 def inert_window(subject: Audited) -> Iterator[Case]:
     """A window next to a switch that disables it."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         switch, window = part.fields.flag("window_on"), part.fields.raw("window")
         if any(code.window for code in subject.resolved.codes if code.part == part.section.part):
             continue  # a class whose switch does not disable windows of layers listed in the file

@@ -15,7 +15,7 @@ from clockhands.configs.section_fields import Section, sections
 from clockhands.configs.targets import Opened
 from clockhands.formats.files import file_and_key
 from clockhands.runtimes import FileReadings, Reading
-from clockhands.runtimes.runtime_release import RuntimeRelease
+from clockhands.runtimes.releases import RuntimeRelease
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,11 @@ class Audited:
         """How runtimes and patterns of misreading read the target, found when it is asked for."""
         return FileReadings(self.opened, self.resolved, self.resolved.length)
 
+    @cached_property
+    def rotary_parts(self) -> tuple["Part", ...]:
+        """The parts of the config that are rotary by their type or their own fields; none for other forms of files."""
+        return tuple(_rotary_parts(self.opened))
+
     @property
     def readings(self) -> tuple[Reading, ...]:
         """How the programs read it, and a port without the scaling."""
@@ -45,14 +50,31 @@ class Audited:
 
 Check = Callable[[Audited], Iterator[Case]]
 
-CHECKS: list[Check] = []
-"""What looks for more than a reader of files notices; each yields every case that it sees."""
+_CHECKS: list[tuple[Check, str | None, tuple[str, ...]]] = []
 
 
 def check(function: Check) -> Check:
-    """Decorator: register a function as a check that every audit calls."""
-    CHECKS.append(function)
+    """Decorator: register a function that looks for more than a reader of files notices, for every audit to call."""
+    _CHECKS.append((function, None, ()))
     return function
+
+
+def check_of(*has: str, form: str = "") -> Callable[[Check], Check]:
+    """Decorator: as `check`, for targets of a form, and for those that have one of these fields of `Opened`."""
+
+    def registered(function: Check) -> Check:
+        _CHECKS.append((function, form, has))
+        return function
+
+    return registered
+
+
+def cases_of_checks(subject: Audited) -> Iterator[Case]:
+    """Every case that the checks of such targets see, in the order in which they were registered."""
+    opened = subject.opened
+    for look, form, has in _CHECKS:
+        if form is None or opened.form == form or any(getattr(opened, field) for field in has):
+            yield from look(subject)
 
 
 def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
@@ -118,9 +140,7 @@ class Part:
         return rope_blocks(self.section.values, self.fields.source(""), row=self.row)
 
 
-def rotary_parts(subject: Audited) -> Iterator[Part]:
-    """The parts of a config that are rotary by their type or their own fields; empty for other forms of files."""
-    opened = subject.opened
+def _rotary_parts(opened: Opened) -> Iterator[Part]:
     if opened.form in ("gguf", "dialect") or not isinstance(opened.config, Mapping):
         return
     file = opened.config_name or "config.json"

@@ -333,20 +333,6 @@ def flat_vision_language(subject: Audited) -> Iterator[Case]:
         yield case_of("flat-vision-language", evidence | {"type": view.name, "text type": text})
 
 
-CHECKS = (
-    new_shape_only,
-    legacy_layer_bases,
-    uncommon_scaling_name,
-    explicit_attention_factor,
-    disputed_attention_factor,
-    softmax_scale,
-    uncommon_betas,
-    misplaced_original,
-    length_times_factor,
-    flat_vision_language,
-)
-
-
 def _reading(subject: Audited, name: str) -> Reading | None:
     return next((each for each in subject.readings if each.reader == name), None)
 
@@ -354,15 +340,14 @@ def _reading(subject: Audited, name: str) -> Reading | None:
 def _views(subject: Audited) -> Iterator[View]:
     """The text parts of a config that runtimes are compared on."""
     if subject.runtimes.incomparable is None:
-        yield from subject.runtimes.views()
+        yield from subject.runtimes.parts
 
 
 def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
     """Every block that names a scaling, flat or for one kind of layer, with the key that holds it."""
-    for view in _views(subject):
-        for block in view.blocks_that_count():
-            if block.scaling not in (None, "default"):
-                yield view, block.path, block.values
+    if subject.runtimes.incomparable is None:
+        for view, block in subject.runtimes.scaled_blocks:
+            yield view, block.path, block.values
 
 
 def _noticed(subject: Audited, code: str) -> bool:

@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
-from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, main_code, rotary_parts
+from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, main_code
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
@@ -124,7 +124,7 @@ class Release:
 @cache
 def releases() -> tuple[Release, ...]:
     """All known releases."""
-    text = resources.files("clockhands.auditing.findings").joinpath("releases.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("releases.json").read_text(encoding="utf-8")
     sizes = [size.name for size in fields(ModelShape)]
     return tuple(
         Release(shape=ModelShape(**{size: row.pop(size, None) for size in sizes}), **row)
@@ -246,7 +246,7 @@ class SizedModel:
 
 def _parts(subject: Audited) -> Iterator[Part]:
     """The rotary parts of a config; the file of another program is one part, if it names a type of Transformers."""
-    yield from rotary_parts(subject)
+    yield from subject.rotary_parts
     opened = subject.opened
     config, file = opened.config or {}, opened.config_name or ""
     found = in_dialect(config, file) if opened.form == "dialect" else None
@@ -255,9 +255,9 @@ def _parts(subject: Audited) -> Iterator[Part]:
         yield Part(found.section, fields_of(found.section, file, found.known, []), found.known, None, named)
 
 
-def _sized(subject: Audited, parts: Callable[[Audited], Iterator[Part]] = _parts) -> Iterator[tuple[Part, SizedModel]]:
+def _sized(subject: Audited, parts: Iterable[Part] | None = None) -> Iterator[tuple[Part, SizedModel]]:
     """The parts of a config for text whose sizes are known."""
-    for part in parts(subject):
+    for part in _parts(subject) if parts is None else parts:
         code, shape = _main_code(subject, part), _shape(subject, part)
         if code is not None and shape is not None:
             yield part, SizedModel(subject, code, shape, of_shape(shape))
@@ -290,7 +290,7 @@ def with_release(subject: Audited, case: Case) -> Case:
     """
     if case.code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
         return case
-    found = (_published(part, model, case) for part, model in _sized(subject, rotary_parts))
+    found = (_published(part, model, case) for part, model in _sized(subject, subject.rotary_parts))
     more = next(filter(None, found), None)
     return case if more is None else case_of(case.code, {**case.evidence, **more}, case.layers)
 
@@ -417,7 +417,7 @@ def _other_original(part: Part, model: SizedModel, release: Release) -> Case:
 @check
 def missing_sections(subject: Audited) -> Iterator[Case]:
     """Missing sections of time, rows and columns, in a type whose releases all declare the same ones."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         code = _main_code(subject, part)
         if code is None or part.row is None or part.row.sections is None or part.name is None:
             continue
@@ -493,7 +493,7 @@ def context_of_no_release(model: SizedModel) -> Iterator[Case]:
 
 def scaled_as_released(subject: Audited) -> bool:
     """Whether base and scaling are those of a release of the model's sizes: then its lengths are right too."""
-    model = next((model for _, model in _sized(subject, rotary_parts) if model.scaling is not None), None)
+    model = next((model for _, model in _sized(subject, subject.rotary_parts) if model.scaling is not None), None)
     return model is not None and any(map(model.equals, model.every))
 
 

@@ -3,9 +3,8 @@
 import difflib
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
-from functools import cached_property
 from string import Formatter
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
 from clockhands.formats.files import file_and_key
 from clockhands.recognition.diagnosis import hint_of
-from clockhands.recognition.faults import rows_in
+from clockhands.recognition.faults import Catalogue, rows_in
 from clockhands.runtimes.telling import listed
 
 EXPECTED = "Expected for this model; no action needed."
@@ -290,36 +289,23 @@ def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> di
     }
 
 
-class _Rules(Mapping[str, Rule]):
-    """Every rule by its code; the files are read when the first rule is looked up."""
-
-    @cached_property
-    def held(self) -> dict[str, Rule]:
-        """Every rule, the grave ones first."""
-        rows: dict[str, dict[str, Any]] = {}
-        for family in _FAMILIES:
-            for code, row in rows_in("clockhands.auditing.findings", family).items():
-                rows[code] = row | {"family": family}
-                if family == "loaded" and "hint" not in row:
-                    rows[code]["hint"] = hint_of(code)  # that of the fault which `clockhands check` finds in a module
-        stored = rows["stored-frequencies-differ"]
-        for code, row in rows.items():
-            if "loaded" in row:
-                rows[code] = {**_in_a_checkpoint(rows[row["loaded"]], stored), **row}
-        made = [Rule(code, **row) for code, row in rows.items()]
-        return {rule.code: rule for rule in sorted(made, key=lambda rule: rule.gravest)}
-
-    def __getitem__(self, code: str) -> Rule:
-        return self.held[code]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
-
-    def __len__(self) -> int:
-        return len(self.held)
+def _rules() -> dict[str, Rule]:
+    """Every rule, the grave ones first."""
+    rows: dict[str, dict[str, Any]] = {}
+    for family in _FAMILIES:
+        for code, row in rows_in(__file__, family).items():
+            rows[code] = row | {"family": family}
+            if family == "loaded" and "hint" not in row:
+                rows[code]["hint"] = hint_of(code)  # that of the fault which `clockhands check` finds in a module
+    stored = rows["stored-frequencies-differ"]
+    for code, row in rows.items():
+        if "loaded" in row:
+            rows[code] = {**_in_a_checkpoint(rows[row["loaded"]], stored), **row}
+    made = [Rule(code, **row) for code, row in rows.items()]
+    return {rule.code: rule for rule in sorted(made, key=lambda rule: rule.gravest)}
 
 
-CODES: Mapping[str, Rule] = _Rules()
+CODES: Mapping[str, Rule] = Catalogue(_rules)
 """Every code that a finding can have, the grave ones first."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
-from clockhands.auditing.findings._parts import Audited, check, declared, places, rotary_parts
+from clockhands.auditing.findings._parts import Audited, check, declared, places
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
 from clockhands.auditing.findings._rules import Case, case_of, listed, nearest, spoken
 from clockhands.configs.resolved import Code
@@ -102,7 +102,7 @@ def _unscaled_rates(code: Code) -> tuple[float, ...]:
 @check
 def longrope_swapped(subject: Audited) -> Iterator[Case]:
     """A short list with larger factors than the long one."""
-    for part in rotary_parts(subject):
+    for part in subject.rotary_parts:
         for block in part.blocks():
             short, long = (_numbers(block.values.get(name)) for name in ("short_factor", "long_factor"))
             yield from swapped(short, long, block.said("short_factor", "long_factor"))

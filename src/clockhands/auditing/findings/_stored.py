@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._held_numbers import expected_of
-from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._parts import Audited, check_of
 from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
@@ -41,7 +41,7 @@ CODES_OF_STORED = {
 """Findings on stored rates that have another name than the same finding on those of a loaded model."""
 
 
-@check
+@check_of("tensors", form="onnx")
 def stored_frequencies(subject: Audited) -> Iterator[Case]:
     """Frequencies in a checkpoint compared with the config, one case for all tensors that are alike."""
     opened = subject.opened
@@ -129,7 +129,7 @@ def _is_before_linear(code: Code, verdict: Verdict) -> bool:
     return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
 
 
-@check
+@check_of("tensors")
 def position_numbers(subject: Audited) -> Iterator[Case]:
     """Stored position numbers that are not whole numbers from 0, or not stored as integers."""
     opened = subject.opened

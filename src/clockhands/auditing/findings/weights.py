@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing.findings._finding import as_json
-from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._parts import Audited, check_of, declared
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.projections import Projections, WeightProjection, projections
 from clockhands.configs.resolved import TEXT, Code, Resolved, layer_ranges
@@ -61,7 +61,7 @@ class MixedLayouts(Case, code="mixed-layouts"):
         return f"The metadata of the files contradict each other about the RoPE layout: {listed(told)}."
 
 
-@check
+@check_of("layouts")
 def layouts_of_shards(subject: Audited) -> Iterator[Case]:
     """Shards of which some were converted and others were not, or to another layout."""
     held: dict[str, list[str]] = {}

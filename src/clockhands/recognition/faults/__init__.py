@@ -1,43 +1,104 @@
 """Known mistakes in implementations of encodings: each with a code, an explanation and a fix.
 
 A fault is a row of a TOML file: what it behaves like, what to do, and public reports of it. For most faults there are
-suspects: runnable implementations with the fault, which get the same inputs as the user's implementation.
+suspects (`clockhands.recognition.suspects`).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
-from clockhands.recognition.faults._additive_code import (
-    ChannelWaves,
-    SeenAdditive,
-    StagedAdditive,
-    additive_stateful,
-    hands_of,
-)
-from clockhands.recognition.faults._additive_specs import additive_suspects, further_suspects
-from clockhands.recognition.faults._bias_code import (
-    Behind,
-    GivenValues,
-    SeenBias,
-    StagedBias,
-    alone,
-    bias_stateful,
-    table_of,
-)
-from clockhands.recognition.faults._bias_specs import bias_suspects
-from clockhands.recognition.faults._fault import Fault, Suspect, faults_in, rows_in
-from clockhands.recognition.faults._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
-from clockhands.recognition.faults._rotary_specs import axis_ladders, pairs_of_suspects, rotary_suspects, scaling_name
+T = TypeVar("T")
 
-ROTARY: Mapping[str, Fault] = faults_in("rotary")
+
+@dataclass(frozen=True)
+class Fault:
+    """A known mistake.
+
+    Attributes:
+        code: Its identifier.
+        kind: ``"spec"`` if the position settings are wrong, which a file can show; ``"code"`` if the settings are
+            right and the implementation is wrong.
+        about: The kinds of codes and subjects that can have it.
+        sentence: The behaviour, after "The function"; a template with the fault's parameters.
+        hint: What to do about it.
+        cases: Public reports: repository and thread.
+        shown_by: The name of the smallest experiment that distinguishes it from a correct implementation.
+    """
+
+    code: str
+    kind: Literal["spec", "code"]
+    about: tuple[str, ...]
+    sentence: str
+    hint: str
+    cases: tuple[str, ...] = ()
+    shown_by: str = ""
+
+
+def rows_in(module: str, name: str) -> dict[str, dict[str, Any]]:
+    """The rows of the file ``NAME.toml`` beside the file of a module, by code, in the order of the file.
+
+    ``[usual]`` holds what a row leaves out. Texts are stored in lines that fit a page, and lists become tuples.
+    """
+    text = Path(module).with_name(f"{name}.toml").read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    usual = rows.pop("usual", {})
+    return {code: {key: _settled(value) for key, value in {**usual, **row}.items()} for code, row in rows.items()}
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, dict):
+        return {key: _settled(held) for key, held in value.items()}
+    return tuple(map(_settled, value)) if isinstance(value, list) else value
+
+
+def faults_in(name: str) -> dict[str, Fault]:
+    """The faults in the file ``NAME.toml`` of this folder, by code."""
+    rows = rows_in(__file__, name)
+    for row in rows.values():
+        # One hint for each remedy: a row may name the row that has it.
+        if "hint_of" in row:
+            row["hint"] = rows[row.pop("hint_of")]["hint"]
+    return {code: Fault(code, **row) for code, row in rows.items()}
+
+
+class Catalogue(Mapping[str, T]):
+    """Rows of TOML files by their codes, read when the first one is needed: most runs need none."""
+
+    def __init__(self, read: Callable[[], Mapping[str, T]]) -> None:
+        self._read: Callable[[], Mapping[str, T]] = read
+
+    @cached_property
+    def _rows(self) -> Mapping[str, T]:
+        return self._read()
+
+    def __getitem__(self, code: str) -> T:
+        """The row of a code."""
+        return self._rows[code]
+
+    def __iter__(self) -> Iterator[str]:
+        """The codes, in the order of the files."""
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self._rows)
+
+
+ROTARY: Mapping[str, Fault] = Catalogue(lambda: faults_in("rotary"))
 """The faults of rotary codes, by code, with the sentences and cases for rotary codes."""
-ADDITIVE: Mapping[str, Fault] = faults_in("additive")
+ADDITIVE: Mapping[str, Fault] = Catalogue(lambda: faults_in("additive"))
 """The faults of additive codes."""
-BIAS: Mapping[str, Fault] = faults_in("bias")
+BIAS: Mapping[str, Fault] = Catalogue(lambda: faults_in("bias"))
 """The faults of biases."""
-MODULE: Mapping[str, Fault] = faults_in("module")
+MODULE: Mapping[str, Fault] = Catalogue(lambda: faults_in("module"))
 """The faults of modules. They have no suspects: a treatment of the module shows each, and its tensors identify it."""
-GENERATION: Mapping[str, Fault] = faults_in("generation")
+GENERATION: Mapping[str, Fault] = Catalogue(lambda: faults_in("generation"))
 """The faults of models with a cache: a single pass with other positions or other visible keys gives the same output."""
 
 
@@ -52,7 +113,7 @@ def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
     return found
 
 
-FAULTS: Mapping[str, Fault] = _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION))
+FAULTS: Mapping[str, Fault] = Catalogue(lambda: _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION)))
 """Every fault by its code."""
 
 __all__ = [
@@ -62,31 +123,7 @@ __all__ = [
     "GENERATION",
     "MODULE",
     "ROTARY",
-    "Behind",
-    "ChannelWaves",
+    "Catalogue",
     "Fault",
-    "GivenValues",
-    "Samples",
-    "SeenAdditive",
-    "SeenBias",
-    "SeenRotary",
-    "StagedAdditive",
-    "StagedBias",
-    "StagedRotary",
-    "Suspect",
-    "additive_stateful",
-    "additive_suspects",
-    "alone",
-    "axis_ladders",
-    "bias_stateful",
-    "bias_suspects",
-    "further_suspects",
-    "hands_of",
-    "pairs_of_suspects",
-    "rotary_stateful",
-    "rotary_suspects",
     "rows_in",
-    "scaling_name",
-    "table_of",
-    "turning_of",
 ]

@@ -32,8 +32,8 @@ from clockhands.encodings.positions import numpy_of
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.faults import (
-    ADDITIVE,
+from clockhands.recognition.faults import ADDITIVE
+from clockhands.recognition.suspects import (
     SeenAdditive,
     StagedAdditive,
     Suspect,

@@ -16,17 +16,8 @@ from clockhands.arguments import count
 from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
-from clockhands.recognition.faults import (
-    BIAS,
-    Behind,
-    Fault,
-    GivenValues,
-    SeenBias,
-    Suspect,
-    alone,
-    bias_suspects,
-    table_of,
-)
+from clockhands.recognition.faults import BIAS, Fault
+from clockhands.recognition.suspects import Behind, GivenValues, SeenBias, Suspect, alone, bias_suspects, table_of
 from clockhands.testing._checks import checked, function_of, made, named, resolved
 from clockhands.testing._experiments import Answer, Asked, Experiment, Unasked, experiment, failed_of
 from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, near_edge

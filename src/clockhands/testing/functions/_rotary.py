@@ -19,8 +19,8 @@ from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.faults import (
-    ROTARY,
+from clockhands.recognition.faults import ROTARY
+from clockhands.recognition.suspects import (
     Samples,
     SeenRotary,
     StagedRotary,

@@ -13,7 +13,8 @@ import numpy as np
 
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.faults import ROTARY, Fault, Suspect
+from clockhands.recognition.faults import ROTARY, Fault
+from clockhands.recognition.suspects import Suspect
 from clockhands.testing._experiments import Answer, Asked, Unasked, failed_of, shares
 from clockhands.testing.reports import UNDECIDED, Explanation
 

@@ -12,7 +12,7 @@ import torch
 
 from clockhands.recognition.calling import as_numpy, dtype_of
 from clockhands.recognition.diagnosis import Verdict, of_array
-from clockhands.recognition.faults import scaling_name
+from clockhands.recognition.suspects import scaling_name
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from clockhands.encodings.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mis
 from clockhands.encodings.specs import describe
 from clockhands.encodings.written_numbers import plain
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._rotary_code import (
+from clockhands.recognition.suspects._rotary_code import (
     SeenRotary,
     StagedRotary,
     rotary_stateful,
@@ -25,7 +24,16 @@ from clockhands.recognition.faults._rotary_code import (
     wrong_pairs,
     wrong_places,
 )
-from clockhands.recognition.faults._stages import Apply, Call, first_axis, of_sources, with_axes, with_spacing, wrapped
+from clockhands.recognition.suspects._stages import (
+    Apply,
+    Call,
+    first_axis,
+    of_sources,
+    with_axes,
+    with_spacing,
+    wrapped,
+)
+from clockhands.recognition.suspects._suspect import Suspect
 
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
 

@@ -15,7 +15,7 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.faults._additive_code import (
+from clockhands.recognition.suspects._additive_code import (
     ChannelWaves,
     SeenAdditive,
     StagedAdditive,
@@ -25,8 +25,8 @@ from clockhands.recognition.faults._additive_code import (
     wrong_places,
     wrong_sums,
 )
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._stages import Apply, of_sources, with_axes, with_spacing, wrapped
+from clockhands.recognition.suspects._stages import Apply, of_sources, with_axes, with_spacing, wrapped
+from clockhands.recognition.suspects._suspect import Suspect
 
 _LAYOUTS = {"halves": "interleaved", "interleaved": "halves"}
 _ORDERS = {"sin-cos": "cos-sin", "cos-sin": "sin-cos", "sin": "cos", "cos": "sin"}

@@ -15,8 +15,7 @@ import numpy as np
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
 from clockhands.errors import InvalidValue
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._stages import (
+from clockhands.recognition.suspects._stages import (
     COARSE,
     FIRST_ONLY,
     PARTS,
@@ -33,6 +32,7 @@ from clockhands.recognition.faults._stages import (
     shared,
     unwrapped_rates,
 )
+from clockhands.recognition.suspects._suspect import Suspect
 
 
 class StagedRotary:

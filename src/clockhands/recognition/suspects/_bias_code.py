@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._stages import SuspectMaker, shared
+from clockhands.recognition.suspects._stages import SuspectMaker, shared
+from clockhands.recognition.suspects._suspect import Suspect
 
 Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``apply(queries [queries], keys [keys]) -> [heads, queries, keys]``, float64."""

@@ -12,9 +12,9 @@ from clockhands.encodings.biases import BiasCode, Buckets, CeilingBuckets, Clipp
 from clockhands.encodings.biases.codes import LogBuckets
 from clockhands.encodings.biases.linear import Alibi, Decay, Slopes
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.faults._bias_code import Apply, SeenBias, StagedBias, bias_stateful
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._stages import COARSE, rounded
+from clockhands.recognition.suspects._bias_code import Apply, SeenBias, StagedBias, bias_stateful
+from clockhands.recognition.suspects._stages import COARSE, rounded
+from clockhands.recognition.suspects._suspect import Suspect
 
 _FORMS = ("distance", "past", "symmetric", "key", "last-key")
 _IN_WORDS = {

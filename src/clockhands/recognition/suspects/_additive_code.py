@@ -26,8 +26,7 @@ from clockhands.encodings.additive import (
 )
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.layouts import pair_channels
-from clockhands.recognition.faults._fault import Suspect
-from clockhands.recognition.faults._stages import (
+from clockhands.recognition.suspects._stages import (
     COARSE,
     FIRST_ONLY,
     PARTS,
@@ -44,6 +43,7 @@ from clockhands.recognition.faults._stages import (
     shared,
     unwrapped_rates,
 )
+from clockhands.recognition.suspects._suspect import Suspect
 
 _Stage = Callable[[np.ndarray, Call], np.ndarray] | None
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.recognition.faults._fault import Parts, Suspect
+from clockhands.recognition.suspects._suspect import Parts, Suspect
 
 COARSE = {"bfloat16": 257, "float16": 2049}
 """Low-precision dtypes, and the first integer that each cannot represent."""
