@@ -10,8 +10,7 @@ from auditing.model_files import Gguf, written_model
 from auditing.model_files import audit_of as audited
 from auditing.published_fields import GGUF_LLAMA, GGUF_QWEN3, LLAMA3
 from clockhands.auditing import audit
-from clockhands.auditing.extending import Extension
-from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS
+from clockhands.auditing.extending import LABELS, OF_KINDS, OF_SCALINGS, Extension
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 100}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}

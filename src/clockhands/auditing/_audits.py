@@ -1,5 +1,6 @@
 """Audits a target: opens it, resolves its position codes, runs the checks, and collects the findings."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from clockhands.arguments import count, shown
-from clockhands.auditing._edits import applied, disputed, pointer
+from clockhands.auditing._edits import all_applied, disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CODES,
@@ -226,10 +227,7 @@ class Audit:
     def problems(self) -> tuple[Finding, ...]:
         """Errors, then warnings; in each group, those with a known change of the file come first."""
         return tuple(
-            sorted(
-                (*self.errors, *self.warnings),
-                key=lambda found: (found.severity != "error", found.edit is None or not found.edit.patch),
-            )
+            sorted((*self.errors, *self.warnings), key=lambda found: (found.severity != "error", not found.patch))
         )
 
     def fixed_with(self, found: Finding) -> Finding | None:
@@ -238,20 +236,16 @@ class Audit:
         A problem with a fix that changes the file is treated as part of another only if that one sets the same keys, to
         other values.
         """
-        if found.edit is not None and found.edit.patch:
-            for other in self.problems[: self.problems.index(found)]:
-                if other.edit is not None and disputed(other.edit, found.edit):
-                    theirs = {step["path"] for step in other.edit.patch}
-                    return other if theirs.issuperset(step["path"] for step in found.edit.patch) else None
-            return None
-        places = [*found.evidence, str(found.evidence.get("belongs at", ""))]
-        about = {pointer(place) for place in places}
-        for other in self.problems:
-            if other is found:
-                break
-            if other.edit is not None and any((other.edit.file, step["path"]) in about for step in other.edit.patch):
-                return other
-        return None
+        earlier = list(itertools.takewhile(lambda other: other != found, self.problems))
+        if found.patch:
+            other = next((other for other in earlier if disputed(other.patch, found.patch)), None)
+            theirs = set() if other is None else {step["path"] for step in other.patch}
+            return other if theirs.issuperset(step["path"] for step in found.patch) else None
+        about = {pointer(place) for place in (*found.evidence, str(found.evidence.get("belongs at", "")))}
+        sets = (
+            (other, (other.edit.file, step["path"])) for other in earlier if other.edit for step in other.edit.patch
+        )
+        return next((other for other, key in sets if key in about), None)
 
     @property
     def reach(self) -> int | None:
@@ -266,10 +260,8 @@ class Audit:
             measured: The measured numbers.
         """
         have = {(each.code, each.layers) for each in self.findings}
-        rank = {code: place for place, code in enumerate(CODES)}
         found = [*self.findings, *(each for each in findings if (each.code, each.layers) not in have)]
-        found.sort(key=lambda each: (SEVERITIES.index(each.severity), rank[each.code]))
-        return replace(self, findings=tuple(found), live=measured)
+        return replace(self, findings=_in_order(found), live=measured)
 
     def without(self, codes: Iterable[str]) -> "Audit":
         """The same audit without the findings of some codes."""
@@ -419,6 +411,12 @@ def _of_module(
     return replace(judged(opened, resolved, cases, runtime=runtime), extension=extension(opened, resolved, length))
 
 
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings, the most severe first, and then as in the table of all."""
+    rank = {code: place for place, code in enumerate(CODES)}
+    return tuple(sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), rank[each.code])))
+
+
 def _is_problem(found: Finding) -> bool:
     return found.severity != "note"
 
@@ -428,10 +426,10 @@ def _undisputed(findings: Sequence[Finding]) -> list[Finding]:
 
     Writing the default base of a class into the file is useful only if no release has another base.
     """
-    kept = [each.edit for each in findings if each.severity != "note" and each.edit is not None]
+    kept = [each.patch for each in findings if each.severity != "note"]
     return [
         replace(each, edit=None)
-        if each.severity == "note" and each.edit is not None and any(disputed(each.edit, edit) for edit in kept)
+        if each.severity == "note" and any(disputed(each.patch, other) for other in kept)
         else each
         for each in findings
     ]
@@ -446,17 +444,11 @@ def _changes(place: str, resolved: Resolved, findings: Iterable[Finding]) -> boo
 
 def _with_causes(findings: list[Finding], opened: Opened, resolved: Resolved) -> list[Finding]:
     """The findings without those problems that end when a misspelt key is renamed: they are told with that key."""
-    renamed = [
-        each
-        for each in findings
-        if each.code == "unknown-key" and each.edit and any(step["op"] == "move" for step in each.edit.patch)
-    ]
+    moved = (each for each in findings if each.code == "unknown-key")
+    renamed = [each for each in moved if any(step["op"] == "move" for step in each.patch)]
     if not renamed:
         return findings
-    config = opened.config
-    for each in renamed:
-        for step in each.edit.patch if each.edit is not None else ():
-            config = applied(step, config)
+    config = all_applied([step for each in renamed for step in each.patch], opened.config)
     mended = replace(opened, config=config)
     again = judged(mended, resolve(mended, resolved.asked)).problems
     left = {(each.code, each.layers) for each in again}
@@ -506,9 +498,7 @@ def judged(
                 for each in findings
                 if each.blames != "reader" or "runtime" in each.evidence or each.severity in kept
             ]
-    findings = _undisputed(_with_causes(findings, opened, resolved))
-    rank = {code: place for place, code in enumerate(CODES)}
-    findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), rank[finding.code]))
+    findings = _in_order(_undisputed(_with_causes(findings, opened, resolved)))
     return Audit(
         target=opened.target,
         model_type=resolved.model_type,
@@ -516,7 +506,7 @@ def judged(
         length=resolved.length,
         asked=resolved.asked,
         layers=resolved.codes,
-        findings=tuple(findings),
+        findings=findings,
         source=resolved.source,
         ignored=resolved.ignored,
         unexplained=tuple(place for place in resolved.ignored if _changes(place, resolved, findings)),

@@ -17,6 +17,10 @@ STDIN = "<stdin>"
 _MOST_STEPS = 12
 
 
+Patch = Sequence[Mapping[str, Any]]
+"""Operations of JSON Patch (RFC 6902)."""
+
+
 @dataclass(frozen=True)
 class Edit:
     """A change of one file.
@@ -64,6 +68,12 @@ def added(place: str, value: Any, says: str = "") -> Edit:
 def moved(place: str, to: str, says: str = "") -> Edit:
     """Move a value to another key of the same file, which does not exist yet."""
     return _edit(to, says, {"op": "move", "from": pointer(place)[1]})
+
+
+def renamed(place: str, key: str) -> Edit:
+    """Rename one key."""
+    around = place[: max(place.rfind("."), place.rfind(":")) + 1]
+    return moved(place, f"{around}{key}", f"Rename the key to {key}.")
 
 
 def copied(place: str, to: str, says: str = "") -> Edit:
@@ -138,6 +148,13 @@ def applied(step: Mapping[str, Any], document: Any) -> Any:
     return _changed(document, keys_of(step["path"]), value, remove=step["op"] == "remove")
 
 
+def all_applied(patch: Patch, document: Any) -> Any:
+    """A document after the fitted steps of a patch."""
+    for step in patch:
+        document = applied(step, document)
+    return document
+
+
 def _changed(here: Any, keys: Sequence[str], value: Any, *, remove: bool) -> Any:
     if isinstance(here, list):
         place = int(keys[0])
@@ -184,7 +201,7 @@ def _at(document: Any, keys: Sequence[str]) -> Any:
 
 def _edit(place: str, says: str, step: Mapping[str, Any], *value: Any) -> Edit:
     file, path = pointer(place)
-    if not _is_json(file):
+    if not file.endswith(".json") and file != STDIN:
         return Edit(says, file)
     return Edit(says, file, ({**step, "path": path, **({"value": value[0]} if value else {})},))
 
@@ -193,11 +210,7 @@ def _pointed(keys: Sequence[str]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-def _is_json(file: str) -> bool:
-    return file.endswith(".json") or file == STDIN
-
-
-def disputed(one: Edit, other: Edit) -> str | None:
-    """The pointer of a key to which two edits give different values; None if they do not contradict each other."""
-    first, second = ({step["path"]: step for step in edit.patch} for edit in (one, other))
+def disputed(one: Patch, other: Patch) -> str | None:
+    """The pointer of a key to which two patches give different values; None if they do not contradict each other."""
+    first, second = ({step["path"]: step for step in patch} for patch in (one, other))
     return next((path for path in sorted(first.keys() & second.keys()) if first[path] != second[path]), None)

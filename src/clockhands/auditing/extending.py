@@ -2,24 +2,278 @@
 
 No change of a config makes a model work beyond its trained length for certain. It can keep the angles of slow pairs
 within those seen in training. This module says which pairs are affected, writes the block for each scaling that
-runtimes of the model's family support, and repeats published results on the loss of quality.
+runtimes of the model's family support, and repeats published results on the loss of quality, each with its source.
 """
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from clockhands.auditing.changes import of_config, of_gguf
-from clockhands.auditing.findings import as_json, spoken
+from clockhands.auditing.findings import as_json, filled, spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
-from clockhands.auditing.published_costs import LABELS, OF_KINDS, OF_SCALINGS, Cost
+from clockhands.auditing.findings._parts import Audited, Part, in_a_file
+from clockhands.auditing.findings._releases import extendable_release
+from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
+from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels
 from clockhands.configs.opened import Opened
 from clockhands.configs.overriding import overridden
+from clockhands.configs.params_fields import is_params
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
+from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.errors import ClockhandsError
+from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
 from clockhands.measures.ladders.turning import turned_through
+from clockhands.recognition.faults import rows_in
+
+# Published results
+
+LABELS: Mapping[str, str] = {
+    "read": "read in the source",
+    "transcribed": "from a transcription of the paper's tables, not checked against the paper",
+    "computed": "follows from its formula",
+    "none": "no figure was found",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One published result on a scaling.
+
+    Attributes:
+        says: The result, with the model and the data of the measurement.
+        source: Where it was published; empty if it follows from the formula, or nothing was found.
+        label: How it is known: a key of `LABELS`.
+    """
+
+    says: str
+    source: str
+    label: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The result as JSON values."""
+        return {"says": self.says, "source": self.source, "known": LABELS[self.label]}
+
+
+_DATA = json.loads(Path(__file__).with_name("published_costs.json").read_text(encoding="utf-8"))
+
+OF_SCALINGS, OF_KINDS = (
+    {name: tuple(Cost(**row) for row in rows) for name, rows in _DATA[part].items()} for part in ("scalings", "kinds")
+)
+"""What is known of each scaling, and of each kind of position code past the trained length."""
+
+
+# Changes
+
+KEYS = "gguf"
+"""The shape of a change that sets keys of a GGUF file; `OLD` and `NEW` are those of configs."""
+
+SHAPES: Mapping[str, str] = {
+    OLD: "the old config format, for Transformers 4 and runtimes of that age; Transformers 5 reads it too",
+    NEW: "the new config format, for Transformers 5; older runtimes ignore it",
+    KEYS: "keys of the GGUF file, as llama.cpp reads them",
+}
+
+# Scalings for which a block can be written, in the order of the report.
+_MADE = ("linear", "dynamic", "yarn", "llama3")
+_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.1
+
+
+@cache
+def _sentences() -> Mapping[str, Mapping[str, str]]:
+    return rows_in(__file__, "extending")
+
+
+def said(row: str, /, **values: Any) -> str:
+    """A sentence of `extending.toml`, with the values in it."""
+    return filled(_sentences()[row]["says"], lambda key, *_: values[key])
+
+
+Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
+"""A scaling, the keys to be set in each shape, and the findings that an audit of the change still has."""
+
+
+def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+    """The changes of a GGUF file's keys, and the reasons why others are not possible."""
+    context, config = resolved.context or 0, opened.config or {}
+    name = config.get(ARCHITECTURE)
+    kind = (code.scaling or {}).get("type")
+    if FREQUENCIES in opened.tensors:
+        return [], [said("in-a-tensor", tensor=FREQUENCIES)]
+    if kind not in (None, "linear", "yarn"):
+        return [], [said("no-key", kind=kind)]
+    made: list[Change] = []
+    for scaling in ("linear", "yarn") if kind is None else (kind,):
+        original = (code.scaling or {}).get("original") or context
+        factor = float((code.scaling or {}).get("factor") or 1.0) * length / max(context, code.scaled_to or 0)
+        if scaling == "yarn":
+            factor = length / original
+        values: dict[str, Any] = {"rope.scaling.type": scaling, "rope.scaling.factor": factor, "context_length": length}
+        if scaling == "yarn":
+            values["rope.scaling.original_context_length"] = original
+        made.append((scaling, {KEYS: {f"{name}.{key}": value for key, value in values.items()}}, {}))
+    return made, [said("no-keys")]
+
+
+def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+    """The changes of a config, and the reasons why others are not possible.
+
+    Args:
+        opened: The target.
+        resolved: Its resolved position codes.
+        code: The code of the layers that see all positions.
+        length: The length at which the model will be served.
+    """
+    if is_params(opened.config or {}):
+        return [], [said("params")]
+    if opened.form == "dialect":
+        return [], [said("dialect")]
+    part = next((part for part in Audited(opened, resolved).rotary_parts if part.section.part in TEXT), None)
+    if part is None or part.known is None or part.row is None:
+        return [], [said("unknown-type")]
+    if not part.known.reads.get("blocks"):
+        return [], [said("no-blocks", name=part.known.name, library=part.known.library, length=length)]
+    allowed = part.row.scalings or (*_MADE, "longrope")
+    kind = (code.scaling or {}).get("type")
+    without = [said("longrope")] if "longrope" in allowed else []
+    if kind is not None:
+        if kind not in (*_MADE, "proportional"):
+            return [], without
+        without.append(said("one-scaling", kind=kind))
+        factor, context = (code.scaling or {}).get("factor"), resolved.context
+        original = (code.scaling or {}).get("original")
+        if kind == "linear" and not original and context and isinstance(factor, int | float) and factor > 1:
+            which = "may-count-factor" if length <= factor * context else "counts-factor"
+            numbers = {"instead": length / context, "reach": round(factor * context)}
+            without.append(said(which, context=context, factor=factor, length=length, **numbers))
+    names = [kind] if kind is not None else [name for name in _MADE if name in allowed]
+    made = [_Writer(part, part.known, part.row, opened, resolved, code, length).change(name) for name in names]
+    if not made and not without:
+        without.append(said("no-scaling", name=part.known.name, scalings=", ".join(_MADE)))
+    return made, without
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes the change of a config for one length."""
+
+    part: Part
+    known: ModelType
+    row: CodeOfType
+    opened: Opened
+    resolved: Resolved
+    code: Code
+    length: int
+
+    def change(self, scaling: str) -> Change:
+        """The values to set in each shape that the class reads, and the findings that remain afterwards."""
+        values, warns = {}, {}
+        # An audit of the changed config still has this: whether a length includes its factor is read in two ways.
+        stay = ("length-times-factor",) if scaling in ("dynamic", "linear") else ()
+        # The old shape cannot express what the new one declares for each kind of layer.
+        full_alone = tuple(self.row.scaled) == ("full",)
+        loses = any(block.kind is not None for block in self.part.blocks()) and not full_alone
+        for shape in self.known.reads["blocks"]:
+            if shape in (OLD, NEW) and not (shape == OLD and loses):
+                values[shape] = self._shaped(shape, scaling)
+                warns[shape] = (*(("new-shape-only",) if shape == NEW else ()), *stay)
+        return scaling, values, warns
+
+    def _shaped(self, shape: str, scaling: str) -> dict[str, Any]:
+        path, other = self.part.section.path, OLD if shape == NEW else NEW
+        held = self._held()
+        block = {key: value for key, value in held.items() if key not in ("type", "rope_type", "rope_theta")}
+        block = {"rope_type": scaling, **block, **self._numbers(scaling, held)}
+        values: dict[str, Any] = {}
+        if shape == NEW:
+            block["rope_theta"] = self.code.base
+            values[f"{path}{NEW}"] = self._by_kind(block) if self.row.nested else block
+        else:
+            share = block.pop("partial_rotary_factor", None)
+            values[f"{path}{OLD}"] = {"type": scaling, **block}
+            values |= {} if share is None else {f"{path}partial_rotary_factor": share}
+            values |= self._bases(path)
+        if scaling != "dynamic":
+            values[self._context_key()] = self.length
+        if self.part.section.values.get(other) is not None:
+            values[f"{path}{other}"] = None
+        return values
+
+    def _held(self) -> Mapping[str, Any]:
+        """The existing block of the layers that see all positions."""
+        blocks = list(self.part.blocks())
+        whole = [block for block in blocks if block.kind in (None, "full")]
+        held = next((block.values for block in (*whole, *blocks)), {})
+        if "mrope_section" in held or not self.row.section_sizes:
+            return held
+        # The class has default sections if the file has no block; a new block must repeat them to keep them.
+        return {**held, "mrope_section": list(self.row.section_sizes)}
+
+    def _by_kind(self, block: dict[str, Any]) -> dict[str, Any]:
+        """A block for each kind of layer; only the layers that see all positions change."""
+        blocks = rope_blocks(self.part.section.values, keys=[NEW])
+        inner = {block.label: block.values for block in blocks if block.label}
+        usual = self.row.labels.get("full") or ("full_attention",)
+        full = next((label for label in (*usual, *layer_labels()["full"]) if label in inner), usual[0])
+        others = {key: held for key, held in inner.items() if key != full}
+        near = self._near()
+        if not inner and near is not None:
+            label = (self.row.labels.get("sliding") or ("sliding_attention",))[0]
+            others[label] = {"rope_type": "default", "rope_theta": near.base}
+        return {full: block, **others}
+
+    def _near(self) -> Code | None:
+        """The code of the layers with a sliding window."""
+        return next((code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None)
+
+    def _bases(self, path: str) -> dict[str, Any]:
+        """The bases at the top level, where the old shape has them, if they are inside a block now."""
+        reads = self.known.reads
+        values: dict[str, Any] = {}
+        if reads.get("base") and not self.part.fields.declares("base"):
+            values[f"{path}{reads['base'][0]}"] = self.code.base
+        local = self.row.bases.get("sliding")
+        near = self._near()
+        if local and near is not None and reads.get(local) and not self.part.fields.declares(local):
+            values[f"{path}{reads[local][0]}"] = near.base
+        return values
+
+    def _context_key(self) -> str:
+        place = self.resolved.source.get("context", "")
+        if in_a_file(place.split(" ")[0]):
+            return file_and_key(place.split(" ")[0])[1]
+        return f"{self.part.section.path}{self.known.reads['context'][0]}"
+
+    def _numbers(self, scaling: str, held: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of a scaling, from the trained length to the requested one."""
+        context, now = self.resolved.context or self.length, self.code.scaling or {}
+        before = float(now.get("factor") or 1.0)
+        # The documented YaRN extension of the model's release starts from its trained length.
+        release = extendable_release(Audited(self.opened, self.resolved)) if scaling == "yarn" else None
+        original = now.get("original") or (None if release is None else release.trained) or context
+        reached = max(context, self.code.scaled_to or 0)
+        if scaling in ("linear", "proportional"):
+            return {"factor": before * self.length / reached}
+        if scaling == "dynamic":
+            return {"factor": self.length / original}
+        if scaling == "llama3":
+            numbers = {key: held.get(key, usual) for key, usual in _LLAMA3.items()}
+            return {"factor": before * self.length / reached, **numbers, "original_max_position_embeddings": original}
+        factor = self.length / original
+        numbers = {"factor": factor, "original_max_position_embeddings": original}
+        said = held.get("attention_factor")
+        if isinstance(said, int | float) and math.isclose(said, yarn_magnitude(before), rel_tol=1e-3):
+            numbers["attention_factor"] = yarn_magnitude(factor)
+        return numbers
+
+
+# The report
 
 
 @dataclass(frozen=True)
@@ -88,16 +342,8 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     if turning and length > (turning[0].scaled_to or 0):
         ways, without = _ways(opened, resolved, turning[0], length)
     elif turning:
-        without = [
-            f"The declared scaling, {_scaling(turning[0])}, is for up to {spoken(turning[0].scaled_to)} positions."
-            f" No change of it is needed for {spoken(length)}."
-        ]
-    cannot = [
-        f"No config guarantees that the model uses text {spoken(length)} positions away. Only a measurement at"
-        " that length shows it.",
-    ]
-    if ways:
-        cannot.append("The published figures were measured on other models and may not hold for this one.")
+        without = [said("scaling-reaches", scaling=_scaling(turning[0]), scaled_to=turning[0].scaled_to, length=length)]
+    cannot = [said("no-guarantee", length=length), *([said("other-models")] if ways else [])]
     return Extension(length, context, sound, tuple(ways), tuple(without), tuple(cannot))
 
 
@@ -108,75 +354,53 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
     """How a code behaves at a length beyond its context, in sentences."""
     where = _where(code)
     trained = _trained(code, resolved)
-    match code.kind:
-        case "rotary":
-            yield from _sound_rotary(code, trained, length, where)
-        case "learned":
-            rows = length + (code.offset or 0)
-            yield (
-                f"{where}: the learned table ends after {spoken(trained)} positions; {spoken(length)} positions need"
-                f" {spoken(rows)} rows, and untrained rows hold no information. Tables of image grids are extended by"
-                " interpolation; for text, no such method is known to work."
-            )
-        case "sinusoidal":
-            yield (
-                f"{where}: the sinusoid can be computed at any position, but the model has seen none past"
-                f" {spoken(trained)}."
-            )
-        case "alibi":
-            yield f"{where}: the bias is defined at every distance, and the slopes need no change."
-        case "buckets":
-            farthest = getattr(code.spec, "max_distance", None)
-            past = f"past {spoken(farthest)}" if farthest is not None else "past the last bucket's beginning"
-            yield f"{where}: all distances {past} share a bucket, so no new parameter is needed at any length."
-        case "none":
-            yield f"{where}: nothing here depends on the position, so no change is needed."
-        case _:
-            yield f"{where}: it is not known what a {code.kind} encoding does past its trained length."
+    if code.kind == "rotary":
+        yield from _sound_rotary(code, trained, length, where)
+    else:
+        farthest = getattr(code.spec, "max_distance", None)
+        yield said(
+            code.kind if code.kind in ("learned", "sinusoidal", "alibi", "buckets", "none") else "other",
+            where=where,
+            kind=code.kind,
+            trained=trained,
+            length=length,
+            rows=length + (code.offset or 0),
+            farthest="the last bucket's beginning" if farthest is None else spoken(farthest),
+        )
     for cost in OF_KINDS.get(code.kind or "", ()):
-        yield f"Known for this encoding: {cost.says} ({cost.source}; {LABELS[cost.label]})."
+        yield said("known", says=cost.says, source=cost.source, label=LABELS[cost.label])
 
 
 def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
     if code.farthest is not None and code.farthest <= trained:
-        yield (f"{where}: a query attends to {code.seen} only, so no distance is new at {spoken(length)}.")
+        yield said("window", where=where, seen=code.seen, length=length)
         return
     if not code.rates:
-        yield f"{where}: the RoPE frequencies are unknown, so nothing can be said."
+        yield said("no-frequencies", where=where)
         return
     if code.scaled_to is not None and length <= code.scaled_to:
-        yield (
-            f"{where}: {spoken(length)} positions are within the {spoken(code.scaled_to)} of the declared scaling,"
-            f" {_scaling(code)}."
-        )
-        yield _by_the_bound("as they are", code, length)
-        return
-    moving = [rate for rate in code.rates if rate > 0]
-    through = turned_through(moving, trained)
-    left = len(moving) - through
-    yield (
-        f"{where}: at {spoken(length)} positions {left} of {len(moving)} pairs reach angles that the model has never"
-        f" seen within the {spoken(trained)} declared; the other {through} meet no new angle."
-        if left
-        else f"{where}: at {spoken(length)} positions no pair reaches an angle that the model has not seen within the"
-        f" {spoken(trained)} declared, but the combinations of their angles are new."
-    )
+        numbers = {"scaled_to": code.scaled_to, "scaling": _scaling(code)}
+        yield said("within-scaling", where=where, length=length, **numbers)
+    else:
+        moving = [rate for rate in code.rates if rate > 0]
+        through = turned_through(moving, trained)
+        left = len(moving) - through
+        numbers = {"left": left, "moving": len(moving), "through": through, "trained": trained}
+        yield said("new-angles" if left else "no-new-angle", where=where, length=length, **numbers)
     yield _by_the_bound("as they are", code, length)
 
 
 def _scaling(code: Code) -> str:
     """The scaling of a code with its numbers."""
     held = code.scaling or {}
-    factor, original = spoken(held.get("factor")), spoken(held.get("original"))
-    return f"{held.get('type')} with factor {factor} and original length {original}"
+    return said("scaling", **{name: held.get(name) for name in ("type", "factor", "original")})
 
 
 def _by_the_bound(what: str, code: Code, length: int) -> str:
     rates = with_still_pairs(code, length)
     first, looked = first_failing_distance(rates, length), farthest_looked_at(len(rates), length)
-    if first is None:
-        return f"By the bound of Men et al. (2024), the RoPE frequencies {what} hold up to distance {spoken(looked)}."
-    return f"By the bound of Men et al. (2024), the RoPE frequencies {what} fail first at distance {spoken(first)}."
+    name = "bound-holds" if first is None else "bound-fails"
+    return said(name, what=what, distance=looked if first is None else first)
 
 
 def _where(code: Code) -> str:
@@ -206,7 +430,7 @@ def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):
-        return [], ["No config was read, so there is no scaling block to change."]
+        return [], [said("no-config")]
     else:
         makers, without = of_config(opened, resolved, code, length)
     ways = []
@@ -240,13 +464,8 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
         slowed = (
             f"{full} are divided by {most:.4g}{blended}" if full > 1 else f"the others are divided by up to {most:.4g}"
         )
-        keep = "keeps its" if kept == 1 else "keep their"
-        yield (
-            f"Against the files as they are, {kept} of {len(ratios)} pairs {keep} frequency, {slowed}."
-            if kept < len(ratios)
-            else "All pairs keep the frequency that they have with the files as they are."
-        )
+        yield said("keeps-some" if kept < len(ratios) else "keeps-all", kept=kept, pairs=len(ratios), slowed=slowed)
     factor = after.attention_factor
     if factor is not None and factor != before.attention_factor:
-        yield f"Cosine and sine are multiplied by {spoken(factor)} at every length."
+        yield said("multiplied", factor=factor)
     yield _by_the_bound("with this scaling", after, length)

@@ -12,13 +12,13 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from clockhands.auditing._audits import Audit
-from clockhands.auditing._edits import Edit, applied, disputed, keys_of
+from clockhands.auditing._edits import Edit, Patch, all_applied, disputed, keys_of
 from clockhands.auditing.findings import Finding
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import Code
@@ -74,15 +74,12 @@ def codes_with_fix(found: Audit, finding: Finding) -> tuple[Code, ...]:
         found: The audit of the model.
         finding: One of its findings.
     """
-    if found.path is None or finding.edit is None or not finding.edit.patch:
+    if found.path is None or finding.edit is None or not finding.patch:
         return ()
     opened = open_target(found.path)
     if opened.config is None or finding.edit.file != opened.config_name:
         return ()
-    config = opened.config
-    for step in finding.edit.patch:
-        config = applied(step, config)
-    return resolve(replace(opened, config=config), found.asked).codes
+    return resolve(replace(opened, config=all_applied(finding.patch, opened.config)), found.asked).codes
 
 
 def fix_of(found: Audit, name: str, again: Callable[[Path], Audit]) -> Fix:
@@ -139,10 +136,10 @@ def _step(
     following: Finding | None = finding
     while following is not None and following.edit is not None and len(together) < _MOST_TOGETHER:
         try:
-            changed = patched(changed, following.edit.patch)
+            changed = patched(changed, following.patch)
         except InvalidValue:  # an earlier fix removed what this one starts from
             return None
-        if any(_undoes(following.edit, each.edit) for each in together):
+        if any(_undoes(following.patch, each.patch) for each in together):
             return None
         after, together = audited(changed), (*together, following)
         new = [each for each in after.problems if each.code not in known]
@@ -153,12 +150,11 @@ def _step(
     return None
 
 
-def _undoes(later: Edit, earlier: Edit | None) -> bool:
+def _undoes(later: Patch, earlier: Patch) -> bool:
     """Whether an edit changes what an earlier one wrote; to correct a value that was only moved does not undo it."""
-    steps = itertools.product(later.patch, () if earlier is None else earlier.patch)
     return any(
         f"{one['path']}/".startswith(f"{other['path']}/") or f"{other['path']}/".startswith(f"{one['path']}/")
-        for one, other in steps
+        for one, other in itertools.product(later, earlier)
         if "value" not in one or "value" in other
     )
 
@@ -182,10 +178,10 @@ def _text_of(path: Path) -> str:
 
 
 def _offered(found: Audit, name: str) -> list[Finding]:
-    return [each for each in found.problems if each.edit is not None and each.edit.patch and each.edit.file == name]
+    return [each for each in found.problems if each.patch and each.edit is not None and each.edit.file == name]
 
 
-def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit]) -> list[Edit]:
+def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit]) -> list[Edit | None]:
     """Of any two edits that set one key to different values the one after which the other is still needed.
 
     A number that is written as text gives way to the number of the release, since that is no text either.
@@ -193,21 +189,20 @@ def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit
     Raises:
         InvalidValue: Neither makes the other unnecessary, or each does.
     """
-    offered = [each for each in _offered(found, name) if each.edit is not None]
-    yielding: list[Edit] = []
-    for one, other in itertools.combinations(offered, 2):
-        assert one.edit is not None
-        assert other.edit is not None
-        pointer = disputed(one.edit, other.edit)
+    yielding: list[Edit | None] = []
+    for one, other in itertools.combinations(_offered(found, name), 2):
+        pointer = disputed(one.patch, other.patch)
         if pointer is None:
             continue
-        enough: list[tuple[int, Edit]] = []  # the problems left for a person, the edit that is not needed
+        enough: list[tuple[int, Edit | None]] = []  # the problems left for a person, the edit that is not needed
         values = []
         for each, yields in ((one, other.edit), (other, one.edit)):
             step = _step(text, found, each, name, audited)
-            if step is not None and not any(_sets(pointer, left) for left in _offered(step[1], name)):
+            left = [] if step is None else _offered(step[1], name)
+            sets = any(change["path"] == pointer for one in left for change in one.patch)
+            if step is not None and not sets:
                 values.append(_value(step[0], pointer))
-                enough.append((len(step[1].problems) - len(_offered(step[1], name)), yields))
+                enough.append((len(step[1].problems) - len(left), yields))
         if not enough or values[0] != values[-1]:
             raise InvalidValue(
                 f"{found.path}: the fixes of {one.code} and {other.code} set {keys_of(pointer)[-1]} to different"
@@ -216,10 +211,6 @@ def _yielding(found: Audit, name: str, text: str, audited: Callable[[str], Audit
             )
         yielding.append(min(enough, key=lambda each: each[0])[1])
     return yielding
-
-
-def _sets(pointer: str, finding: Finding) -> bool:
-    return finding.edit is not None and any(step["path"] == pointer for step in finding.edit.patch)
 
 
 def _audited_with(target: Path, path: Path, text: str, again: Callable[[Path], Audit]) -> Audit:
@@ -250,7 +241,7 @@ def lines_of_edit(path: Path, edit: Edit) -> list[str]:
     return [line for line in lines[2:] if line[:1] in ("-", "+")]
 
 
-def patched(text: str, patch: Iterable[Mapping[str, Any]]) -> str:
+def patched(text: str, patch: Patch) -> str:
     r"""A JSON text after operations of JSON Patch; everything else stays, character for character.
 
     >>> print(patched('{\n  "rope_theta": 1e4,\n  "type": "x"\n}', [{"op": "remove", "path": "/type"}]))

@@ -18,13 +18,11 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import CODES, Audit, Finding
-from clockhands.auditing.changes import SHAPES
-from clockhands.auditing.extending import Extension, Way
+from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way
 from clockhands.auditing.findings import in_a_file, price_in_words, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import file_of, lines_of_edit
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.auditing.published_costs import LABELS
 from clockhands.configs.resolved import COMPUTED, Code
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary

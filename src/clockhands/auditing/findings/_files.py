@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.auditing.findings._parts import Audited, check_of, declared, first_place, places
+from clockhands.auditing.findings._parts import Audited, check_of, declared, first_place, main_code, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
@@ -76,9 +76,7 @@ def files_disagree(subject: Audited) -> Iterator[Case]:
 
 def _turning(resolved: Resolved) -> Code | None:
     """The code of the full-attention layers, which every runtime has; else of any layers."""
-    turning = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates]
-    wide = [code for code in turning if code.window is None]
-    return next(iter(wide or turning), None)
+    return main_code(code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates)
 
 
 def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:

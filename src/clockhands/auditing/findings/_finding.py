@@ -40,6 +40,11 @@ class Finding:
     edit: Edit | None = None
     price: Mapping[str, Any] | None = field(default=None, hash=False)
 
+    @property
+    def patch(self) -> tuple[Mapping[str, Any], ...]:
+        """The edit as operations of JSON Patch; empty if no change of a file fixes it."""
+        return () if self.edit is None else self.edit.patch
+
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON values, in the order in which the schema names the fields."""
         made = as_json(self, "code", "severity", "message", "evidence", "hint", "layers", "blames", "edit")

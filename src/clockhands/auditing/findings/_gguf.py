@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._parts import Audited, check_of, declared
+from clockhands.auditing.findings._parts import Audited, check_of, declared, main_code
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
@@ -94,9 +94,19 @@ class _GgufModel:
     architecture: str
     code: Code
 
+    @property
+    def context(self) -> int | None:
+        """Its context length."""
+        return self.subject.resolved.context
+
+    @property
+    def keys(self) -> Mapping[str, Any]:
+        """All keys of the file."""
+        return self.subject.opened.config or {}
+
     def value(self, key: str) -> Any:
         """The value of a key of the architecture."""
-        return (self.subject.opened.config or {}).get(f"{self.architecture}.{key}")
+        return self.keys.get(f"{self.architecture}.{key}")
 
     def place(self, key: str) -> str:
         """The source of that key."""
@@ -115,7 +125,7 @@ class _GgufModel:
     @property
     def whole(self) -> bool:
         """Whether this file has all tensors of the model: in one part of a split file, none counts as missing."""
-        parts = (self.subject.opened.config or {}).get("split.count")
+        parts = self.keys.get("split.count")
         return bool(self.subject.opened.tensors) and not (isinstance(parts, int) and parts > 1)
 
     @property
@@ -141,7 +151,7 @@ class _GgufModel:
         if any(type(number) is not int for number in numbers):
             return
         vocabulary = self.value("vocab_size")
-        tokens = (self.subject.opened.config or {}).get("tokenizer.ggml.tokens")
+        tokens = self.keys.get("tokenizer.ggml.tokens")
         if vocabulary is None and isinstance(tokens, Sized):
             vocabulary = len(tokens)
         inner = self.value("feed_forward_length")
@@ -169,25 +179,11 @@ class _GgufModel:
             return None
 
 
-def _model(subject: Audited) -> _GgufModel | None:
-    name = (subject.opened.config or {}).get(ARCHITECTURE)
-    if not isinstance(name, str):
-        return None
-    turning = [code for code in subject.resolved.codes if code.kind == "rotary"]
-    wide = [code for code in turning if code.window is None]
-    return _GgufModel(subject, name, (wide or turning)[0]) if turning else None
-
-
-@check_of(form="gguf")
-def rope_freqs(subject: Audited) -> Iterator[Case]:
+def rope_freqs(model: _GgufModel) -> Iterator[Case]:
     """Frequency divisors that are missing, follow no known formula, or are combined with a scaling in keys."""
-    model = _model(subject)
-    context = subject.resolved.context
-    if model is None:
-        return
-    release = model.scaled_release("divided")
+    context, release = model.context, model.scaled_release("divided")
     needed = release is not None and context is not None and context >= release.least and not model.is_scaled
-    if FREQUENCIES not in subject.opened.tensors:
+    if FREQUENCIES not in model.subject.opened.tensors:
         if needed and release is not None and model.whole:
             evidence = {"context": context, "reach": release.reach, "release": release.name, "scaling": release.scaling}
             evidence |= {"architecture": model.architecture, "base": model.code.base}
@@ -198,7 +194,7 @@ def rope_freqs(subject: Audited) -> Iterator[Case]:
         return  # reported where it was read
     if not all(0 < number < math.inf for number in divisors):
         return  # also reported where it was read
-    where = {f"{subject.opened.config_name}:{FREQUENCIES}": f"{len(divisors)} numbers"}
+    where = {f"{model.subject.opened.config_name}:{FREQUENCIES}": f"{len(divisors)} numbers"}
     found = {"first": divisors[0], "last": divisors[-1], "largest": max(divisors), "pairs": len(divisors)}
     if all(abs(number - 1) <= _CLOSE for number in divisors):
         if needed and release is not None:
@@ -267,19 +263,16 @@ def _is_listed(model: _GgufModel, divisors: Sequence[float]) -> bool:
     return any(model.numbers(name) == list(divisors) for name in LISTS.values())
 
 
-@check_of(form="gguf")
-def longrope_factors(subject: Audited) -> Iterator[Case]:
+def longrope_factors(model: _GgufModel) -> Iterator[Case]:
     """LongRoPE models without the two lists of divisors, or with the lists exchanged."""
-    model = _model(subject)
-    if model is None:
-        return
-    yield from _swapped_lists(model)
+    file, names = model.subject.opened.config_name, [LISTS[name] for name in ("short_factor", "long_factor")]
+    short, long = (model.numbers(name) or [] for name in names)
+    yield from swapped(short, long, {f"{file}:{name}": f"{len(short)} numbers" for name in names})
     if model.architecture not in _known()["listed"] or not model.whole:
         return
-    missing = [name for name in LISTS.values() if name not in subject.opened.tensors]
+    missing = [name for name in LISTS.values() if name not in model.subject.opened.tensors]
     multiplier, original = model.value("rope.scaling.attn_factor"), model.value("rope.scaling.original_context_length")
-    context = subject.resolved.context
-    extended = isinstance(original, int) and context is not None and context > original
+    extended = isinstance(original, int) and model.context is not None and model.context > original
     magnified = isinstance(multiplier, int | float) and multiplier != 1
     if not missing or model.is_scaled or not (extended or magnified):
         return
@@ -287,21 +280,11 @@ def longrope_factors(subject: Audited) -> Iterator[Case]:
     yield case_of("longrope-factors-missing", {"missing": missing, "architecture": model.architecture} | keys)
 
 
-def _swapped_lists(model: _GgufModel) -> Iterator[Case]:
-    file, names = model.subject.opened.config_name, [LISTS[name] for name in ("short_factor", "long_factor")]
-    short, long = (model.numbers(name) or [] for name in names)
-    yield from swapped(short, long, {f"{file}:{name}": f"{len(short)} numbers" for name in names})
-
-
-@check_of(form="gguf")
-def dimension_count(subject: Audited) -> Iterator[Case]:
+def dimension_count(model: _GgufModel) -> Iterator[Case]:
     """A number of rotated channels that does not fit a head of this architecture."""
-    model = _model(subject)
-    if model is None or model.code.width is None:
-        return
     width, key = model.code.width, "rope.dimension_count"
     declared, expected = model.value(key), model.turning()
-    if expected is None:
+    if expected is None or width is None:
         return
     if declared is None:
         wrong = bool(expected) and width not in expected
@@ -313,23 +296,16 @@ def dimension_count(subject: Audited) -> Iterator[Case]:
         return
     evidence: dict[str, Any] = {"declared": declared, "width": width, "architecture": model.architecture}
     evidence |= {"expected": expected[0]} if expected else {}
-    evidence |= model.said(key) or {"file": subject.opened.config_name}
+    evidence |= model.said(key) or {"file": model.subject.opened.config_name}
     yield case_of("dimension-count", evidence | model.said("attention.key_length"), model.code.layers)
 
 
-@check_of(form="gguf")
-def missing_keys(subject: Audited) -> Iterator[Case]:
+def missing_keys(model: _GgufModel) -> Iterator[Case]:
     """A context that releases of an architecture only have with a scaling in their keys, and no such keys."""
-    model = _model(subject)
-    context = subject.resolved.context
-    release = None if model is None else model.scaled_release("keyed")
-    if model is None or release is None or context is None or context < release.least:
+    context, release = model.context, model.scaled_release("keyed")
+    if release is None or context is None or context < release.least or FREQUENCIES in model.subject.opened.tensors:
         return
-    if (
-        model.is_scaled
-        or model.value("rope.scaling.type") not in (None, "none")
-        or FREQUENCIES in subject.opened.tensors
-    ):
+    if model.is_scaled or model.value("rope.scaling.type") not in (None, "none"):
         return
     evidence = {
         "context": context,
@@ -342,15 +318,11 @@ def missing_keys(subject: Audited) -> Iterator[Case]:
     yield case_of("missing-scaling", evidence | model.said("rope.freq_base", "context_length"), model.code.layers)
 
 
-@check_of(form="gguf")
-def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
+def releases_of_the_architecture(model: _GgufModel) -> Iterator[Case]:
     """A base, a scaling or a context that no published model of this shape has."""
-    model = _model(subject)
-    if model is None or model.code.base is None or not model.code.rates:
-        return
-    shapes = [*model.shapes()]
+    subject, shapes = model.subject, [*model.shapes()]
     every = tuple(release for shape in shapes for release in of_shape(shape))
-    if not every:
+    if model.code.base is None or not model.code.rates or not every:
         return
     sized = SizedModel(subject, model.code, shapes[0], every)
     yield from context_of_no_release(sized)
@@ -368,7 +340,7 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     if model.scaled_release("divided") is not None or model.architecture in _known()["listed"]:
         return  # the scaling is in tensors, which other checks look at
     known = known or ([] if declared(model.code, "base") else every)
-    context = subject.resolved.context
+    context = model.context
     if context is None or not known or not all(each.scaling for each in known):
         return
     release = next((each for each in known if each.context == context), known[0])
@@ -387,11 +359,9 @@ def releases_of_the_architecture(subject: Audited) -> Iterator[Case]:
     yield case_of("differs-from-release", evidence, model.code.layers)
 
 
-@check_of(form="gguf")
-def yarn_without_type(subject: Audited) -> Iterator[Case]:
+def yarn_without_type(model: _GgufModel) -> Iterator[Case]:
     """YaRN numbers next to a factor without a type, which loaders read as a linear scaling."""
-    model = _model(subject)
-    if model is None or not model.is_scaled or model.value("rope.scaling.type") is not None:
+    if not model.is_scaled or model.value("rope.scaling.type") is not None:
         return
     meant = model.said(
         "rope.scaling.original_context_length", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"
@@ -400,3 +370,23 @@ def yarn_without_type(subject: Audited) -> Iterator[Case]:
         because = "there is no rope.scaling.type, and llama.cpp reads a factor alone as a linear scaling"
         instead = "a linear scaling of all pairs"
         yield case_of("ignored-key", {**meant, "because": because, "read instead": instead}, model.code.layers)
+
+
+_CHECKS = (
+    rope_freqs,
+    longrope_factors,
+    dimension_count,
+    missing_keys,
+    releases_of_the_architecture,
+    yarn_without_type,
+)
+
+
+@check_of(form="gguf")
+def gguf_file(subject: Audited) -> Iterator[Case]:
+    """What a GGUF file lacks, or has otherwise than the models of its architecture."""
+    name = (subject.opened.config or {}).get(ARCHITECTURE)
+    code = main_code(code for code in subject.resolved.codes if code.kind == "rotary")
+    if isinstance(name, str) and code is not None:
+        for looked_for in _CHECKS:
+            yield from looked_for(_GgufModel(subject, name, code))

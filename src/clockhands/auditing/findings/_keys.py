@@ -2,7 +2,7 @@
 
 import re
 
-from clockhands.auditing._edits import Edit, added, copied, moved, removed, replaced, together
+from clockhands.auditing._edits import Edit, added, copied, moved, removed, renamed, replaced, together
 from clockhands.auditing.findings._rules import Case, listed, nearest, spoken
 from clockhands.configs.overriding import CALLER
 from clockhands.formats.files import file_and_key
@@ -19,6 +19,9 @@ _OF_SOME = {
     "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers ignores the key;"
     " attention_factor, which Transformers reads, replaces YaRN's attention factor"
 }
+
+
+_UNREAD = "Delete the key: the code of this model type does not read it."
 
 
 class ConflictingKeys(Case, code="conflicting-keys"):
@@ -64,10 +67,8 @@ class UnknownKey(Case, code="unknown-key"):
         if place is None or self.of_some() is not None:
             return None
         if near is not None and not self.held:
-            file, path = file_and_key(place)
-            around = path.rpartition(".")[0]
-            return moved(place, f"{file}:{around}{'.' if around else ''}{near}", f"Rename the key to {near}.")
-        return removed(place, "Delete the key: the code of this model type does not read it.")
+            return renamed(place, near)
+        return removed(place, _UNREAD)
 
     def of_some(self) -> str | None:
         """What the runtimes do that read the key, if only some do."""
@@ -99,16 +100,14 @@ class IgnoredKey(Case, code="ignored-key"):
         if place is None or self.by_caller:
             return None
         if not self.lost():
-            return removed(place, "Delete the key: the code of this model type does not read it.")
-        file, path = file_and_key(place)
-        around, _, key = path.rpartition(".")
+            return removed(place, _UNREAD)
         instead = str(self.read_instead)
-        if key == "type" and instead.startswith("rope_type"):
+        if self.key().rpartition(".")[2] == "type" and instead.startswith("rope_type"):
             return copied(place, f"{place.removesuffix('type')}rope_type", "Write the name under rope_type as well.")
         # What is read instead is a key of the same object, or the default for the unread one.
         if not re.fullmatch(r"[a-z]\w*", instead) or instead in ("true", "false", "null"):
             return None
-        return moved(place, f"{file}:{around}{'.' if around else ''}{instead}", f"Rename the key to {instead}.")
+        return renamed(place, instead)
 
 
 class ConflictingShapes(Case, code="conflicting-shapes"):

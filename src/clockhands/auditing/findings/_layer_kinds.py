@@ -176,10 +176,10 @@ def partial_meaning(subject: Audited) -> Iterator[Case]:
     for part in subject.rotary_parts:
         if part.row is None or part.known is None:
             continue
-        own = _own_meanings(part)
+        own, said = _own_meanings(part), part.fields.number("share")
         for block in part.blocks():
             meaning = own.get(block.kind or "full", "default")
-            share = block.values.get("partial_rotary_factor", _share(part))
+            share = block.values.get("partial_rotary_factor", None if said is None else said.value)
             if not isinstance(share, int | float) or not 0 < share < 1:
                 continue
             if "proportional" not in (block.scaling, meaning) or block.scaling not in ("proportional", "default"):
@@ -210,11 +210,6 @@ def _own_meanings(part: Part) -> dict[str, str]:
     block = part.row.block if part.row is not None else {}
     held = {kind: block.get(label, {}) for kind in ("full", "sliding", "chunked") for label in layer_labels()[kind][:1]}
     return {kind: str(values["rope_type"]) for kind, values in held.items() if "rope_type" in values}
-
-
-def _share(part: Part) -> float | None:
-    share = part.fields.number("share")
-    return None if share is None else share.value
 
 
 @check

@@ -57,7 +57,7 @@ def never_turning(subject: Audited) -> Iterator[Case]:
         length = code.length
         if not code.rates or length is None or length == code.farthest or code.part in SECOND:
             continue  # a query with a window reaches no angle beyond it; second parts have the pairs of the attention
-        if code.kind == "sinusoidal" and _axes(code) > 1:
+        if code.kind == "sinusoidal" and getattr(code.spec, "number_of_axes", 1) > 1:
             continue  # the rows alone do not show how long a table is along each of several axes
         moving = [rate for rate in code.rates_at(length) if rate > 0]
         slow = incomplete(moving, length)
@@ -109,13 +109,10 @@ def _scaled_to(resolved: Resolved, *, whole: bool = False) -> int:
     """
     codes = _seeing(resolved)
     if whole:
-        held = ({"original": resolved.context, **_known(code.scaling)} for code in codes)
+        known = [{name: value for name, value in (code.scaling or {}).items() if value is not None} for code in codes]
+        held = ({"original": resolved.context, **each} for each in known)
         codes = [replace(code, scaling=scaling) for code, scaling in zip(codes, held, strict=True)]
     return min((code.scaled_to or 0 for code in codes), default=0)
-
-
-def _known(scaling: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (scaling or {}).items() if value is not None}
 
 
 @check
@@ -144,10 +141,6 @@ def beyond_context(subject: Audited) -> Iterator[Case]:
     if length == subject.opened.length and subject.opened.length_place:
         evidence["set in"] = subject.opened.length_place
     yield case_of("beyond-context", evidence | declared(resolved, "context"))
-
-
-def _axes(code: Code) -> int:
-    return getattr(code.spec, "number_of_axes", 1)
 
 
 def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
@@ -228,18 +221,21 @@ def lengths_differ(subject: Audited) -> Iterator[Case]:
     place = resolved.source.get("context", "").split(" ")[0]
     if resolved.context is None or not isinstance(opened.config, Mapping):
         return
+    tables = [code for code in resolved.codes if code.kind == "learned"]
+    # Rows before the first position are counted by some lengths.
+    padded = {resolved.context + (code.offset or 0) for code in tables}
     told = {where for values, _ in set_lengths(opened.config, opened.config_name or "") for where in values}
     for where, other in _other_lengths(subject, place):
         if other > resolved.context and where in told:
             continue  # the program that the file is for decides what happens then
-        if other == resolved.context or _counts_padding(resolved, other):
+        if other in (resolved.context, *padded):
             continue
         evidence: dict[str, Any] = {"context": resolved.context, "other": other}
         if in_a_file(place):
             evidence[place] = resolved.context
         evidence[where] = other
         if other > resolved.context:
-            evidence["leaves"] = "table" if _has_table(resolved) else "context"
+            evidence["leaves"] = "table" if any(code.part in TEXT for code in tables) else "context"
             because = _published(resolved, where, other)
             evidence |= {"because": because} if because else {}
         yield case_of("lengths-differ", evidence)
@@ -269,16 +265,6 @@ def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
 def _length(place: str, value: Any) -> Iterator[tuple[str, int]]:
     if isinstance(value, int | float) and not isinstance(value, bool) and 1 < value < _NO_LENGTH:
         yield place, int(value)
-
-
-def _has_table(resolved: Resolved) -> bool:
-    return any(code.kind == "learned" and code.part in TEXT for code in resolved.codes)
-
-
-def _counts_padding(resolved: Resolved, other: int) -> bool:
-    """Whether a length is the context plus the rows before the first position."""
-    offsets = {code.offset for code in resolved.codes if code.kind == "learned" and code.offset}
-    return any(other == (resolved.context or 0) + offset for offset in offsets)
 
 
 def _published(resolved: Resolved, where: str, other: int) -> str | None:

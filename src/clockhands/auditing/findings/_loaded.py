@@ -39,21 +39,9 @@ class Loaded(Case, family="loaded"):
             return f"the {wave} of pair {pair} at position {position} is {stored}, but the config gives {declared}"
         return f"pair {spoken(self.pair)} has {stored} rad per token, but the config gives {declared}"
 
-    def rounded_too(self) -> str:
-        return f" The values are also rounded to {self.rounded_to}." if self.rounded_to else ""
-
-    def buffer_is(self) -> str:
-        return f" The buffer holds {self.it_is}." if self.it_is else ""
-
 
 class BufferUninitialised(Loaded, code="buffer-uninitialised"):
     of = "pairs"
-
-
-class BufferZero(Loaded, code="buffer-zero"):
-    def turns(self) -> bool:
-        """Whether its values turn something."""
-        return self.what != "slopes"
 
 
 class SharedObjectMutated(Loaded, code="shared-object-mutated"):
@@ -62,33 +50,24 @@ class SharedObjectMutated(Loaded, code="shared-object-mutated"):
         return ", ".join(f"{spoken(size)} in layer {layer}" for layer, size in [*self.pairs_by_layer.items()][:4])
 
 
-class IdsOfFloats(Loaded, code="ids-of-floats"):
+class IdsOfFloats(Loaded, code=("ids-of-floats", "float-position-ids")):
     def as_floats(self) -> bool:
         """Whether they are no integers."""
         return "float" in self.dtype
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
-    parts = 1
+    module = "the module"
 
-    def where(self) -> str:
-        """The modules."""
-        more = self.parts - 1
-        return str(self.module or "the module") + (
-            f" (and {spoken(more)} similar module{'s' if more > 1 else ''})" if more > 0 else ""
-        )
+    def more(self) -> int:
+        """How many further modules rotate so."""
+        return (self.parts or 1) - 1
 
 
 class RunDiffers(Loaded, code="run-differs"):
     def hint(self) -> str:
-        if self.remedy is not None:
-            return self.remedy
-        if self.fault is not None and self.fault in FAULTS:
-            return FAULTS[self.fault].hint
-        return (
-            "Look at the first layer that differs, and at where its positions come from: the arguments of the call, the"
-            " cache, or a count that the layer keeps."
-        )
+        fault = None if self.remedy else FAULTS.get(self.fault or "")
+        return super().hint() if fault is None else fault.hint
 
 
 class ScalingInert(Loaded, code="scaling-inert"):

@@ -1,6 +1,6 @@
 """The input of checks: a target as it was read, and the rotary parts of its config."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -85,6 +85,12 @@ def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
         if place and value is not None and in_a_file(place):
             stated[place] = value
     return stated
+
+
+def main_code(codes: Iterable[Code]) -> Code | None:
+    """Of several codes that of the full-attention layers, which every runtime has; else the first."""
+    found = list(codes)
+    return next((code for code in found if code.window is None), next(iter(found), None))
 
 
 def places(holder: Code | Resolved, field: str) -> list[str]:

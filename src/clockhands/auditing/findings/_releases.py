@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
-from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, main_code
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
@@ -20,7 +20,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
 
 
-class OfRelease(Case, code=("missing-original", "missing-scaling", "context-of-no-release")):
+class OfRelease(Case, code=("missing-scaling", "context-of-no-release")):
     """The published value that a release of the model's shape has for a missing or lost setting."""
 
     def edit(self) -> Edit | None:
@@ -267,8 +267,7 @@ def _main_code(subject: Audited, part: Part) -> Code | None:
     """The code of the full-attention layers, or of all layers."""
     if part.section.part != "text":
         return None
-    codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text"]
-    return next((code for code in codes if code.window is None), codes[0] if codes else None)
+    return main_code(code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text")
 
 
 def _shape(subject: Audited, part: Part) -> ModelShape | None:

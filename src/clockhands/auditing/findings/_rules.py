@@ -3,7 +3,7 @@
 import difflib
 import operator
 import re
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any, ClassVar
@@ -21,8 +21,8 @@ DEPENDS = "depends"
 """Stands in a row for a severity or a cause that its class computes from the case."""
 
 _FAMILIES = (
-    "values", "keys", "scalings", "layer_kinds", "table_rows", "stored", "lengths", "gguf", "files", "runtimes",
-    "weights", "loaded",
+    "values", "keys", "scalings", "releases", "layer_kinds", "table_rows", "stored", "lengths", "gguf", "files",
+    "runtimes", "weights", "loaded",
 )  # fmt: skip
 
 
@@ -128,11 +128,11 @@ class Case:
 
     def message(self) -> str:
         """One or two full sentences with the numbers."""
-        return filled(self.text("sentence"), self)
+        return filled(self.text("sentence"), self.value)
 
     def hint(self) -> str:
         """What to do."""
-        return filled(self.text("hint"), self)
+        return filled(self.text("hint"), self.value)
 
     def blames(self) -> str | None:
         """The cause; None if nothing is wrong."""
@@ -144,7 +144,7 @@ class Case:
 
     def doubt(self) -> str:
         """What is not known of the model because of it, as a clause."""
-        return filled(self.text("doubt"), self)
+        return filled(self.text("doubt"), self.value)
 
     def finding(self) -> Finding:
         """The `Finding` for this case."""
@@ -221,33 +221,33 @@ class Case:
         return self.said("but")
 
 
-def filled(template: str, case: Case) -> str:
-    """A template with the values of a case.
+def filled(template: str, value: Callable[..., Any]) -> str:
+    """A template with values, such as those of a case.
 
     ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
     ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
-    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:capital}`` begins with a capital letter. A part in
-    square brackets is left out if a value in it is missing, empty or 0. Where a part has ``{name:?}``, which itself is
-    nothing, that value alone decides.
+    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:z}`` a z-score; ``{name:capital}`` begins with a
+    capital letter. A part in square brackets is left out if a value in it is missing, empty or 0. Where a part has
+    ``{name:?}``, which itself is nothing, that value alone decides.
 
-    >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}))
+    >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}).value)
     '1,024 pairs'
     """
     words: list[str] = []
     for number, part in enumerate(re.split(r"[\[\]]", template)):
         otherwise = (None,) if number % 2 else ()
         pieces = [
-            (text, name, None if name is None else case.value(name, *otherwise), spec, how)
+            (text, name, None if name is None else value(name, *otherwise), spec, how)
             for text, name, spec, how in Formatter().parse(part)
         ]
-        deciding = [value for _, _, value, spec, _ in pieces if spec == "?"]
-        deciding = deciding or [value for _, name, value, _, _ in pieces if name is not None]
+        deciding = [held for _, _, held, spec, _ in pieces if spec == "?"]
+        deciding = deciding or [held for _, name, held, _, _ in pieces if name is not None]
         if number % 2 and not all(deciding):
             continue
-        for text, name, value, spec, how in pieces:
+        for text, name, held, spec, how in pieces:
             words.append(text)
             if name is not None:
-                words.append(_shown(value, spec or "", how))
+                words.append(_shown(held, spec or "", how))
     return "".join(words)
 
 
@@ -261,6 +261,8 @@ def _shown(value: Any, spec: str, how: str | None) -> str:
         return f"{value[:1].upper()}{value[1:]}"
     if spec == "times":
         return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if spec == "z":
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
     if spec == "and":
         return listed([each if isinstance(each, str) else spoken(each) for each in value])
     if spec:

@@ -28,7 +28,7 @@ class UnknownScaling(Case, code="unknown-scaling"):
         return replaced(place, near, f"Write {spoken(near)}{sure}.") if place and near else None
 
 
-class IncompleteScaling(OfRelease, code="incomplete-scaling"):
+class IncompleteScaling(OfRelease, code=("incomplete-scaling", "missing-original")):
     missing = "a required key"
 
 

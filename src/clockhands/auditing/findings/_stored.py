@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._held_numbers import expected_of
-from clockhands.auditing.findings._loaded import Loaded
 from clockhands.auditing.findings._parts import Audited, check_of
-from clockhands.auditing.findings._rules import CODES, Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, Code, layer_numbers
 from clockhands.configs.weights import RATES
 from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import ClockhandsError
@@ -24,24 +23,9 @@ from clockhands.recognition.diagnosis import ROUNDED, Verdict, judged, rounded_t
 class Stored(Case, code=("stored-frequencies-differ", "stored-frequencies")):
     """Tensors of a checkpoint that hold computed values."""
 
-    tensors = 1
-
-    def where(self) -> str:
-        others = (
-            "" if self.tensors == 1 else f" and {spoken(self.tensors - 1)} more tensor{'s' if self.tensors > 2 else ''}"
-        )
-        return f"{self.place or 'the checkpoint'}{others}"
-
-
-class StoredFrequenciesRounded(Loaded, code="stored-frequencies-rounded"):
-    def hint(self) -> str:
-        return super().hint() or CODES["buffer-rounded"].hint
-
-
-class FloatPositionIds(Stored, code="float-position-ids"):
-    def as_floats(self) -> bool:
-        """Whether they are no integers."""
-        return "float" in self.dtype
+    def more(self) -> int:
+        """How many further tensors are like the first one."""
+        return (self.tensors or 1) - 1
 
 
 _NUMBERS = re.compile(r"(^|\.)position_ids$")
@@ -71,7 +55,9 @@ def stored_frequencies(subject: Audited) -> Iterator[Case]:
             verdict, evidence = _beside_config(subject, name, numbers)
         first, count = alike.get(verdict, (evidence, 0))
         alike[verdict] = first, count + 1
-    if opened.form == "onnx" and (opened.config is None or not (alike or _has_rows(subject))):
+    if opened.form == "onnx" and (
+        opened.config is None or not (alike or any("rows" in code.source for code in subject.resolved.codes))
+    ):
         evidence = {"file": opened.path.name if opened.path else opened.target}
         yield case_of(
             "graph-not-examined", evidence if opened.config is None else {**evidence, "config": opened.config_name}
@@ -83,11 +69,6 @@ def stored_frequencies(subject: Audited) -> Iterator[Case]:
 def _in_graph(opened: Opened) -> dict[str, Any]:
     """Evidence that the tensors of an ONNX file are used by its graph."""
     return {"loaded": "by the graph"} if opened.form == "onnx" else {}
-
-
-def _has_rows(subject: Audited) -> bool:
-    """Whether a position table of the file was compared with the config."""
-    return any("rows" in code.source for code in subject.resolved.codes)
 
 
 def _is_small(info: TensorInfo) -> bool:
@@ -139,13 +120,7 @@ def _declared(subject: Audited, name: str) -> Code | None:
     if len({code.rates for code in codes}) == 1:
         return codes[0]
     layer = _LAYER.search(name)
-    return next((code for code in codes if layer and _holds(code.layers, int(layer[1]))), None)
-
-
-def _holds(layers: str | None, number: int) -> bool:
-    """Whether a layer is one of `"0-4,6"`."""
-    spans = [span.partition("-") for span in (layers or "").split(",") if span[:1].isdigit()]
-    return any(int(first) <= number <= int(last or first) for first, _, last in spans)
+    return next((code for code in codes if layer and int(layer[1]) in layer_numbers(code.layers or "")), None)
 
 
 def _is_before_linear(code: Code, verdict: Verdict) -> bool:

@@ -121,6 +121,23 @@ class Looked:
         """The best match."""
         return self.matches[0] if self.matches else None
 
+    @property
+    def layers(self) -> str | None:
+        """The layers that it is declared for."""
+        return None if self.code is None else self.code.layers
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Its shape, as evidence."""
+        return {self.place: list(self.info.shape)}
+
+    @property
+    def kind(self) -> str | None:
+        """What it is declared to be, else what it was recognised as."""
+        if self.code is not None and self.code.kind is not None:
+            return self.code.kind
+        return None if self.match is None else code_of(self.match.spec, None, None).kind
+
 
 def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
     """What a bare array is, and the findings on it."""
@@ -128,8 +145,7 @@ def audit_array(opened: Opened) -> tuple[Resolved, list[Case]]:
     for name in opened.tensors:
         looked = _looked(opened, name, None)
         codes.append(_recognised_code(looked))
-        cases += _of_rows(looked, bare=True)
-        cases += _of_recognition(looked, bare=True)
+        cases += _noticed(looked, bare=True)
     return Resolved(None, None, None, tuple(codes), ()), cases
 
 
@@ -145,8 +161,7 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Cas
         looked = _try(opened, name, code)
         if looked is None:
             continue
-        cases += _of_rows(looked, bare=False)
-        cases += _of_recognition(looked, bare=False)
+        cases += _noticed(looked, bare=False)
         cases += _of_declaration(looked)
         found = _recognised_code(looked)
         if code.kind is None and found.kind is not None:
@@ -161,8 +176,7 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Cas
             continue
         if looked.match.spec.learned and looked.match.values is not None and np.size(looked.match.values) > 1:
             continue
-        cases += _of_rows(looked, bare=False)
-        cases += _of_recognition(looked, bare=False)
+        cases += _noticed(looked, bare=False)
         if unnamed:
             codes = [code for code in codes if (code.part, code.kind) != ("other", None)]
             codes.append(_recognised_code(looked))
@@ -295,44 +309,38 @@ def _offset(match: Match) -> int | None:
 # What there is to say
 
 
-def _of_rows(looked: Looked, *, bare: bool) -> Iterator[Case]:
-    rows, layers = looked.rows, None if looked.code is None else looked.code.layers
-    shape = {looked.place: list(looked.info.shape)}
+def _noticed(looked: Looked, *, bare: bool) -> Iterator[Case]:
+    """What is noticed about a table; a bare one is of no model."""
+    for code, evidence in (*_of_rows(looked, bare=bare), *_of_recognition(looked, bare=bare)):
+        # That nothing was recognised says the shape by itself.
+        yield case_of(code, evidence | ({} if "shape" in evidence else looked.shape), looked.layers)
+
+
+Noticed = Iterator[tuple[str, dict[str, Any]]]
+"""Findings with their evidence but for the shape of the table."""
+
+
+def _of_rows(looked: Looked, *, bare: bool) -> Noticed:
+    rows = looked.rows
     if len(rows.nonfinite):
-        evidence: dict[str, Any] = {
-            "rows with NaN or infinity": len(rows.nonfinite),
-            "rows": rows.count,
-            "first such row": int(rows.nonfinite[0]),
-        }
-        yield case_of("non-finite-rows", evidence | shape, layers)
+        yield "non-finite-rows", _counted("rows with NaN or infinity", rows.nonfinite, rows)
     if not is_table(looked.info):
         return
     if len(rows.zero) == rows.count:
-        yield case_of("zero-table", {"rows": rows.count, "width": looked.info.shape[-1]} | shape, layers)
+        yield "zero-table", {"rows": rows.count, "width": looked.info.shape[-1]}
         return
-    kind = _kind(looked)
-    if bare and kind is None and looked.rounded is None:
+    if bare and looked.kind is None and looked.rounded is None:
         return  # it may be anything, and need not have a row for each position
     if len(rows.repeated):
-        evidence = {
-            "rows like the one before": len(rows.repeated),
-            "rows": rows.count,
-            "first such row": int(rows.repeated[0]),
-            "kind": kind,
-            "positions rounded to": looked.rounded,
-        }
-        yield case_of("repeated-rows", evidence | shape, layers)
+        more = {"kind": looked.kind, "positions rounded to": looked.rounded}
+        yield "repeated-rows", _counted("rows like the one before", rows.repeated, rows) | more
     zeros = _unexpected_zeros(looked)
     if len(zeros):
-        evidence = {"rows of zeros": len(zeros), "rows": rows.count, "first such row": int(zeros[0])}
-        yield case_of("zero-rows", evidence | shape, layers)
+        yield "zero-rows", _counted("rows of zeros", zeros, rows)
 
 
-def _kind(looked: Looked) -> str | None:
-    """What a table is declared to be, else what it was recognised as."""
-    if looked.code is not None and looked.code.kind is not None:
-        return looked.code.kind
-    return None if looked.match is None else code_of(looked.match.spec, None, None).kind
+def _counted(what: str, found: np.ndarray, rows: RowFlags) -> dict[str, Any]:
+    return {what: len(found), "rows": rows.count, "first such row": int(found[0])}
 
 
 def _unexpected_zeros(looked: Looked) -> np.ndarray:
@@ -346,23 +354,18 @@ def _unexpected_zeros(looked: Looked) -> np.ndarray:
     return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
 
 
-def _of_recognition(looked: Looked, *, bare: bool) -> Iterator[Case]:
-    layers = None if looked.code is None else looked.code.layers
-    shape = {looked.place: list(looked.info.shape)}
+def _of_recognition(looked: Looked, *, bare: bool) -> Noticed:
     match = looked.match
     if match is None:
         if bare and looked.rounded is None:
             evidence: dict[str, Any] = {"shape": list(looked.info.shape), "dtype": looked.info.dtype}
-            yield case_of("not-recognised", evidence | {"reason": looked.matches.reason}, layers)
-        return
-    if match.computed_in in LOW_PRECISION:
-        evidence = _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
-        yield case_of("low-precision", evidence | shape, layers)
-        return
-    if match.residual is not None:
-        yield _moved(match, shape, layers)
+            yield "not-recognised", evidence | {"reason": looked.matches.reason}
+    elif match.computed_in in LOW_PRECISION:
+        yield "low-precision", _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
+    elif match.residual is not None:
+        yield _moved(match)
     elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
-        yield case_of("recognised", _recognised(match) | shape, layers)
+        yield "recognised", _recognised(match)
 
 
 def _computed(match: Match) -> bool:
@@ -370,7 +373,7 @@ def _computed(match: Match) -> bool:
     return match.values is None or np.size(match.values) == 1
 
 
-def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
+def _moved(match: Match) -> tuple[str, dict[str, Any]]:
     residual = match.residual
     assert residual is not None
     wrong = dict(match.evidence).get("wrong_rows")
@@ -382,8 +385,8 @@ def _moved(match: Match, shape: dict[str, Any], layers: str | None) -> Case:
     }
     # Identification lists the first ten rows that differ: fewer than ten are all of them.
     if isinstance(wrong, list | tuple) and 0 < len(wrong) < 10:
-        return case_of("wrong-rows", evidence | {"rows that differ": [int(row) for row in wrong]} | shape, layers)
-    return case_of("moved-table", evidence | shape, layers)
+        return "wrong-rows", evidence | {"rows that differ": [int(row) for row in wrong]}
+    return "moved-table", evidence
 
 
 def _recognised(match: Match) -> dict[str, Any]:
@@ -445,7 +448,7 @@ def _of_declaration(looked: Looked) -> Iterator[Case]:
         "reason": looked.matches.reason,
         "positions": None if match is None else _positions(match),
     }
-    yield case_of("table-differs", evidence | {looked.place: list(looked.info.shape)}, code.layers)
+    yield case_of("table-differs", evidence | looked.shape, code.layers)
 
 
 def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:

@@ -7,7 +7,7 @@ projections together; the keys, of which there are fewer, support it.
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,40 +27,28 @@ from clockhands.runtimes.telling import listed
 _PAIRED = {"interleaved": "neighbouring rows form a pair", "halves": "rows half a head apart form a pair"}
 
 
-def _z(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
-
-
 class PairingAgainstFormat(Case, code="pairing-against-format"):
-    def hint(self) -> str:
-        if self.command is None:
-            setting = "If your runtime has a setting for the layout, you can change this setting instead."
-            return f"Convert the original model again. {setting}"
-        unclear = self.projection == "queries" and self.keys is None
-        more = " If the keys have the declared layout, add `--only q`: their weights do not show it." if unclear else ""
-        return f"Write the weights in the declared layout: `{self.command}`.{more}"
+    def pair_so(self) -> str:
+        """Which rows form a pair in the weights."""
+        return _PAIRED[self.layout_in_the_weights]
 
-    def message(self) -> str:
-        layout, readers = self.layout_in_the_weights, self.layout_of_readers
-        sure = f", confidence {self.confidence:.2f}" if self.confidence else ""
-        z = f"z score {_z(self.z)} against {_z(self.z_of_the_other)} for the other layout{sure}"
-        if self.projection:
-            others = {"keys": "queries", "queries": "keys"}[self.projection]
-            theirs = self.queries if others == "queries" else self.keys
-            have = "do not show a layout" if theirs is None else f"have the layout {theirs}"
-            who = f"The {self.projection} have the layout {layout} ({_PAIRED[layout]}; {z}), and the {others} {have}"
-        elif self.other_layers:
-            count, all_of_them = self.layers_that_pair_so, self.layers_looked_at
-            have = "has" if count == 1 else "have"
-            who = (
-                f"{count} of {all_of_them} layers {have} the layout {layout} ({_PAIRED[layout]}; highest {z}), and the"
-            )
-            who += f" other layers have the layout {self.other_layers}"
-        else:
-            who = f"The weights of {self.layers_looked_at} layers have the layout {layout} ({_PAIRED[layout]}; {z})"
-        because = str(self.because)
-        by = f"the {because}" if because.startswith("architecture") else because
-        return f"{who}. But runtimes use the layout {readers} ({_PAIRED[readers]}) for this file, according to {by}."
+    def read_so(self) -> str:
+        """Which rows form a pair for runtimes."""
+        return _PAIRED[self.layout_of_readers]
+
+    def others(self) -> str:
+        """What the other projections have."""
+        name = {"keys": "queries", "queries": "keys"}[self.projection]
+        theirs = getattr(self, name)
+        return f"the {name} do not show a layout" if theirs is None else f"the {name} have the layout {theirs}"
+
+    def by(self) -> str:
+        """What says that runtimes use their layout."""
+        return f"the {self.because}" if str(self.because).startswith("architecture") else str(self.because)
+
+    def unclear(self) -> bool:
+        """Whether the keys may have the declared layout."""
+        return self.projection == "queries" and self.keys is None
 
 
 class MixedLayouts(Case, code="mixed-layouts"):
@@ -85,17 +73,18 @@ def layouts_of_shards(subject: Audited) -> Iterator[Case]:
 
 
 class PermutedHeads(Case, code="permuted-heads"):
-    def message(self) -> str:
-        heads, undone = spoken(self.heads), spoken(self.put_in_order_for_heads)
-        also = "".join(f" or {count}" for count in self.or_for_heads)
-        for_heads = f"{undone}{also} head{'' if undone + also == '1' else 's'}"
-        layout, kind = self.layout_once_undone, {"keys": "key", "queries": "query"}[self.projection]
-        return (
-            f"The rows of the {kind} weights are in the order for {for_heads}, but the model has {heads} {kind} heads."
-            f" If this order is undone, the rows have the layout {layout} ({_PAIRED[layout]}; z score"
-            f" {_z(self.z_once_undone)}); in the stored order, no layout fits as well (z score at most"
-            f" {_z(self.z_as_they_stand)})."
-        )
+    def kind(self) -> str:
+        """The projection, as part of a name."""
+        return {"keys": "key", "queries": "query"}[self.projection]
+
+    def for_heads(self) -> str:
+        """The numbers of heads for which the order may be."""
+        each = [spoken(self.put_in_order_for_heads), *map(str, self.or_for_heads)]
+        return f"{' or '.join(each)} head{'' if each == ['1'] else 's'}"
+
+    def pair_so(self) -> str:
+        """Which rows form a pair once the order is undone."""
+        return _PAIRED[self.layout_once_undone]
 
 
 NAMES = {"q": "queries", "k": "keys"}
@@ -136,27 +125,41 @@ class Pairing:
 
     Attributes:
         layout: The layout, or None if it cannot be determined or was not examined.
-        confidence: The probability that this layout is not ahead by chance, at most 0.99; None without a layout.
         queries: All query projections together; None if none was examined.
         keys: All key projections, which support the verdict but do not decide it.
-        layers: The layers whose queries were examined.
         by_layer: For each layer, the result of its queries alone.
-        says: A summary in one clause.
         left_out: What was not examined, and why.
         permuted: Projections whose rows are permuted for another number of heads.
-        examined: Whether any weights were examined.
+        unexamined: That no weights were examined, and why, in one clause.
     """
 
-    layout: Layout | None
-    confidence: float | None
-    queries: Score | None
-    keys: Score | None
-    layers: str | None
-    by_layer: Mapping[int, Score]
-    says: str
+    layout: Layout | None = None
+    queries: Score | None = None
+    keys: Score | None = None
+    by_layer: Mapping[int, Score] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     permuted: tuple[Permuted, ...] = ()
-    examined: bool = True
+    unexamined: str = ""
+
+    @property
+    def confidence(self) -> float | None:
+        """The probability that the layout is not ahead by chance, at most 0.99; None without a layout."""
+        return None if self.layout is None or self.queries is None else self.queries.confidence
+
+    @property
+    def layers(self) -> str | None:
+        """The layers whose queries were examined."""
+        return layer_ranges(sorted(self.by_layer)) if self.by_layer else None
+
+    @property
+    def examined(self) -> bool:
+        """Whether any weights were examined."""
+        return not self.unexamined
+
+    @property
+    def says(self) -> str:
+        """A summary in one clause."""
+        return self.unexamined or _says(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The field ``weights`` in the JSON of an audit."""
@@ -173,18 +176,13 @@ class Pairing:
         }
 
 
-def unexamined(says: str, left_out: tuple[str, ...] = ()) -> Pairing:
-    """The result if no examination was requested, or there is nothing to examine."""
-    return Pairing(None, None, None, None, None, {}, says, left_out, examined=False)
-
-
 def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
     """The entry in a report if weights were not to be examined; None if there are no rotary weights."""
     if not opened.tensors or all(code.kind != "rotary" for code in resolved.codes):
         return None
     if opened.hub is not None:
-        return unexamined("not examined, because only the headers of the weights were fetched")
-    return unexamined("not examined (use --weights)")
+        return Pairing(unexamined="not examined, because only the headers of the weights were fetched")
+    return Pairing(unexamined="not examined (use --weights)")
 
 
 def pairing(opened: Opened, resolved: Resolved) -> Pairing:
@@ -199,32 +197,20 @@ def pairing(opened: Opened, resolved: Resolved) -> Pairing:
             f"Download the model: `{opened.hub}`.",
         )
     if all(code.kind != "rotary" for code in resolved.codes):
-        return unexamined("not examined, because no layer is known to rotate")
+        return Pairing(unexamined="not examined, because no layer is known to rotate")
     if not opened.tensors:
-        return unexamined("not examined, because the target holds no weights")
+        return Pairing(unexamined="not examined, because the target holds no weights")
     found = projections(opened, resolved)
     seen = {of: _scored(found, of) for of in NAMES}
     left_out = tuple(dict.fromkeys((*found.left_out, *(words for _, words in seen.values() if words))))
     queries, keys = seen["q"][0], seen["k"][0]
     if not queries:
         because = "; ".join(left_out) or "no query projection has a name that is known"
-        return unexamined(f"not examined, because {because}", left_out)
-    whole = together(list(queries.values()))
-    layout = whole.verdict()
-    made = Pairing(
-        layout,
-        None if layout is None else whole.confidence,
-        whole,
-        together(list(keys.values())) if keys else None,
-        layer_ranges(sorted(queries)),
-        queries,
-        "",
-        left_out,
-        tuple(permuted(found)),
-    )
-    if any(one.of == "q" for one in made.permuted):
-        made = replace(made, layout=None, confidence=None)  # as stored, the rows pair in neither layout
-    return replace(made, says=_says(made))
+        return Pairing(unexamined=f"not examined, because {because}", left_out=left_out)
+    whole, moved = together(list(queries.values())), tuple(permuted(found))
+    # Where queries are permuted, the rows as stored pair in neither layout.
+    layout = None if any(one.of == "q" for one in moved) else whole.verdict()
+    return Pairing(layout, whole, together(list(keys.values())) if keys else None, queries, left_out, moved)
 
 
 def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Iterator[Case]:
@@ -257,9 +243,8 @@ def cases_of(found: Pairing | None, resolved: Resolved, opened: Opened) -> Itera
         # Where the other side shows no layout, the usual cause has moved both.
         only = of if len(wrong) == 1 and code.layout in layouts.values() else None
         command = _command(opened, scores[of].best, code.layout, only)
-        yield case_of(
-            "pairing-against-format", {**evidence, **({} if command is None else {"command": command})}, found.layers
-        )
+        evidence |= {} if command is None else {"command": command}
+        yield case_of("pairing-against-format", evidence, found.layers)
     if "q" in wrong:
         return
     # A single layer must reach the threshold of a whole model, because a model has many layers.

@@ -66,10 +66,14 @@ class DeclaredCodes:
         elif not self.with_local.isdisjoint(path.rpartition(".")[0] for path in paths):
             local = _is_local(paths)
             codes = [code for code in codes if (code.window is not None) is local] or codes
+        named = layer_ranges(layers) if layers else None
         alike: dict[Any, list[Code]] = {}
         for code in codes:
             alike.setdefault((code.rates, code.attention_factor), []).append(code)
-        made = (expected_of(group[0], _layer_names(group, layers), which, reach, sure=sure) for group in alike.values())
+        made = (
+            expected_of(group[0], named or joined(code.layers for code in group), which, reach, sure=sure)
+            for group in alike.values()
+        )
         return tuple(one for one in made if one is not None)
 
     def of(self, held: HeldTensor, reach: int | None = None) -> tuple[Expected, ...]:
@@ -140,12 +144,6 @@ def joined(ranges: Iterable[str | None]) -> str | None:
         return None
     numbers = {layer for one in given if one is not None for layer in layer_numbers(one)}
     return layer_ranges(sorted(numbers)) if numbers else None
-
-
-def _layer_names(codes: Iterable[Code], layers: tuple[int, ...]) -> str | None:
-    if layers:
-        return layer_ranges(layers)
-    return joined([code.layers for code in codes])
 
 
 def _share(ranges: str, layers: Iterable[int]) -> bool:
