@@ -18,7 +18,6 @@ from clockhands.encodings.additive.axial import Channels
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import EvenSteps, Spacing
 from clockhands.encodings.positions import positions_of
-from clockhands.encodings.specs import describe
 from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._given import GivenTable
@@ -33,7 +32,14 @@ from clockhands.recognition.tables._progressions import (
     refined,
     turned,
 )
-from clockhands.recognition.tables._verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
+from clockhands.recognition.tables._verifying import (
+    Comparison,
+    ExpectedTable,
+    compared,
+    in_words,
+    match_of,
+    residual_of,
+)
 
 _LOADED = 1 << 23  # the most numbers that are used to find the grid
 _MOST = 5  # the most axes that are split off, one after another
@@ -446,21 +452,10 @@ def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: 
                     grids = [replace(match.positions, start=one.start, step=one.step) for one in others]
                     same = [Equivalent(one.spec, at) for one, at in zip(others, grids, strict=True)]
                     match = replace(match, equivalents=(*match.equivalents, *same))
-                    return Matches([match], _in_words(match, grid))
+                    wrong = dict(match.evidence)["wrong_rows"]
+                    error = match.error if match.residual is None else None
+                    return Matches([match], in_words(match, f", in a grid of {grid}", wrong, error))
     return Matches([], reason)
-
-
-def _in_words(match: Match, grid: str) -> str:
-    words, residual = f"{describe(match.spec)}, in a grid of {grid}", match.residual
-    if residual is None:
-        return f"Every row is that of {words}, within {match.error:.2g}."
-    wrong = dict(match.evidence)["wrong_rows"]
-    if len(wrong) > 5:
-        return (
-            f"The rows are near those of {words}, and differ by {residual.share:.2g} of their size, "
-            f"{residual.largest:.2g} at most, more than rounding explains. What changed them is not known."
-        )
-    return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}."
 
 
 def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> Iterator[Candidate]:
@@ -532,33 +527,30 @@ def _checked(
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
     full = Grid(sizes, start=candidate.start, step=candidate.step, order=order, prefix=prefix)
     grid, spec = replace(full, prefix=0), candidate.spec
-    check = compared(given, _expected(spec, grid))
+    check = compared(given, ExpectedTable.of_cells(spec, grid))
     if check.zeros or check.bad or (check.wrong and not (loose and _nearly(check, given, spec))):
         return None
     residual = residual_of(check, given, spec.scale, prefix) if check.wrong else None
     names = ranked(list(candidate.names), _KNOWN[order[-1] == 0])
-    return Match(
+    match = match_of(
+        check,
+        given,
         spec,
         full,
-        None,
-        error=max([check.error, *(size for _, size, _ in check.wrong)]),
-        confidence=1.0 if residual is None else 1 - min(residual.share, len(check.wrong) / given.rows),
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
-        computed_in=None if len(check.wrong) > _FEW * given.rows + 1 else computed_in(check, given),
+        {
+            "grid": list(cells.sizes),
+            "start": list(candidate.start),
+            "step": list(candidate.step),
+            "scale": spec.scale,
+            "names": list(candidate.names),
+        },
+        names=names,
         rows=Rows(prepended=prefix),
         residual=residual,
-        evidence=(
-            ("dtype", given.dtype),
-            ("grid", list(cells.sizes)),
-            ("start", list(candidate.start)),
-            ("step", list(candidate.step)),
-            ("scale", spec.scale),
-            ("names", list(candidate.names)),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-        ),
+        confidence=1.0 if residual is None else 1 - min(residual.share, len(check.wrong) / given.rows),
+        moved=len(check.wrong) > _FEW * given.rows + 1,
     )
+    return replace(match, evidence=(*match.evidence, ("wrong_rows", check.wrong_rows)))
 
 
 def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool:
@@ -576,16 +568,3 @@ def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool
         and residual_of(check, given, spec.scale, 0).share <= _LITTLE
         and np.median(moves) >= 0.5 * np.quantile(moves, 0.95)
     )
-
-
-def _expected(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
-    """The expected table of a code of several axes at every cell of a grid."""
-    hands, coordinates = spec.places
-    rates = np.zeros((grid.axes, spec.width))
-    for axis, (channels, ladder) in enumerate(zip(hands, spec.ladders, strict=True)):
-        for wave in range(2):
-            inside = channels[:, wave] < spec.width
-            rates[axis, channels[inside, wave]] = np.array(ladder.rates)[inside]
-    for axis, channel in enumerate(coordinates):
-        rates[axis, channel] = 1.0
-    return ExpectedTable.of_cells(spec, grid, rates, raw=bool(len(coordinates)))

@@ -113,13 +113,11 @@ class PairAngles:
         angle: Radians from one row to the next, in (-pi, pi], float64 [pairs].
         phase: Radians at row 0, [pairs].
         spread: Standard deviation of the angle, [pairs].
-        steady: Size of the mean over all rows after the rotation is removed: 1 for a constant rotation, 0 for noise.
     """
 
     angle: np.ndarray
     phase: np.ndarray
     spread: np.ndarray
-    steady: np.ndarray
 
 
 def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
@@ -149,9 +147,8 @@ def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
     angle = np.where(clear, angle + slope, angle)
     back = unit * np.exp(-1j * angle * place)
     phase = np.angle(back.sum(axis=0))
-    steady = np.abs(back.mean(axis=0))
     spread = noise * np.sqrt(12 / max(1, rows * (rows**2 - 1))) * np.ones_like(angle)
-    return PairAngles(angle, phase, spread, steady)
+    return PairAngles(angle, phase, spread)
 
 
 def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAngles:
@@ -180,7 +177,7 @@ def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAng
         exact = 2 * max(noise, 2.0**-24) / np.sqrt(weight)
     back = unit * np.exp(-1j * rate * positions[:, None])
     phase = np.angle(back.sum(axis=0))
-    return PairAngles(rate, phase, np.full_like(rate, exact), np.abs(back.mean(axis=0)))
+    return PairAngles(rate, phase, np.full_like(rate, exact))
 
 
 def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -46,8 +46,9 @@ from clockhands.recognition.tables._verifying import (
     Comparison,
     ExpectedTable,
     compared,
-    computed_in,
     exact_match,
+    in_words,
+    match_of,
     residual_of,
 )
 
@@ -231,26 +232,6 @@ def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: 
     return full
 
 
-def _expected(
-    spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
-) -> ExpectedTable:
-    """The expected table of a sinusoidal code of one axis, with the rate of each channel, [1, width]."""
-    own = np.array(spec.ladder.rates)
-    pairs = len(own)
-    width = min(spec.width, 2 * pairs)
-    index = np.arange(width)
-    rates = np.zeros((1, spec.width))
-    rates[0, :width] = own[
-        index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)
-    ]
-
-    def at(rows: np.ndarray) -> np.ndarray:
-        first = int(rows[0])
-        return places(first, int(rows[-1]) + 1)[rows - first, None]
-
-    return ExpectedTable(spec, positions, values, scale, rates, at)
-
-
 def identify_single(given: GivenTable, prefix: int) -> Matches:
     """The match of a table with the same wave in both channels of each pair; ``prefix`` rows of zeros precede it."""
     none = Matches([], "No two columns are sine and cosine of one frequency.")
@@ -283,7 +264,7 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
 
 def _single(match: Match, order: str) -> Matches:
     what = "sines" if order == "sin-cos" else "cosines"
-    words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
+    words = in_words(match, error=match.error)
     return Matches(
         [match], f"{words} The {what} that RoPE stores for its positions look the same.{_rope_in_words(match)}"
     )
@@ -332,7 +313,7 @@ def _scaled_single(given: GivenTable, angle: np.ndarray, layout: str, order: str
     best = Description(spec, 0.0, 1.0, 0.0, rope=fit)
     seen = {"start": 0, "step": 1, "scale": scale, **dict(_rope(best, scale))}
     own = replace(best, start=float(prefix))
-    expected = _expected(spec, own.positions, None, scale, own.places)
+    expected = ExpectedTable.of_spec(spec, own.positions, scale)
     return exact_match(given, expected, best.positions(0, given.rows + prefix), [], seen)
 
 
@@ -353,7 +334,7 @@ def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
     fast = angle * len(columns) > 4
     scale = float(np.median(size[fast])) if fast.any() else float(np.median(size))
     spread = np.where(fast, spread, 10.0)
-    return PairAngles(angle, phase, spread, np.ones_like(angle)), scale
+    return PairAngles(angle, phase, spread), scale
 
 
 def _refined_single(found: Progression, columns: np.ndarray) -> Progression:
@@ -394,7 +375,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
     seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
     seen |= dict(_rope(best, spec.scale))
-    expected = _expected(spec, best.positions, None, spec.scale, best.places)
+    expected = ExpectedTable.of_spec(spec, best.positions, spec.scale)
     return exact_match(given, expected, best.positions(-prefix, given.rows), names, seen)
 
 
@@ -441,32 +422,33 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
     if (padded := _padded(spec)) is not None:
         name, spec = padded
     residual = residual_of(check, given, found.scale, prefix, len(found.hands.first)) if wrong else None
-    total = max([check.error, *(size for _, size, _ in wrong)])
-    match = Match(
+    match = match_of(
+        check,
+        given,
         spec,
         positions,
-        values,
-        error=total,
-        confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
-        name=name,
-        equivalents=_equivalents(given, found, best, spec, positions),
-        computed_in=None if moved else computed_in(check, given),
+        {
+            "start": best.start,
+            "step": best.step,
+            "scale": scale,
+            "measured": list(best.free),
+            "names": list(best.names),
+            "angle_unexplained": found.rest,
+        },
+        names=[] if name is None else [name],
+        values=values,
         rows=kept,
         residual=residual,
-        evidence=(
-            ("dtype", given.dtype),
-            ("start", best.start),
-            ("step", best.step),
-            ("scale", scale),
-            ("measured", list(best.free)),
-            ("names", list(best.names)),
-            ("angle_unexplained", found.rest),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-            *_rope(best, spec.scale),
-        ),
+        confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
+        moved=moved,
     )
-    return match, f"{_reason(match, best, check)}{_rope_in_words(match)}"
+    match = replace(
+        match,
+        equivalents=_equivalents(given, found, best, spec, positions),
+        evidence=(*match.evidence, ("wrong_rows", check.wrong_rows), *_rope(best, spec.scale)),
+    )
+    where = f", from position {best.start:g} in steps of {best.step:g}"
+    return match, f"{in_words(match, where, check.wrong_rows, check.error)}{_rope_in_words(match)}"
 
 
 def _rope(best: Description, scale: float) -> tuple[tuple[str, Any], ...]:
@@ -563,13 +545,8 @@ def _scale(found: SinusoidFit, width: int) -> float:
 def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any, scale: float) -> Comparison:
     """The comparison of the table with a spec, at the caller's positions if given, else at those of the description."""
     own = given.positions
-    if own is None:
-        return compared(given, _expected(spec, best.positions, values, scale, best.places))
-
-    def at(begin: int, end: int) -> np.ndarray:
-        return own[begin:end]
-
-    return compared(given, _expected(spec, at, values, scale, at))
+    at = best.positions if own is None else lambda begin, end: own[begin:end]
+    return compared(given, ExpectedTable.of_spec(spec, at, scale, values=values))
 
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
@@ -666,18 +643,3 @@ def _equivalents(
             out.append(same)
     other = turned_round(spec, positions) if best.step < 0 else None
     return tuple(out if other is None else [*out, other])
-
-
-def _reason(match: Match, best: Description, check: Comparison) -> str:
-    residual = match.residual
-    if residual is not None and len(check.wrong) > 5:
-        return (
-            f"The rows are near those of {describe(match.spec)}, from position {best.start:g} in steps of "
-            f"{best.step:g}, and differ by {residual.share:.2g} of their size, {residual.largest:.2g} at most, more "
-            f"than rounding explains. What changed them is not known."
-        )
-    words = f"Every row is that of {describe(match.spec)}"
-    if check.wrong:
-        rows = ", ".join(str(row) for row, *_ in check.wrong[:5])
-        words = f"All rows but {len(check.wrong)} (row {rows}) are those of {describe(match.spec)}"
-    return f"{words}, from position {best.start:g} in steps of {best.step:g}, within {check.error:.2g}."

@@ -17,17 +17,19 @@ roundings. In a table that was computed exactly, that percentile is 0, so the se
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.additive import AdditiveCode, table
+from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, FourierFeatures, table
 from clockhands.encodings.grids import Grid
+from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.phases import thread_count
 from clockhands.encodings.positions import positions_of
+from clockhands.encodings.specs import describe
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Residual, Rows
 
@@ -48,8 +50,7 @@ class ExpectedTable:
         values: Learned numbers, or None.
         scale: The largest number.
         rates: The rate of each channel along each axis in rad per unit of position, [axes, channels].
-        places: Maps row numbers [rows] to positions [rows, axes].
-        drawn: Whether rates are random numbers instead of powers, so that their exponents have no error.
+        power: The power of the position to which phases are proportional.
     """
 
     spec: AdditiveCode
@@ -57,29 +58,55 @@ class ExpectedTable:
     values: Any
     scale: float
     rates: np.ndarray
-    places: Callable[[np.ndarray], np.ndarray]
-    drawn: bool = False
+    power: int = 1
 
     @classmethod
-    def of_cells(
-        cls, spec: Any, grid: Grid, rates: np.ndarray, *, values: Any = None, raw: bool = False, drawn: bool = False
+    def of_spec(
+        cls, spec: Any, positions: Callable[[int, int], Any], scale: float, *, values: Any = None
     ) -> "ExpectedTable":
-        """A code at every cell of a grid; with ``raw``, some channels are coordinates."""
+        """A code whose rates are those of its ladders, or of the frequencies in ``values``."""
+        return cls(spec, positions, values, scale, _channel_rates(spec, values))
+
+    @classmethod
+    def of_cells(cls, spec: Any, grid: Grid, *, values: Any = None) -> "ExpectedTable":
+        """A code at every cell of a grid; some of its channels may be coordinates."""
         at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
-        largest = spec.scale * max(1.0, float(np.abs(at).max()) if raw else 1.0)
+        largest = spec.scale * max(1.0, float(np.abs(at).max()) if spec.raw else 1.0)
 
         def positions(begin: int, end: int) -> Any:
             if (begin, end) == (0, grid.cells):
                 return grid
             return at[begin:end] if grid.axes > 1 else at[begin:end, 0]
 
-        return cls(spec, positions, values, largest, rates, lambda rows: at[rows], drawn)
+        return cls.of_spec(spec, positions, largest, values=values)
 
     def bounds(self, rows: np.ndarray, arithmetic: float) -> np.ndarray:
         """The error bound of each number of these rows due to phases in this arithmetic, [rows, channels]."""
         fastest = self.rates.max(axis=0)
-        powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not self.drawn)
-        return np.abs(self.places(rows)) @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
+        drawn = isinstance(self.spec, FourierFeatures)  # random numbers in place of powers: no exponent with an error
+        powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not drawn)
+        first, last = int(rows[0]), int(rows[-1])
+        places = positions_of(self.positions(first, last + 1)).as_float64().reshape(last + 1 - first, -1)
+        away = np.abs(places[rows - first]) ** self.power
+        return away @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
+
+
+def _channel_rates(spec: Any, values: Any) -> np.ndarray:
+    """The rate of each channel along each axis, [axes, channels]; 1 for a raw coordinate."""
+    rates = np.zeros((spec.number_of_axes, spec.width))
+    hands, coordinates = getattr(spec, "places", None) or ((), ())
+    if isinstance(spec, FourierFeatures):
+        own = np.abs(np.reshape(values, (spec.axes, -1))) * spec.multiplier
+        hands = [pair_channels(spec.pairs, spec.layout) + spec.width - 2 * spec.pairs] * spec.axes
+    elif isinstance(spec, AxialSinusoidal):
+        own = spec.rates
+    else:
+        own, hands = [spec.rates], [pair_channels(len(spec.rates), spec.layout)]
+    for axis, channels in enumerate(hands):
+        inside = channels < spec.width
+        rates[axis, channels[inside]] = np.stack([own[axis]] * 2, axis=1)[inside]
+    rates[range(len(coordinates)), list(coordinates)] = 1.0
+    return rates
 
 
 @dataclass
@@ -115,6 +142,11 @@ class Comparison:
     channels: np.ndarray | None = None
     uses: np.ndarray | None = None
     arithmetic: float = 2.0**-24
+
+    @property
+    def wrong_rows(self) -> list[int]:
+        """The first 10 rows that do not agree."""
+        return [row for row, *_ in self.wrong[:10]]
 
 
 def _joined(parts: Iterable[Comparison]) -> Comparison:
@@ -262,11 +294,41 @@ def computed_in(check: Comparison, given: GivenTable) -> str | None:
     return None
 
 
+def match_of(
+    check: Comparison,
+    given: GivenTable,
+    spec: AdditiveCode,
+    positions: Any,
+    seen: dict[str, Any],
+    *,
+    names: Sequence[str],
+    values: Any = None,
+    rows: Rows,
+    residual: Residual | None = None,
+    confidence: float = 1.0,
+    moved: bool = False,
+) -> Match:
+    """The match of a code with what was compared; ``moved`` if most rows differ, so that no arithmetic is seen."""
+    return Match(
+        spec,
+        positions,
+        values,
+        error=max([check.error, *(size for _, size, _ in check.wrong)]),
+        confidence=confidence,
+        name=names[0] if names else None,
+        equivalents=tuple(names[1:]),
+        computed_in=None if moved else computed_in(check, given),
+        rows=rows,
+        residual=residual,
+        evidence=(("dtype", given.dtype), *seen.items(), ("not_nearest", check.inexact / max(1, check.numbers))),
+    )
+
+
 def exact_match(
     given: GivenTable,
     expected: ExpectedTable,
     positions: Any,
-    names: list[str],
+    names: Sequence[str],
     seen: dict[str, Any],
     *,
     prefix: int = 0,
@@ -275,15 +337,19 @@ def exact_match(
     check = compared(given, expected)
     if check.wrong or check.zeros or check.bad:
         return None
-    evidence = {"dtype": given.dtype, **seen, "not_nearest": check.inexact / max(1, check.numbers)}
-    return Match(
-        expected.spec,
-        positions,
-        expected.values,
-        error=check.error,
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
-        computed_in=computed_in(check, given),
-        rows=Rows(prepended=prefix),
-        evidence=tuple(evidence.items()),
-    )
+    spec, values, rows = expected.spec, expected.values, Rows(prepended=prefix)
+    return match_of(check, given, spec, positions, seen, names=names, values=values, rows=rows)
+
+
+def in_words(match: Match, where: str = "", wrong: Sequence[int] = (), error: float | None = None) -> str:
+    """The sentence about a match; ``where`` are its positions in words, ``wrong`` the rows that differ."""
+    words, residual = f"{describe(match.spec)}{where}", match.residual
+    if residual is not None and len(wrong) > 5:
+        return (
+            f"The rows are near those of {words}, and differ by {residual.share:.2g} of their size, "
+            f"{residual.largest:.2g} at most, more than rounding explains. What changed them is not known."
+        )
+    within = "" if error is None else f", within {error:.2g}"
+    if wrong:
+        return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}{within}."
+    return f"Every row is that of {words}{within}."
