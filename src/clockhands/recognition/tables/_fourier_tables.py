@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.grids import Grid
-from clockhands.encodings.written_numbers import UNKNOWN, plain
+from clockhands.encodings.written_numbers import plain
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
@@ -163,13 +163,13 @@ def _checked(
     if np.abs(off).max() > 0.05:
         return None
     axes = len(found.sizes)
-    digits, scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))
+    scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))[1]
     spec = FourierFeatures(
         given.width,
         axes,
         layout=hands.layout,
         order=order,  # type: ignore[arg-type]
-        scale=scale if digits < UNKNOWN else hands.size,
+        scale=scale,
     )
     # The axes of the spec, the fastest first (x, y), as in SAM.
     turn = slice(None, None, -1)

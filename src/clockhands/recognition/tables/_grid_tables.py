@@ -358,8 +358,7 @@ def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | 
             continue
         last = published.first * end / first
         doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * axis.size)
-        digits, number = plain(last, doubt)
-        return EvenSteps(published.first, number if digits < UNKNOWN else last, published.multiplier)
+        return EvenSteps(published.first, plain(last, doubt)[1], published.multiplier)
     return None
 
 
@@ -459,7 +458,9 @@ def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: 
 
 
 def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> Iterator[Candidate]:
-    spec = replace(arrangement.spec, order=order, scale=_scale(arrangement))
+    size = arrangement.scale
+    scale = plain(size, max(arrangement.noise, 2.0**-24) * size, (1.0,))[1]
+    spec = replace(arrangement.spec, order=order, scale=scale)
     seen: dict[Any, Candidate] = {}
     for name, published in spacings(arrangement, order):
         each = published if isinstance(published, tuple) else (published,) * len(axes)
@@ -479,11 +480,6 @@ def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> 
         if made is not None:
             seen.setdefault((made.spec, made.start, made.step), made)
     yield from seen.values()
-
-
-def _scale(arrangement: Arrangement) -> float:
-    digits, number = plain(arrangement.scale, max(arrangement.noise, 2.0**-24) * arrangement.scale, (1.0,))
-    return number if digits < UNKNOWN else arrangement.scale
 
 
 def _candidate(

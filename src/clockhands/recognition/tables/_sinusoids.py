@@ -17,7 +17,7 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Explicit, Geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import describe, to_dict
-from clockhands.encodings.written_numbers import UNKNOWN, plain
+from clockhands.encodings.written_numbers import plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches, Rows
@@ -298,8 +298,7 @@ def _scaled_single(given: GivenTable, angle: np.ndarray, layout: str, order: str
         reach = min(given.rows, 4 * reach)
     if not scale > 0:
         return None
-    digits, number = plain(scale, 2.0**-22 * scale, (1.0,))
-    scale = number if digits < UNKNOWN else scale
+    scale = plain(scale, 2.0**-22 * scale, (1.0,))[1]
     bounds = 8 * scale * max(given.rounding, 2.0**-24) / np.sqrt(power) + 2.0**-20 * angle
     sure = bounds < 0.01 * angle
     number = len(sure) if sure.all() else int(np.argmin(sure))
@@ -370,8 +369,7 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     best = ways[0]
     if prefix and best.start != best.step:
         return None  # a row of zeros before the others is allowed only if it is the row of position 0
-    digits, scale = plain(size, 1e-4 * size, (1.0,))
-    spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
+    spec = replace(best.spec, order=_WAVES[found.order], scale=plain(size, 1e-4 * size, (1.0,))[1])
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
     seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
     seen |= dict(_rope(best, spec.scale))
@@ -538,8 +536,7 @@ def _scale(found: SinusoidFit, width: int) -> float:
     deviation is a sixteenth, because `plain` allows 4 standard deviations.
     """
     doubt = max(found.doubt, found.scale * found.rest / 16)
-    digits, number = plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))
-    return number if digits < UNKNOWN and number > 0 else found.scale
+    return plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))[1] or found.scale
 
 
 def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any, scale: float) -> Comparison:
@@ -578,8 +575,7 @@ def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | No
     head = given.at(slice(0, 64))
     made = table(spec, len(head), "float64")
     scale = float((head * made).sum() / (made * made).sum())
-    digits, number = plain(scale, abs(scale) * 2.0**-22)
-    spec = replace(spec, scale=number if digits < UNKNOWN else scale)
+    spec = replace(spec, scale=plain(scale, abs(scale) * 2.0**-22)[1])
     return spec, float(np.abs(made).max()) * scale
 
 
