@@ -14,6 +14,7 @@ from itertools import product
 
 import numpy as np
 
+from clockhands.arguments import listed
 from clockhands.encodings.additive import Sinusoidal, table
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.encodings.layouts import pair_channels
@@ -227,13 +228,9 @@ def identify_low_precision(array: np.ndarray) -> Matches | None:
     )
     return Matches(
         [match],
-        f"It is {describe(made.spec)}, made in {made.dtype}: its {_listed(made.rounded)} are rounded, which puts it off"
+        f"It is {describe(made.spec)}, made in {made.dtype}: its {listed(made.rounded)} are rounded, which puts it off"
         f" by up to {residual.largest:.2g}, furthest in row {residual.rows[0]}.",
     )
-
-
-def _listed(words: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:
