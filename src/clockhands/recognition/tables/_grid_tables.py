@@ -240,22 +240,23 @@ class TableAxis:
     """One axis of a table.
 
     Attributes:
-        size: Number of its cells.
         trials: Measured parameters of its ladder, likeliest first; they differ in the number of full rotations.
         doubts: The covariance of level, slope and origin, [3, 3].
         ways: Descriptions, the shortest first.
         raw: Start and step, measured from its raw coordinate, or None.
         values: The pairs as ``cos + i sin``, complex [cells, pairs].
-        places: The index of each cell, float64 [cells].
     """
 
-    size: int
     trials: list[Progression]
     doubts: np.ndarray
     ways: list[Description]
     raw: tuple[float, float] | None
     values: np.ndarray
-    places: np.ndarray
+
+    @property
+    def places(self) -> np.ndarray:
+        """The index of each cell, float64 [cells]."""
+        return np.arange(float(len(self.values)))
 
 
 def axes_of(given: GivenTable, one: Arrangement, lines: list[np.ndarray], order: str) -> list[TableAxis] | None:
@@ -296,7 +297,7 @@ def _axis(
     if not found:
         # Frequencies above half a rotation from cell to cell show no series; with coordinates, presets are compared.
         known = None if raw is None else (raw, turned(turns, order))  # type: ignore[arg-type]
-        return None if known is None else TableAxis(len(turns), [], np.zeros((3, 3)), [], *known, places)
+        return None if known is None else TableAxis([], np.zeros((3, 3)), [], *known)
     least = min(trial.rest for trial in found)
     found.sort(
         key=lambda trial: (trial.rest > 2 * least + 1e-7, round(float(trial.advances.max()), 3), abs(trial.origin))
@@ -308,16 +309,7 @@ def _axis(
     if raw is not None and best.kind == "even":
         level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
     ways = described(level, doubts, shape, known=raw is not None)
-    return TableAxis(len(turns), found[:12], doubts, ways, raw, turned(turns, best.order), places)
-
-
-def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacing | tuple[Spacing, ...]]]:
-    """Name and spacing of each preset with the order of channels of this arrangement."""
-    spec = arrangement.spec
-    for name, own in of_kind(AxialSinusoidal):
-        alike = (own.order, own.shares, own.channels, own.raw) == (order, spec.shares, spec.channels, spec.raw)
-        if alike and spec.uneven in ("refuse", own.uneven):
-            yield name, own.spacing
+    return TableAxis(found[:12], doubts, ways, raw, turned(turns, best.order))
 
 
 def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
@@ -333,9 +325,9 @@ def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float]
     for trial in axis.trials:
         step = float(rates @ trial.advances / (rates @ rates)) * trial.sign
         start = trial.origin * abs(step)
-        if np.abs(trial.advances - abs(step) * rates).max() * axis.size > 2 * _OFF:
+        if np.abs(trial.advances - abs(step) * rates).max() * len(axis.values) > 2 * _OFF:
             continue
-        columns = np.stack([np.tile(rates, axis.size), np.multiply.outer(axis.places, rates).ravel()], axis=1)
+        columns = np.stack([np.tile(rates, len(axis.values)), np.multiply.outer(axis.places, rates).ravel()], axis=1)
         for _ in range(3):
             change = np.linalg.lstsq(columns, rest(start, step).ravel(), rcond=None)[0]
             start, step = start + float(change[0]), step + float(change[1])
@@ -357,7 +349,7 @@ def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | 
         if axis.raw is not None and abs(first / abs(axis.raw[1]) / published.first / published.multiplier - 1) > 1e-3:
             continue
         last = published.first * end / first
-        doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * axis.size)
+        doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * len(axis.values))
         return EvenSteps(published.first, plain(last, doubt)[1], published.multiplier)
     return None
 
@@ -462,8 +454,11 @@ def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> 
     scale = plain(size, max(arrangement.noise, 2.0**-24) * size, (1.0,))[1]
     spec = replace(arrangement.spec, order=order, scale=scale)
     seen: dict[Any, Candidate] = {}
-    for name, published in spacings(arrangement, order):
-        each = published if isinstance(published, tuple) else (published,) * len(axes)
+    form = (order, spec.shares, spec.channels, spec.raw)
+    for name, own in of_kind(AxialSinusoidal):
+        if (own.order, own.shares, own.channels, own.raw) != form or spec.uneven not in ("refuse", own.uneven):
+            continue
+        each = own.spacing if isinstance(own.spacing, tuple) else (own.spacing,) * len(axes)
         made = _candidate(spec, axes, each, (name,))
         if made is None:  # evenly spaced rates may be for another resolution
             alike = tuple(
@@ -474,9 +469,9 @@ def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> 
         if made is not None:
             key = (made.spec, made.start, made.step)
             seen[key] = replace(made, names=(*seen[key].names, name)) if key in seen else made
-    own = [_candidate(spec, axes, (way.spec.spacing,) * len(axes), ()) for axis in axes for way in axis.ways[:2]]
-    own.append(_candidate(spec, axes, tuple(axis.ways[0].spec.spacing for axis in axes if axis.ways), ()))
-    for made in own:
+    measured = [_candidate(spec, axes, (way.spec.spacing,) * len(axes), ()) for axis in axes for way in axis.ways[:2]]
+    measured.append(_candidate(spec, axes, tuple(axis.ways[0].spec.spacing for axis in axes if axis.ways), ()))
+    for made in measured:
         if made is not None:
             seen.setdefault((made.spec, made.start, made.step), made)
     yield from seen.values()

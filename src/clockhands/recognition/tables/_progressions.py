@@ -17,7 +17,7 @@ from typing import Literal, cast
 import numpy as np
 
 from clockhands.encodings.clocks import Order
-from clockhands.encodings.layouts import Layout
+from clockhands.encodings.layouts import Layout, pair_channels
 
 # In independent noise, the size of a pair varies by about half of its value; in a pair of sine and cosine, by rounding.
 _UNSTEADY = 0.4
@@ -66,9 +66,7 @@ def readings(head: np.ndarray) -> list[PairReading]:
     for layout in ("interleaved", "halves"):
         if width < 2:
             continue
-        pairs = -(-width // 2)
-        index = np.arange(pairs)
-        first, second = (2 * index, 2 * index + 1) if layout == "interleaved" else (index, index + pairs)
+        first, second = pair_channels(-(-width // 2), cast(Layout, layout)).T
         second = np.where(second < width, second, -1)
         whole = width // 2
         one, two = head[:, first[:whole]], head[:, second[:whole]]

@@ -485,7 +485,6 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
     of the channels moved; and at least 3 pairs that complete a full rotation, 90 % of them with a correlation above 0.5
     with the fitted rotation. If instead some rows were replaced, most rows are unchanged or nearly so.
     """
-    assert check.uses is not None
     # Root mean square of the difference over that of the code: the squares of a pair's sine and cosine sum to 1.
     share = math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
     moves = np.array([size for _, _, size in check.wrong])

@@ -116,32 +116,35 @@ class Comparison:
     Attributes:
         error: The largest absolute difference in the rows that agree.
         excess: The same, divided by the bound for exact arithmetic, ``4 A u``.
+        channels: Sum of squared differences by channel, of the blocks with a difference above ``4 A u``.
+        uses: The largest share of the bound by channel, in the suspects.
+        inexact: How many of the checked numbers are not the nearest ones of their dtype.
+        numbers: How many numbers were checked for this.
         wrong: For each row that does not agree: row, largest difference, and root mean square of the difference; rows
             of zeros are not among them.
         suspects: Rows with a difference above ``4 A u``, [rows, 4]: row, largest difference, root mean square of the
             difference, and largest share of the bound.
         zeros: Rows of zeros where other numbers were expected.
         bad: Rows with NaN or infinite numbers.
-        squares: Sum of squared differences, of the blocks with a difference above ``4 A u``.
-        inexact: How many of the checked numbers are not the nearest ones of their dtype.
-        numbers: How many numbers were checked for this.
-        channels: Sum of squared differences by channel, of the same blocks.
-        uses: The largest share of the bound by channel, in the suspects.
         arithmetic: The rounding of the arithmetic of this bound.
     """
 
-    error: float = 0.0
-    excess: float = 0.0
+    error: float
+    excess: float
+    channels: np.ndarray
+    uses: np.ndarray
+    inexact: int
+    numbers: int
     wrong: list[tuple[int, float, float]] = field(default_factory=list)
     suspects: list[np.ndarray] = field(default_factory=list)
     zeros: list[int] = field(default_factory=list)
     bad: list[int] = field(default_factory=list)
-    squares: float = 0.0
-    inexact: int = 0
-    numbers: int = 0
-    channels: np.ndarray | None = None
-    uses: np.ndarray | None = None
     arithmetic: float = 2.0**-24
+
+    @property
+    def squares(self) -> float:
+        """Sum of squared differences."""
+        return float(self.channels.sum())
 
     @property
     def wrong_rows(self) -> list[int]:
@@ -152,19 +155,16 @@ class Comparison:
 def _joined(parts: Iterable[Comparison]) -> Comparison:
     """The comparisons of all blocks, in order, combined into one."""
     every = list(parts)
-    channels = [part.channels for part in every if part.channels is not None]
-    uses = [part.uses for part in every if part.uses is not None]
     return Comparison(
         error=max(part.error for part in every),
         excess=max(part.excess for part in every),
+        channels=np.sum([part.channels for part in every], axis=0),
+        uses=np.max([part.uses for part in every], axis=0),
+        inexact=sum(part.inexact for part in every),
+        numbers=sum(part.numbers for part in every),
         suspects=[rows for part in every for rows in part.suspects],
         zeros=[row for part in every for row in part.zeros],
         bad=[row for part in every for row in part.bad],
-        squares=sum(part.squares for part in every),
-        inexact=sum(part.inexact for part in every),
-        numbers=sum(part.numbers for part in every),
-        channels=sum(channels[1:], channels[0]) if channels else None,
-        uses=np.max(uses, axis=0) if uses else None,
     )
 
 
@@ -212,7 +212,6 @@ def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: floa
     picked = [
         (int(at), float(most), float(size)) for at, most, size in zip(row[wrong], worst[wrong], rms[wrong], strict=True)
     ]
-    assert total.uses is not None
     uses = np.where(total.uses > limit, total.uses, 0)
     return replace(total, error=error, excess=error / once, wrong=picked, suspects=[], uses=uses)
 
@@ -234,8 +233,8 @@ def _block(
     bad = np.flatnonzero(~np.isfinite(worst))
     suspect = np.flatnonzero(~(worst <= once))
     if not suspect.size:
-        error = float(worst.max(initial=0.0))
-        return Comparison(error, error / once, inexact=inexact, numbers=numbers)
+        error, none = float(worst.max(initial=0.0)), np.zeros(rows.shape[1])
+        return Comparison(error, error / once, none, none, inexact, numbers)
     zero = suspect[~rows[suspect].any(axis=1)]
     suspect = np.setdiff1d(suspect, np.concatenate([zero, bad]))
     bound = np.zeros((0, rows.shape[1]))
@@ -248,25 +247,21 @@ def _block(
     usual[suspect] = usual[zero] = usual[bad] = False
     size[zero] = size[bad] = 0
     by_row = np.sqrt(np.einsum("rc,rc->r", size, size, dtype=np.float64) / size.shape[1])
-    by_channel = np.einsum("rc,rc->c", size, size, dtype=np.float64)
     return Comparison(
         error := float(worst[usual].max(initial=0.0)),
         error / once,
+        np.einsum("rc,rc->c", size, size, dtype=np.float64),
+        shares.max(axis=0, initial=0.0),
+        inexact,
+        numbers,
         suspects=[np.stack([begin + suspect, worst[suspect], by_row[suspect], used], axis=1)],
         zeros=[begin + int(row) for row in zero],
         bad=[begin + int(row) for row in bad],
-        squares=float(by_channel.sum()),
-        inexact=inexact,
-        numbers=numbers,
-        channels=by_channel,
-        uses=shares.max(axis=0, initial=0.0),
     )
 
 
 def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
     """The difference between the given table and the code, in which sine and cosine of a pair have size ``scale``."""
-    assert check.channels is not None
-    assert check.uses is not None
     worst = sorted(check.wrong, key=lambda one: -one[2])
     order = np.argsort(-check.channels, kind="stable")
     return Residual(
