@@ -50,6 +50,16 @@ def _pieces(value: object) -> Iterator[str]:
         yield repr(value)
 
 
+def listed(words: Iterable[str], joint: str = "and") -> str:
+    """Words joined as a list in a sentence.
+
+    >>> listed(["one", "two", "three"])
+    'one, two and three'
+    """
+    each = list(words)
+    return f" {joint} ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+
+
 def safe(text: object) -> str:
     """Text from elsewhere, with everything that could move a terminal's cursor or break or turn a line made visible.
 

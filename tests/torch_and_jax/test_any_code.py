@@ -14,7 +14,7 @@ from clockhands.encodings.mixtures import LayerMixture
 from clockhands.encodings.rotary import XPos, chunked, rotating
 from late import Late
 
-torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("torch_and_jax.written_models")
 
 WIDTH, HEADS, SEQ = 16, 2, 6
 HEAD_WIDTH = WIDTH // HEADS

@@ -14,7 +14,7 @@ from clockhands.encodings.rotary import XPos, chunked
 from clockhands.encodings.traces import BOUND
 from late import Late
 
-torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("torch_and_jax.written_models")
 
 WIDTH = 16
 CLOSE = {"rtol": 2.0**-21, "atol": 2.0**-19}

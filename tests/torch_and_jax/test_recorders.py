@@ -7,7 +7,7 @@ import pytest
 import clockhands as ch
 from late import Late
 
-torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("torch_and_jax.written_models")
 
 X, SCORES = (5, 8), (2, 5, 5)
 MODULES = {

@@ -11,7 +11,7 @@ from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import FAULTS
 from late import Late
 
-torch, held, written = Late("torch"), Late("clockhands.torch"), Late("hold.written_models")
+torch, held, written = Late("torch"), Late("clockhands.torch"), Late("torch_and_jax.written_models")
 
 PAIRS, LENGTH = 32, 2048
 OWN = "the spec's numbers are used."

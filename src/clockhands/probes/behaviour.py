@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clockhands.arguments import listed
 from clockhands.auditing.modules import open_module, walked
 from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -125,7 +126,7 @@ def _of_code(
     used: PositionsUsed, left: PositionsUsed, declared: bool | None, places: Sequence[Reached]
 ) -> GatheredResult:
     part = GatheredResult()
-    names = _and(dict.fromkeys(place.code for place in places)) if places else ""
+    names = listed(dict.fromkeys(place.code for place in places)) if places else ""
     largest = max((used.added, *used.layers, used.whole or 0.0))
     if used.uses is None:
         part.answers.append("Whether the model uses positions cannot be determined: none of its layers was found.")
@@ -165,11 +166,6 @@ def _where(used: PositionsUsed) -> str:
         count = len(used.in_layers)
         parts.append(f"attention depends on the order in {count} of {len(used.paths)} layers")
     return " and ".join(parts) or "outputs depend on the order of the tokens"
-
-
-def _and(names: Any) -> str:
-    listed = list(names)
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
 
 
 def _capital(text: str) -> str:
@@ -287,7 +283,7 @@ def _of_shifts(work: _MeasuredModel) -> GatheredResult:
     if rows:
         worst = max(rows, key=lambda row: abs(row["nats"]))
         kl = f", mean KL {max(row['kl'] for row in rows):.2g}" if by.nats else ""
-        tried = _and(f"{row['by']:,}" for row in rows)
+        tried = listed(f"{row['by']:,}" for row in rows)
         part.answers.append(
             f"A shift of all positions by {tried} changes at most "
             f"{worst['nats']:+.4f} {work.unit} (by {worst['by']:,}){kl}."
@@ -475,7 +471,7 @@ def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> GatheredResult:
             }
             part.answers.append(
                 f"With a scaling at test time (factor {scaled[0].factor:g}) in {length:,} tokens, the log-probability "
-                f"is {_and(f'{each:.2f} with {name}' for name, each in mean.items())}."
+                f"is {listed(f'{each:.2f} with {name}' for name, each in mean.items())}."
             )
     part.answers += missing
     return part

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clockhands.arguments import listed
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
 from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
@@ -48,7 +49,6 @@ from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
-from clockhands.runtimes.telling import listed
 from clockhands.testing import check_generation
 
 SHIFT = 1000

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
@@ -91,10 +92,13 @@ class Caller(ForeignFunction):
         return self.numbers(answer)
 
 
+@dataclass(eq=False)
 class Reader:
     """Calls a function so that each output row depends only on its own input row and position.
 
     Attributes:
+        caller: The function.
+        most: The most rows of a call.
         counts: Whether the function ignores positions and counts its rows; then the output at ``p`` is read from row
             ``p``.
         lead: Whether every call starts with a row at position 0, for functions that count from the first position.
@@ -102,12 +106,12 @@ class Reader:
         pad: The least number of rows of a call, for functions that depend on the number of rows.
     """
 
-    def __init__(self, caller: Caller, most: int = 1024) -> None:
-        """Call this function with at most ``most`` rows at once."""
-        self.caller, self.most = caller, most
-        self.counts = self.lead = False
-        self.anchor: int | None = None
-        self.pad = 0
+    caller: Caller
+    most: int = 1024
+    counts: bool = False
+    lead: bool = False
+    anchor: int | None = None
+    pad: int = 0
 
     def __call__(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The output for each row ``x[i]`` at ``positions[i]``, float64 [rows, width]."""

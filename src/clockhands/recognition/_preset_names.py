@@ -1,6 +1,6 @@
 """Published conventions: the names of the presets that equal a code, and other descriptions of the same numbers."""
 
-import dataclasses
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -59,23 +59,17 @@ def rotary_names(spec: Rotary, bounds: np.ndarray | None = None) -> tuple[str, .
     of the rates in rad/token.
     """
     slack = 1e-9 * np.array(spec.rates) if bounds is None else bounds
-    same, resized = [], []
-    for known in presets():
-        other = known.spec
-        if not isinstance(other, Rotary) or _kind(other) != _kind(spec):
+    own_width = {}
+    for name, other in of_kind(Rotary):
+        if _kind(other) != _kind(spec):
             continue
-        spec = spec if other.length is None else dataclasses.replace(spec, length=other.length)
-        if (other.head_width, other.rotated) == (spec.head_width, spec.rotated):
-            if _same_ladder(other, spec, slack):
-                same.append(known.name)
-        elif other.rotated * spec.head_width == spec.rotated * other.head_width:
-            try:
-                moved = dataclasses.replace(other, head_width=spec.head_width, rotated=spec.rotated)
-            except ClockhandsError:  # the preset has numbers for one width only
-                continue
-            if _same_ladder(moved, spec, slack):
-                resized.append(known.name)
-    return tuple(sorted([*same, *resized], key=lambda name: (name not in _FIRST, name not in same, name)))
+        spec = spec if other.length is None else replace(spec, length=other.length)
+        if other.rotated * spec.head_width != spec.rotated * other.head_width:
+            continue
+        with contextlib.suppress(ClockhandsError):  # the preset has numbers for one width only
+            if _same_ladder(replace(other, head_width=spec.head_width, rotated=spec.rotated), spec, slack):
+                own_width[name] = other.head_width == spec.head_width
+    return tuple(sorted(own_width, key=lambda name: (name not in _FIRST, not own_width[name], name)))
 
 
 def rope_presets(spec: Rotary) -> tuple[str, ...]:
@@ -92,19 +86,15 @@ def rope_presets(spec: Rotary) -> tuple[str, ...]:
 def sinusoidal_names(spec: Sinusoidal, bounds: np.ndarray) -> tuple[str, ...]:
     """Names of the presets that are this code at its width; first those without zero rows or another first position."""
     found = []
-    for known in presets():
-        other = known.spec
-        if not isinstance(other, Sinusoidal) or other.scaled or other.standardised is not None:
+    for name, other in of_kind(Sinusoidal):
+        if other.scaled or other.standardised is not None:
             continue
         if (other.layout, other.order, other.scale) != (spec.layout, spec.order, spec.scale):
             continue
-        try:
-            moved = dataclasses.replace(other, width=spec.width)
-        except ClockhandsError:  # the preset has numbers for one width only
-            continue
-        if len(moved.rates) == len(spec.rates) and (np.abs(np.array(moved.rates) - spec.rates) <= bounds).all():
-            plain = known.name in _FIRST
-            found.append((bool(other.zero_rows), other.first, not plain, other.odd != "refuse", known.name))
+        with contextlib.suppress(ClockhandsError):  # the preset has numbers for one width only
+            rates = np.array(replace(other, width=spec.width).rates)
+            if len(rates) == len(spec.rates) and (np.abs(rates - spec.rates) <= bounds).all():
+                found.append((bool(other.zero_rows), other.first, name not in _FIRST, other.odd != "refuse", name))
     return tuple(name for *_, name in sorted(found))
 
 
@@ -134,11 +124,7 @@ def with_equal_words(match: Match, given: GivenTable) -> Match:
         more = ranked([other for other in known if other not in (name, *others) and equal(other)])
         if name is None and more:
             name, *more = more
-        others = [
-            *(other for other in others if isinstance(other, str)),
-            *more,
-            *(o for o in others if not isinstance(o, str)),
-        ]
+        others = sorted([*others, *more], key=lambda other: (not isinstance(other, str), other in more))
     return replace(match, name=name, equivalents=tuple(others))
 
 

@@ -63,37 +63,32 @@ class Library:
 
     def floats(self, x: np.ndarray, dtype: str) -> Any:
         """Numbers in this dtype."""
-        if self.name == "numpy":
-            return x.astype(output_dtype(dtype))
         if self.name == "torch":
-            torch = import_module("torch")
-            return torch.from_numpy(np.ascontiguousarray(x, np.float64).copy()).to(getattr(torch, dtype))
-        if self.name == "jax":
-            # Without its 64-bit mode JAX has no float64; this code never switches that mode on.
-            return import_module("jax.numpy").asarray(x.astype(output_dtype(self.held(dtype))))
-        assert self.module is not None
-        return self.module.asarray(np.ascontiguousarray(x.astype(output_dtype(dtype))))
+            return self._array(np.array(x, np.float64)).to(getattr(import_module("torch"), dtype))
+        return self._array(x.astype(output_dtype(self.held(dtype))))
 
     def positions(self, positions: np.ndarray) -> Any:
-        """Positions (or token ids): whole numbers as integers, others as floats."""
+        """Positions (or token ids): whole numbers as integers, others as floats; without its 64-bit mode JAX has 32."""
         whole = positions.dtype.kind in "iu"
-        if self.name == "torch":
-            return import_module("torch").from_numpy(positions.astype(np.int64 if whole else np.float32))
         if self.name == "jax":
-            return import_module("jax.numpy").asarray(positions.astype(np.int32 if whole else np.float32))
-        held = positions.astype(np.int64 if whole else np.float64)
-        return held if self.module is None else self.module.asarray(held)
+            return self._array(positions.astype(np.int32 if whole else np.float32))
+        return self._array(positions.astype(np.int64 if whole else np.float32 if self.name == "torch" else np.float64))
 
     def booleans(self, mask: np.ndarray) -> Any:
         """A mask."""
+        return self._array(np.array(mask))
+
+    def _array(self, array: np.ndarray) -> Any:
+        """An array of the library; of NumPy this one itself."""
+        array = np.asarray(array, order="C")
         if self.name == "torch":
-            return import_module("torch").from_numpy(np.ascontiguousarray(mask))
+            return import_module("torch").from_numpy(array)
         if self.name == "jax":
-            return import_module("jax.numpy").asarray(mask)
-        return np.array(mask) if self.module is None else self.module.asarray(mask)
+            return import_module("jax.numpy").asarray(array)
+        return array if self.module is None else self.module.asarray(array)
 
     def held(self, dtype: str) -> str:
-        """The dtype in which this library holds numbers of the given one."""
+        """The dtype in which this library holds numbers of the given one; JAX's 64-bit mode is never switched on."""
         if self.name == "jax" and dtype == "float64" and not import_module("jax").config.jax_enable_x64:
             return "float32"
         return dtype

@@ -7,6 +7,7 @@ from a runtime's code is not here.
 
 from collections.abc import Sequence
 
+from clockhands.arguments import listed
 from clockhands.configs.resolved import TEXT
 from clockhands.runtimes._comparing import Parted, compared
 from clockhands.runtimes._patterns import PATTERNS
@@ -17,7 +18,6 @@ from clockhands.runtimes.telling import (
     code_in_words,
     cosine_in_words,
     lengths_differ,
-    listed,
     pairs_in_words,
     parted_in_words,
     parted_to_dict,

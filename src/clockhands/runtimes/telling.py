@@ -182,16 +182,6 @@ def lengths_differ(first: int | None, second: int | None) -> bool:
     return first is not None and second is not None and first != second
 
 
-def listed(words: Iterable[str], joint: str = "and") -> str:
-    """Words joined as a list in a sentence.
-
-    >>> listed(["one", "two", "three"])
-    'one, two and three'
-    """
-    each = list(words)
-    return f" {joint} ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
-
-
 def release(reading: Reading) -> str:
     """The reader with its release: ``Transformers 4.57.1``."""
     name = reading.title.rsplit(" ", 1)[0] if reading.title[-1].isdigit() else reading.title

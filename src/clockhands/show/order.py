@@ -6,6 +6,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from clockhands.arguments import listed
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
@@ -137,11 +138,11 @@ def verdict(found: OrderMatters) -> str:
     )
     unsure = [code.member.name for code in real if code.swapped.apart is None]
     if unsure:
-        says += f" For {_listed(unsure)} the result is unclear: rounding could explain the whole difference."
+        says += f" For {listed(unsure)} the result is unclear: rounding could explain the whole difference."
     blind = [code.member.name for code in real if code.mirror_blind]
     if blind and found.mirrored:
         says += (
-            f" {_listed(blind)} cannot: one sentence is the other reversed, and {_those(blind)} the distance, not "
+            f" {listed(blind)} cannot: one sentence is the other reversed, and {_those(blind)} the distance, not "
             "the side."
         )
     return says
@@ -189,10 +190,6 @@ def _by_what_they_tell(codes: Iterable[CodeOrder]) -> Iterable[tuple[str, str]]:
         if code.member.name != "none":
             groups.setdefault(code.member.tells, []).append(code.member.name)
     return ((tells, ", ".join(names)) for tells, names in groups.items())
-
-
-def _listed(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def _those(names: list[str]) -> str:

@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from clockhands.arguments import listed
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way
 from clockhands.auditing.findings import in_a_file, price_in_words, spoken
@@ -30,7 +31,7 @@ from clockhands.encodings.scores import score_scale
 from clockhands.errors import ClockhandsError
 from clockhands.measures import SHORT
 from clockhands.runtimes import TEXT, Reading
-from clockhands.runtimes.telling import listed, part_in_words, parted_in_words, release
+from clockhands.runtimes.telling import part_in_words, parted_in_words, release
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import what_is_wrong, what_mends_it
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from clockhands.arguments import listed
 from clockhands.auditing.findings._parts import Audited, check, declared, first_place, in_a_file, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.dialects import set_lengths
@@ -13,7 +14,6 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import incomplete
-from clockhands.runtimes.telling import listed
 
 # Encodings that scalings in a config do not change.
 _WITHOUT_SCALING = ("alibi", "buckets", "relative", "sinusoidal", "none")

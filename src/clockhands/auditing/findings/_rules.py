@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, ClassVar
 
+from clockhands.arguments import listed
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
 from clockhands.formats.files import file_and_key
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import Catalogue, rows_in
-from clockhands.runtimes.telling import listed
 
 EXPECTED = "Expected for this model; no action needed."
 

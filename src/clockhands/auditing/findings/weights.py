@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.arguments import listed
 from clockhands.auditing.findings._finding import as_json
 from clockhands.auditing.findings._parts import Audited, check_of, declared
 from clockhands.auditing.findings._rules import Case, case_of, spoken
@@ -22,7 +23,6 @@ from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats import files
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
-from clockhands.runtimes.telling import listed
 
 _PAIRED = {"interleaved": "neighbouring rows form a pair", "halves": "rows half a head apart form a pair"}
 

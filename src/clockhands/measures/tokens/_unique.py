@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.arguments import listed
 from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.dtypes import limits
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -265,8 +266,7 @@ def _round(tokens: float, what: str) -> str:
 def _listed(positions: list[int]) -> str:
     plural = "s" * (len(positions) > 1)
     shown = [f"{position:,}" for position in positions[:4]]
-    text = ", ".join(shown[:-1]) + f" and {shown[-1]}" if len(shown) > 1 else shown[0]
-    return f"position{plural} {text}" + (" and more" if len(positions) > 4 else "")
+    return f"position{plural} {listed(shown)}" + (" and more" if len(positions) > 4 else "")
 
 
 # Positions that are rounded to a dtype before a code is made from them

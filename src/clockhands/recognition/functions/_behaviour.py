@@ -6,7 +6,7 @@ time, and are named, so that a dependence on other rows is not mistaken for one 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -181,10 +181,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
     if last is not None and not reader.counts:
         notes.append(f"It takes positions up to {last:,} only.")
     if not reader.counts and not reader.pad:
-        near = reader(x, at)
-        reader.anchor = reach
-        found.by_largest = not equal(caller, near, reader(x, at))
-        reader.anchor = None
+        found.by_largest = not equal(caller, reader(x, at), replace(reader, anchor=reach)(x, at))
     return found
 
 

@@ -364,8 +364,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
     says += _stateful(behaviour, last)
     if match is None or not isinstance(match.spec, Rotary):
         return match, f"{reason} {says}"
-    reader.anchor = far
-    turning = measured_turning(behaviour)
+    turning = measured_turning(replace(behaviour, reader=replace(reader, anchor=far)))
     rates = np.abs(turning.phases.rates)
     exact = dict(match.evidence)["rates_in"] == "float64"
     bounds = turning.phases.bounds + (0 if exact else 2.0**-21) * rates
@@ -375,9 +374,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
         if (np.abs(np.array(beyond.rates) - rates) > bounds).any():
             continue
         found = _with(match, spec, beyond, turning, bounds)
-        reader.anchor = None
         return found, f"It is a rotation: {describe(spec).rstrip('.')}. {says}"
-    reader.anchor = None
     evidence = (*match.evidence, ("last_position_alike", last), ("rates_beyond", rates.tolist()))
     return replace(match, evidence=evidence), f"{reason} {says} Beyond it is no scaling that is known here."
 
@@ -416,11 +413,7 @@ def _last_alike(behaviour: Behaviour) -> int:
 
     def seen(anchor: int) -> np.ndarray:
         reader.caller(x, at)  # a short call first: some functions keep the ladder of the longest call until then
-        reader.anchor = anchor
-        try:
-            return reader(x, at)
-        finally:
-            reader.anchor = None
+        return replace(reader, anchor=anchor)(x, at)
 
     first = seen(16)
     return halved(lambda anchor: equal(reader.caller, first, seen(anchor)), 16, behaviour.longest)
@@ -432,13 +425,9 @@ def _stateful(behaviour: Behaviour, last: int) -> str:
     at = np.array([3, 5, 8, 13])
     x = np.random.default_rng(7).integers(-96, 97, (4, reader.caller.width)) / 64
     reader.caller(x, at)
-    answers = []
-    for anchor in (middle, behaviour.longest, middle):
-        reader.anchor = anchor
-        answers.append(reader(x, at))
-    reader.anchor = None
+    first, _, last_again = (replace(reader, anchor=anchor)(x, at) for anchor in (middle, behaviour.longest, middle))
     reader.caller(x, at)
-    if equal(reader.caller, answers[0], answers[2]):
+    if equal(reader.caller, first, last_again):
         return ""
     return " It keeps the frequencies of the longest call so far until a short one comes."
 

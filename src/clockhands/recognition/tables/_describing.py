@@ -146,8 +146,7 @@ def described(
         digits, number = plain(largest, 2.0**-21 * largest, (1.0,))
         step = number if digits <= 1 else largest
         doubt = math.sqrt(max(float(covariance[2, 2]), 0.0)) + 2.0**-20
-        digits, number = plain(found.origin, doubt)
-        origin = number if digits < UNKNOWN else found.origin
+        origin = plain(found.origin, doubt)[1]
     free = () if known else ("step", "start")
     if found.kind == "even":
         spacing: Spacing = EvenSteps(float(found.advances[0]) / step, float(found.advances[-1]) / step)

@@ -13,13 +13,12 @@ import numpy as np
 
 from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.grids import Grid
-from clockhands.encodings.specs import describe
-from clockhands.encodings.written_numbers import UNKNOWN, plain
+from clockhands.encodings.written_numbers import plain
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind, ranked
 from clockhands.recognition.tables._progressions import PairReading, readings, turned
-from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
+from clockhands.recognition.tables._verifying import ExpectedTable, exact_match, in_words
 
 _TURN = 2 * math.pi
 _CLOSE = 0.01  # the largest difference of steps of one pair (about rad) while a grid is searched
@@ -60,8 +59,7 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches:
             for origin in _origins(found):
                 match = _checked(given, hands, order, found, origin=origin, prefix=prefix)
                 if match is not None:
-                    words = f"Every row is that of {describe(match.spec)}"
-                    return Matches([match], f"{words}, within {match.error:.2g}.")
+                    return Matches([match], in_words(match, error=match.error))
     return Matches([], "Its pairs have no constant frequency along the axes of a grid.")
 
 
@@ -75,23 +73,11 @@ def _after_a_coordinate(given: GivenTable, rows: np.ndarray) -> Matches:
             if found is None or len(found.sizes) > 1:
                 continue
             spec = FourierFeatures(given.width, 1, layout=hands.layout, order=order, raw="before")  # type: ignore[arg-type]
-            values = found.angles[0] / (spec.multiplier * step)
             grid = Grid(given.rows, start=start, step=step)
-            rates = np.zeros((1, given.width))
-            index = np.arange(given.width - 1)
-            rates[0, 1:] = np.abs(found.angles[0] / step)[
-                index // 2 if hands.layout == "interleaved" else index % len(values)
-            ]
-            names = [
-                name
-                for name, known in of_kind(FourierFeatures)
-                if (known.axes, known.layout, known.order, known.raw) == (1, spec.layout, spec.order, spec.raw)
-            ]
-            expected = ExpectedTable.of_cells(spec, grid, rates, values=values, raw=True, drawn=True)
-            match = exact_match(given, expected, grid, ranked(names, _KNOWN), {"start": start, "step": step})
+            expected = ExpectedTable.of_cells(spec, grid, values=found.angles[0] / (spec.multiplier * step))
+            match = exact_match(given, expected, grid, _names(spec, raw=True), {"start": start, "step": step})
             if match is not None:
-                words = f"Every row is that of {describe(match.spec)}"
-                return Matches([match], f"{words}, within {match.error:.2g}.")
+                return Matches([match], in_words(match, error=match.error))
     return Matches([], "Its pairs have no constant frequency along a coordinate.")
 
 
@@ -177,13 +163,13 @@ def _checked(
     if np.abs(off).max() > 0.05:
         return None
     axes = len(found.sizes)
-    digits, scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))
+    scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))[1]
     spec = FourierFeatures(
         given.width,
         axes,
         layout=hands.layout,
         order=order,  # type: ignore[arg-type]
-        scale=scale if digits < UNKNOWN else hands.size,
+        scale=scale,
     )
     # The axes of the spec, the fastest first (x, y), as in SAM.
     turn = slice(None, None, -1)
@@ -199,20 +185,22 @@ def _checked(
     values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
     if axes == 1:
         values = values[0]
-    rates = np.abs(np.atleast_2d(values)) * spec.multiplier
-    index = np.arange(2 * rates.shape[1])
-    rates = rates[:, index // 2 if spec.layout == "interleaved" else index % rates.shape[1]]
-    like = (spec.axes, spec.layout, spec.order, spec.raw, spec.scale)
-    names = [
-        name
-        for name, known in of_kind(FourierFeatures)
-        if (known.axes, known.layout, known.order, known.raw, known.scale) == like
-    ]
     seen = {
         "grid": list(found.sizes),
         "start": [float(one) for one in grid.start],
         "step": [float(one) for one in grid.step],
         "rates": "modulo a whole rotation from cell to cell",
     }
-    expected = ExpectedTable.of_cells(spec, grid, rates, values=values, drawn=True)
-    return exact_match(given, expected, full, ranked(names, _KNOWN), seen, prefix=prefix)
+    expected = ExpectedTable.of_cells(spec, grid, values=values)
+    return exact_match(given, expected, full, _names(spec), seen, prefix=prefix)
+
+
+def _names(spec: FourierFeatures, *, raw: bool = False) -> list[str]:
+    """The presets of this form; beside raw coordinates of any scale."""
+    same = [
+        name
+        for name, known in of_kind(FourierFeatures)
+        if (known.axes, known.layout, known.order, known.raw) == (spec.axes, spec.layout, spec.order, spec.raw)
+        and (raw or known.scale == spec.scale)
+    ]
+    return ranked(same, _KNOWN)

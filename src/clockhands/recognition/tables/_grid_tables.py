@@ -18,7 +18,6 @@ from clockhands.encodings.additive.axial import Channels
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import EvenSteps, Spacing
 from clockhands.encodings.positions import positions_of
-from clockhands.encodings.specs import describe
 from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._given import GivenTable
@@ -33,7 +32,14 @@ from clockhands.recognition.tables._progressions import (
     refined,
     turned,
 )
-from clockhands.recognition.tables._verifying import Comparison, ExpectedTable, compared, computed_in, residual_of
+from clockhands.recognition.tables._verifying import (
+    Comparison,
+    ExpectedTable,
+    compared,
+    in_words,
+    match_of,
+    residual_of,
+)
 
 _LOADED = 1 << 23  # the most numbers that are used to find the grid
 _MOST = 5  # the most axes that are split off, one after another
@@ -234,22 +240,23 @@ class TableAxis:
     """One axis of a table.
 
     Attributes:
-        size: Number of its cells.
         trials: Measured parameters of its ladder, likeliest first; they differ in the number of full rotations.
         doubts: The covariance of level, slope and origin, [3, 3].
         ways: Descriptions, the shortest first.
         raw: Start and step, measured from its raw coordinate, or None.
         values: The pairs as ``cos + i sin``, complex [cells, pairs].
-        places: The index of each cell, float64 [cells].
     """
 
-    size: int
     trials: list[Progression]
     doubts: np.ndarray
     ways: list[Description]
     raw: tuple[float, float] | None
     values: np.ndarray
-    places: np.ndarray
+
+    @property
+    def places(self) -> np.ndarray:
+        """The index of each cell, float64 [cells]."""
+        return np.arange(float(len(self.values)))
 
 
 def axes_of(given: GivenTable, one: Arrangement, lines: list[np.ndarray], order: str) -> list[TableAxis] | None:
@@ -290,7 +297,7 @@ def _axis(
     if not found:
         # Frequencies above half a rotation from cell to cell show no series; with coordinates, presets are compared.
         known = None if raw is None else (raw, turned(turns, order))  # type: ignore[arg-type]
-        return None if known is None else TableAxis(len(turns), [], np.zeros((3, 3)), [], *known, places)
+        return None if known is None else TableAxis([], np.zeros((3, 3)), [], *known)
     least = min(trial.rest for trial in found)
     found.sort(
         key=lambda trial: (trial.rest > 2 * least + 1e-7, round(float(trial.advances.max()), 3), abs(trial.origin))
@@ -302,16 +309,7 @@ def _axis(
     if raw is not None and best.kind == "even":
         level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
     ways = described(level, doubts, shape, known=raw is not None)
-    return TableAxis(len(turns), found[:12], doubts, ways, raw, turned(turns, best.order), places)
-
-
-def spacings(arrangement: Arrangement, order: str) -> Iterator[tuple[str, Spacing | tuple[Spacing, ...]]]:
-    """Name and spacing of each preset with the order of channels of this arrangement."""
-    spec = arrangement.spec
-    for name, own in of_kind(AxialSinusoidal):
-        alike = (own.order, own.shares, own.channels, own.raw) == (order, spec.shares, spec.channels, spec.raw)
-        if alike and spec.uneven in ("refuse", own.uneven):
-            yield name, own.spacing
+    return TableAxis(found[:12], doubts, ways, raw, turned(turns, best.order))
 
 
 def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float] | None:
@@ -327,9 +325,9 @@ def placed(axis: TableAxis, spacing: Spacing, pairs: int) -> tuple[float, float]
     for trial in axis.trials:
         step = float(rates @ trial.advances / (rates @ rates)) * trial.sign
         start = trial.origin * abs(step)
-        if np.abs(trial.advances - abs(step) * rates).max() * axis.size > 2 * _OFF:
+        if np.abs(trial.advances - abs(step) * rates).max() * len(axis.values) > 2 * _OFF:
             continue
-        columns = np.stack([np.tile(rates, axis.size), np.multiply.outer(axis.places, rates).ravel()], axis=1)
+        columns = np.stack([np.tile(rates, len(axis.values)), np.multiply.outer(axis.places, rates).ravel()], axis=1)
         for _ in range(3):
             change = np.linalg.lstsq(columns, rest(start, step).ravel(), rcond=None)[0]
             start, step = start + float(change[0]), step + float(change[1])
@@ -351,9 +349,8 @@ def even_like(axis: TableAxis, published: EvenSteps, pairs: int) -> EvenSteps | 
         if axis.raw is not None and abs(first / abs(axis.raw[1]) / published.first / published.multiplier - 1) > 1e-3:
             continue
         last = published.first * end / first
-        doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * axis.size)
-        digits, number = plain(last, doubt)
-        return EvenSteps(published.first, number if digits < UNKNOWN else last, published.multiplier)
+        doubt = last * 4 * max(trial.rest, 2.0**-24) / (first * len(axis.values))
+        return EvenSteps(published.first, plain(last, doubt)[1], published.multiplier)
     return None
 
 
@@ -446,28 +443,22 @@ def _of_cells(given: GivenTable, cells: Cells, lines: list[np.ndarray], prefix: 
                     grids = [replace(match.positions, start=one.start, step=one.step) for one in others]
                     same = [Equivalent(one.spec, at) for one, at in zip(others, grids, strict=True)]
                     match = replace(match, equivalents=(*match.equivalents, *same))
-                    return Matches([match], _in_words(match, grid))
+                    wrong = dict(match.evidence)["wrong_rows"]
+                    error = match.error if match.residual is None else None
+                    return Matches([match], in_words(match, f", in a grid of {grid}", wrong, error))
     return Matches([], reason)
 
 
-def _in_words(match: Match, grid: str) -> str:
-    words, residual = f"{describe(match.spec)}, in a grid of {grid}", match.residual
-    if residual is None:
-        return f"Every row is that of {words}, within {match.error:.2g}."
-    wrong = dict(match.evidence)["wrong_rows"]
-    if len(wrong) > 5:
-        return (
-            f"The rows are near those of {words}, and differ by {residual.share:.2g} of their size, "
-            f"{residual.largest:.2g} at most, more than rounding explains. What changed them is not known."
-        )
-    return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}."
-
-
 def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> Iterator[Candidate]:
-    spec = replace(arrangement.spec, order=order, scale=_scale(arrangement))
+    size = arrangement.scale
+    scale = plain(size, max(arrangement.noise, 2.0**-24) * size, (1.0,))[1]
+    spec = replace(arrangement.spec, order=order, scale=scale)
     seen: dict[Any, Candidate] = {}
-    for name, published in spacings(arrangement, order):
-        each = published if isinstance(published, tuple) else (published,) * len(axes)
+    form = (order, spec.shares, spec.channels, spec.raw)
+    for name, own in of_kind(AxialSinusoidal):
+        if (own.order, own.shares, own.channels, own.raw) != form or spec.uneven not in ("refuse", own.uneven):
+            continue
+        each = own.spacing if isinstance(own.spacing, tuple) else (own.spacing,) * len(axes)
         made = _candidate(spec, axes, each, (name,))
         if made is None:  # evenly spaced rates may be for another resolution
             alike = tuple(
@@ -478,17 +469,12 @@ def _candidates(arrangement: Arrangement, axes: list[TableAxis], order: str) -> 
         if made is not None:
             key = (made.spec, made.start, made.step)
             seen[key] = replace(made, names=(*seen[key].names, name)) if key in seen else made
-    own = [_candidate(spec, axes, (way.spec.spacing,) * len(axes), ()) for axis in axes for way in axis.ways[:2]]
-    own.append(_candidate(spec, axes, tuple(axis.ways[0].spec.spacing for axis in axes if axis.ways), ()))
-    for made in own:
+    measured = [_candidate(spec, axes, (way.spec.spacing,) * len(axes), ()) for axis in axes for way in axis.ways[:2]]
+    measured.append(_candidate(spec, axes, tuple(axis.ways[0].spec.spacing for axis in axes if axis.ways), ()))
+    for made in measured:
         if made is not None:
             seen.setdefault((made.spec, made.start, made.step), made)
     yield from seen.values()
-
-
-def _scale(arrangement: Arrangement) -> float:
-    digits, number = plain(arrangement.scale, max(arrangement.noise, 2.0**-24) * arrangement.scale, (1.0,))
-    return number if digits < UNKNOWN else arrangement.scale
 
 
 def _candidate(
@@ -532,33 +518,30 @@ def _checked(
     sizes = tuple(cells.sizes[axis] for axis in arrangement.axes)
     full = Grid(sizes, start=candidate.start, step=candidate.step, order=order, prefix=prefix)
     grid, spec = replace(full, prefix=0), candidate.spec
-    check = compared(given, _expected(spec, grid))
+    check = compared(given, ExpectedTable.of_cells(spec, grid))
     if check.zeros or check.bad or (check.wrong and not (loose and _nearly(check, given, spec))):
         return None
     residual = residual_of(check, given, spec.scale, prefix) if check.wrong else None
     names = ranked(list(candidate.names), _KNOWN[order[-1] == 0])
-    return Match(
+    match = match_of(
+        check,
+        given,
         spec,
         full,
-        None,
-        error=max([check.error, *(size for _, size, _ in check.wrong)]),
-        confidence=1.0 if residual is None else 1 - min(residual.share, len(check.wrong) / given.rows),
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
-        computed_in=None if len(check.wrong) > _FEW * given.rows + 1 else computed_in(check, given),
+        {
+            "grid": list(cells.sizes),
+            "start": list(candidate.start),
+            "step": list(candidate.step),
+            "scale": spec.scale,
+            "names": list(candidate.names),
+        },
+        names=names,
         rows=Rows(prepended=prefix),
         residual=residual,
-        evidence=(
-            ("dtype", given.dtype),
-            ("grid", list(cells.sizes)),
-            ("start", list(candidate.start)),
-            ("step", list(candidate.step)),
-            ("scale", spec.scale),
-            ("names", list(candidate.names)),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-        ),
+        confidence=1.0 if residual is None else 1 - min(residual.share, len(check.wrong) / given.rows),
+        moved=len(check.wrong) > _FEW * given.rows + 1,
     )
+    return replace(match, evidence=(*match.evidence, ("wrong_rows", check.wrong_rows)))
 
 
 def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool:
@@ -576,16 +559,3 @@ def _nearly(check: Comparison, given: GivenTable, spec: AxialSinusoidal) -> bool
         and residual_of(check, given, spec.scale, 0).share <= _LITTLE
         and np.median(moves) >= 0.5 * np.quantile(moves, 0.95)
     )
-
-
-def _expected(spec: AxialSinusoidal, grid: Grid) -> ExpectedTable:
-    """The expected table of a code of several axes at every cell of a grid."""
-    hands, coordinates = spec.places
-    rates = np.zeros((grid.axes, spec.width))
-    for axis, (channels, ladder) in enumerate(zip(hands, spec.ladders, strict=True)):
-        for wave in range(2):
-            inside = channels[:, wave] < spec.width
-            rates[axis, channels[inside, wave]] = np.array(ladder.rates)[inside]
-    for axis, channel in enumerate(coordinates):
-        rates[axis, channel] = 1.0
-    return ExpectedTable.of_cells(spec, grid, rates, raw=bool(len(coordinates)))

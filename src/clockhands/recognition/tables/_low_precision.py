@@ -14,6 +14,7 @@ from itertools import product
 
 import numpy as np
 
+from clockhands.arguments import listed
 from clockhands.encodings.additive import Sinusoidal, table
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.encodings.layouts import pair_channels
@@ -80,11 +81,10 @@ class _Sample:
     def nearest(self, rates: np.ndarray, dtype: str) -> np.ndarray:
         """For each rate the number of the dtype within 8 units with which most of the sample agrees, [pairs]."""
         held = _rounded(rates, dtype)
-        parts = ("positions", "rates", "phases")
         best, shares = held.copy(), np.full(len(held), -1.0)
         for steps in range(-_UNITS_AROUND, _UNITS_AROUND + 1):
             tried = _rounded(held * (1 + 2 * steps * UNIT_ROUNDOFF[dtype]), dtype)
-            share = self.agreeing(tried, dtype, parts).mean(axis=0)
+            share = self.agreeing(tried, dtype, PARTS).mean(axis=0)
             better = share > shares
             best, shares = np.where(better, tried, best), np.where(better, share, shares)
         return best
@@ -148,7 +148,7 @@ def _few_bits(rates: np.ndarray, dtype: str) -> bool:
 def _choices(at: np.ndarray, rates: np.ndarray, dtype: str, measured: bool) -> Iterator[tuple[str, ...]]:
     """The sets of parts that may have been rounded, without those whose rounding would have no effect."""
     positions = (_rounded(at, dtype) != at).any()
-    few = _few_bits(_as_made(rates, dtype), dtype)
+    few = _few_bits(rates, dtype)
     for chosen in product((False, True), repeat=3):
         parts = tuple(part for part, one in zip(PARTS, chosen, strict=True) if one)
         if not parts or ("positions" in parts and not positions):
@@ -156,12 +156,6 @@ def _choices(at: np.ndarray, rates: np.ndarray, dtype: str, measured: bool) -> I
         # Measured rates show whether they were rounded: they are then numbers of the dtype.
         if not measured or ("rates" in parts) == few:
             yield parts
-
-
-def _as_made(rates: np.ndarray, dtype: str) -> np.ndarray:
-    """The rates rounded to the dtype if all are within 2**-21 of its numbers; else unchanged."""
-    held = _rounded(rates, dtype)
-    return held if (np.abs(held - rates) <= 2.0**-21 * rates).all() else rates
 
 
 def _rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
@@ -227,13 +221,9 @@ def identify_low_precision(array: np.ndarray) -> Matches | None:
     )
     return Matches(
         [match],
-        f"It is {describe(made.spec)}, made in {made.dtype}: its {_listed(made.rounded)} are rounded, which puts it off"
+        f"It is {describe(made.spec)}, made in {made.dtype}: its {listed(made.rounded)} are rounded, which puts it off"
         f" by up to {residual.largest:.2g}, furthest in row {residual.rows[0]}.",
     )
-
-
-def _listed(words: tuple[str, ...]) -> str:
-    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:

@@ -17,7 +17,7 @@ from typing import Literal, cast
 import numpy as np
 
 from clockhands.encodings.clocks import Order
-from clockhands.encodings.layouts import Layout
+from clockhands.encodings.layouts import Layout, pair_channels
 
 # In independent noise, the size of a pair varies by about half of its value; in a pair of sine and cosine, by rounding.
 _UNSTEADY = 0.4
@@ -66,9 +66,7 @@ def readings(head: np.ndarray) -> list[PairReading]:
     for layout in ("interleaved", "halves"):
         if width < 2:
             continue
-        pairs = -(-width // 2)
-        index = np.arange(pairs)
-        first, second = (2 * index, 2 * index + 1) if layout == "interleaved" else (index, index + pairs)
+        first, second = pair_channels(-(-width // 2), cast(Layout, layout)).T
         second = np.where(second < width, second, -1)
         whole = width // 2
         one, two = head[:, first[:whole]], head[:, second[:whole]]
@@ -113,13 +111,11 @@ class PairAngles:
         angle: Radians from one row to the next, in (-pi, pi], float64 [pairs].
         phase: Radians at row 0, [pairs].
         spread: Standard deviation of the angle, [pairs].
-        steady: Size of the mean over all rows after the rotation is removed: 1 for a constant rotation, 0 for noise.
     """
 
     angle: np.ndarray
     phase: np.ndarray
     spread: np.ndarray
-    steady: np.ndarray
 
 
 def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
@@ -149,9 +145,8 @@ def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
     angle = np.where(clear, angle + slope, angle)
     back = unit * np.exp(-1j * angle * place)
     phase = np.angle(back.sum(axis=0))
-    steady = np.abs(back.mean(axis=0))
     spread = noise * np.sqrt(12 / max(1, rows * (rows**2 - 1))) * np.ones_like(angle)
-    return PairAngles(angle, phase, spread, steady)
+    return PairAngles(angle, phase, spread)
 
 
 def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAngles:
@@ -180,7 +175,7 @@ def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAng
         exact = 2 * max(noise, 2.0**-24) / np.sqrt(weight)
     back = unit * np.exp(-1j * rate * positions[:, None])
     phase = np.angle(back.sum(axis=0))
-    return PairAngles(rate, phase, np.full_like(rate, exact), np.abs(back.mean(axis=0)))
+    return PairAngles(rate, phase, np.full_like(rate, exact))
 
 
 def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -21,12 +21,12 @@ from clockhands.encodings.additive import (
     WarpedPosition,
     table,
 )
-from clockhands.encodings.specs import describe, with_fields
+from clockhands.encodings.specs import with_fields
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind
-from clockhands.recognition.tables._verifying import ExpectedTable, exact_match
+from clockhands.recognition.tables._verifying import ExpectedTable, exact_match, in_words
 
 FARTHEST = 2048  # row 0 is looked up among the first so many positions, fewer in wide tables
 _NUMBERS = 1 << 18  # the most numbers of a preset that are computed for this
@@ -40,8 +40,8 @@ def identify_published(given: GivenTable, prefix: int) -> Matches:
     for name, spec in _resized(given, prefix):
         match = _at_whole_positions(given, spec, name, prefix)
         if match is not None:
-            words = f"Every row is that of {describe(match.spec)}, from position {match.positions[0]} in steps of"
-            return Matches([match], f"{words} {match.positions.step}, within {match.error:.2g}.")
+            where = f", from position {match.positions[0]} in steps of {match.positions.step}"
+            return Matches([match], in_words(match, where, error=match.error))
     return Matches([], "It is no preset at whole positions.")
 
 
@@ -88,18 +88,13 @@ def _zero(spec: AdditiveCode, positions: range) -> bool:
 
 
 def _expected(spec: AdditiveCode, start: int, step: int) -> ExpectedTable:
-    def places(rows: np.ndarray) -> np.ndarray:
-        at = (start + step * rows)[:, None].astype(np.float64)
-        return at**2 if isinstance(spec, WarpedPosition) else at
-
-    largest = float(np.abs(table(spec, [max(0, start), start + step], "float64")).max())
     return ExpectedTable(
         spec,
         lambda begin, end: range(start + step * begin, start + step * end, step),
         None,
-        max(1.0, largest),
+        max(1.0, float(np.abs(table(spec, [max(0, start), start + step], "float64")).max())),
         np.full((1, spec.width), _fastest(spec)),
-        places,
+        power=2 if isinstance(spec, WarpedPosition) else 1,
     )
 
 

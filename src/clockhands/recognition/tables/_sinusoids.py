@@ -17,7 +17,7 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Explicit, Geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import describe, to_dict
-from clockhands.encodings.written_numbers import UNKNOWN, plain
+from clockhands.encodings.written_numbers import plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches, Rows
@@ -46,8 +46,9 @@ from clockhands.recognition.tables._verifying import (
     Comparison,
     ExpectedTable,
     compared,
-    computed_in,
     exact_match,
+    in_words,
+    match_of,
     residual_of,
 )
 
@@ -231,26 +232,6 @@ def _with_lone(trial: Progression, turns: np.ndarray, lone: np.ndarray, places: 
     return full
 
 
-def _expected(
-    spec: Any, positions: Callable[[int, int], Any], values: Any, scale: float, places: Callable[[int, int], Any]
-) -> ExpectedTable:
-    """The expected table of a sinusoidal code of one axis, with the rate of each channel, [1, width]."""
-    own = np.array(spec.ladder.rates)
-    pairs = len(own)
-    width = min(spec.width, 2 * pairs)
-    index = np.arange(width)
-    rates = np.zeros((1, spec.width))
-    rates[0, :width] = own[
-        index // 2 if spec.layout == "interleaved" else np.where(index < pairs, index, index - pairs)
-    ]
-
-    def at(rows: np.ndarray) -> np.ndarray:
-        first = int(rows[0])
-        return places(first, int(rows[-1]) + 1)[rows - first, None]
-
-    return ExpectedTable(spec, positions, values, scale, rates, at)
-
-
 def identify_single(given: GivenTable, prefix: int) -> Matches:
     """The match of a table with the same wave in both channels of each pair; ``prefix`` rows of zeros precede it."""
     none = Matches([], "No two columns are sine and cosine of one frequency.")
@@ -283,7 +264,7 @@ def identify_single(given: GivenTable, prefix: int) -> Matches:
 
 def _single(match: Match, order: str) -> Matches:
     what = "sines" if order == "sin-cos" else "cosines"
-    words = f"Every row is that of {describe(match.spec)}, within {match.error:.2g}."
+    words = in_words(match, error=match.error)
     return Matches(
         [match], f"{words} The {what} that RoPE stores for its positions look the same.{_rope_in_words(match)}"
     )
@@ -317,8 +298,7 @@ def _scaled_single(given: GivenTable, angle: np.ndarray, layout: str, order: str
         reach = min(given.rows, 4 * reach)
     if not scale > 0:
         return None
-    digits, number = plain(scale, 2.0**-22 * scale, (1.0,))
-    scale = number if digits < UNKNOWN else scale
+    scale = plain(scale, 2.0**-22 * scale, (1.0,))[1]
     bounds = 8 * scale * max(given.rounding, 2.0**-24) / np.sqrt(power) + 2.0**-20 * angle
     sure = bounds < 0.01 * angle
     number = len(sure) if sure.all() else int(np.argmin(sure))
@@ -332,7 +312,7 @@ def _scaled_single(given: GivenTable, angle: np.ndarray, layout: str, order: str
     best = Description(spec, 0.0, 1.0, 0.0, rope=fit)
     seen = {"start": 0, "step": 1, "scale": scale, **dict(_rope(best, scale))}
     own = replace(best, start=float(prefix))
-    expected = _expected(spec, own.positions, None, scale, own.places)
+    expected = ExpectedTable.of_spec(spec, own.positions, scale)
     return exact_match(given, expected, best.positions(0, given.rows + prefix), [], seen)
 
 
@@ -353,7 +333,7 @@ def _angles(columns: np.ndarray) -> tuple[PairAngles, float]:
     fast = angle * len(columns) > 4
     scale = float(np.median(size[fast])) if fast.any() else float(np.median(size))
     spread = np.where(fast, spread, 10.0)
-    return PairAngles(angle, phase, spread, np.ones_like(angle)), scale
+    return PairAngles(angle, phase, spread), scale
 
 
 def _refined_single(found: Progression, columns: np.ndarray) -> Progression:
@@ -389,12 +369,11 @@ def _checked_single(given: GivenTable, found: Progression, layout: str, size: fl
     best = ways[0]
     if prefix and best.start != best.step:
         return None  # a row of zeros before the others is allowed only if it is the row of position 0
-    digits, scale = plain(size, 1e-4 * size, (1.0,))
-    spec = replace(best.spec, order=_WAVES[found.order], scale=scale if digits < UNKNOWN else size)
+    spec = replace(best.spec, order=_WAVES[found.order], scale=plain(size, 1e-4 * size, (1.0,))[1])
     names = [name for name, known in alike(spec) if known.scale == spec.scale and not known.scaled]
     seen = {"start": best.start - prefix * best.step, "step": best.step, "scale": spec.scale}
     seen |= dict(_rope(best, spec.scale))
-    expected = _expected(spec, best.positions, None, spec.scale, best.places)
+    expected = ExpectedTable.of_spec(spec, best.positions, spec.scale)
     return exact_match(given, expected, best.positions(-prefix, given.rows), names, seen)
 
 
@@ -441,32 +420,33 @@ def checked(given: GivenTable, found: SinusoidFit, prefix: int) -> tuple[Match |
     if (padded := _padded(spec)) is not None:
         name, spec = padded
     residual = residual_of(check, given, found.scale, prefix, len(found.hands.first)) if wrong else None
-    total = max([check.error, *(size for _, size, _ in wrong)])
-    match = Match(
+    match = match_of(
+        check,
+        given,
         spec,
         positions,
-        values,
-        error=total,
-        confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
-        name=name,
-        equivalents=_equivalents(given, found, best, spec, positions),
-        computed_in=None if moved else computed_in(check, given),
+        {
+            "start": best.start,
+            "step": best.step,
+            "scale": scale,
+            "measured": list(best.free),
+            "names": list(best.names),
+            "angle_unexplained": found.rest,
+        },
+        names=[] if name is None else [name],
+        values=values,
         rows=kept,
         residual=residual,
-        evidence=(
-            ("dtype", given.dtype),
-            ("start", best.start),
-            ("step", best.step),
-            ("scale", scale),
-            ("measured", list(best.free)),
-            ("names", list(best.names)),
-            ("angle_unexplained", found.rest),
-            ("not_nearest", check.inexact / max(1, check.numbers)),
-            ("wrong_rows", [row for row, *_ in check.wrong[:10]]),
-            *_rope(best, spec.scale),
-        ),
+        confidence=1 - (residual.share if moved and residual else len(wrong) / rows),
+        moved=moved,
     )
-    return match, f"{_reason(match, best, check)}{_rope_in_words(match)}"
+    match = replace(
+        match,
+        equivalents=_equivalents(given, found, best, spec, positions),
+        evidence=(*match.evidence, ("wrong_rows", check.wrong_rows), *_rope(best, spec.scale)),
+    )
+    where = f", from position {best.start:g} in steps of {best.step:g}"
+    return match, f"{in_words(match, where, check.wrong_rows, check.error)}{_rope_in_words(match)}"
 
 
 def _rope(best: Description, scale: float) -> tuple[tuple[str, Any], ...]:
@@ -505,7 +485,6 @@ def _moved(check: Comparison, found: SinusoidFit, rows: int) -> bool:
     of the channels moved; and at least 3 pairs that complete a full rotation, 90 % of them with a correlation above 0.5
     with the fitted rotation. If instead some rows were replaced, most rows are unchanged or nearly so.
     """
-    assert check.uses is not None
     # Root mean square of the difference over that of the code: the squares of a pair's sine and cosine sum to 1.
     share = math.sqrt(check.squares / (rows * len(found.hands.first))) / found.scale
     moves = np.array([size for _, _, size in check.wrong])
@@ -556,20 +535,14 @@ def _scale(found: SinusoidFit, width: int) -> float:
     deviation is a sixteenth, because `plain` allows 4 standard deviations.
     """
     doubt = max(found.doubt, found.scale * found.rest / 16)
-    digits, number = plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))
-    return number if digits < UNKNOWN and number > 0 else found.scale
+    return plain(found.scale, doubt, (1.0, math.sqrt(width), 1 / math.sqrt(width)))[1] or found.scale
 
 
 def _beside(given: GivenTable, best: Description, spec: Sinusoidal, values: Any, scale: float) -> Comparison:
     """The comparison of the table with a spec, at the caller's positions if given, else at those of the description."""
     own = given.positions
-    if own is None:
-        return compared(given, _expected(spec, best.positions, values, scale, best.places))
-
-    def at(begin: int, end: int) -> np.ndarray:
-        return own[begin:end]
-
-    return compared(given, _expected(spec, at, values, scale, at))
+    at = best.positions if own is None else lambda begin, end: own[begin:end]
+    return compared(given, ExpectedTable.of_spec(spec, at, scale, values=values))
 
 
 def _named(spec: Sinusoidal, scale: float) -> tuple[str | None, Sinusoidal, Any]:
@@ -601,8 +574,7 @@ def _standardised(given: GivenTable, best: Description) -> tuple[Sinusoidal | No
     head = given.at(slice(0, 64))
     made = table(spec, len(head), "float64")
     scale = float((head * made).sum() / (made * made).sum())
-    digits, number = plain(scale, abs(scale) * 2.0**-22)
-    spec = replace(spec, scale=number if digits < UNKNOWN else scale)
+    spec = replace(spec, scale=plain(scale, abs(scale) * 2.0**-22)[1])
     return spec, float(np.abs(made).max()) * scale
 
 
@@ -666,18 +638,3 @@ def _equivalents(
             out.append(same)
     other = turned_round(spec, positions) if best.step < 0 else None
     return tuple(out if other is None else [*out, other])
-
-
-def _reason(match: Match, best: Description, check: Comparison) -> str:
-    residual = match.residual
-    if residual is not None and len(check.wrong) > 5:
-        return (
-            f"The rows are near those of {describe(match.spec)}, from position {best.start:g} in steps of "
-            f"{best.step:g}, and differ by {residual.share:.2g} of their size, {residual.largest:.2g} at most, more "
-            f"than rounding explains. What changed them is not known."
-        )
-    words = f"Every row is that of {describe(match.spec)}"
-    if check.wrong:
-        rows = ", ".join(str(row) for row, *_ in check.wrong[:5])
-        words = f"All rows but {len(check.wrong)} (row {rows}) are those of {describe(match.spec)}"
-    return f"{words}, from position {best.start:g} in steps of {best.step:g}, within {check.error:.2g}."

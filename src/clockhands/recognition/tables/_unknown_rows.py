@@ -19,12 +19,12 @@ from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import of_kind
 
-_ROWS, _CHANNELS = 1024, 512  # the most rows and channels that are searched for sinusoids
+_ROWS, _CHANNELS = 1024, 512  # the most rows that are searched for sinusoids, and the most channels that are used
 _LEFT = 0.02
 _SHARE = 0.1  # the least share of columns that must be sinusoids, and at least 4, to be reported
 _MOST_COLUMNS = 0.5  # the share of columns with a constant frequency from which a form of such columns is named
 SIGMAS = 8.0  # the least correlation of neighbouring rows, in standard deviations of noise
-_SPECTRUM_ROWS, _CHANNELS = 2048, 512  # the most rows and channels that are used for the spectrum
+_SPECTRUM_ROWS = 2048  # the most rows that are used for the spectrum
 
 
 def lone_waves(given: GivenTable) -> tuple[str, dict[str, Any]]:

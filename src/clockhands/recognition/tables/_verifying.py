@@ -17,17 +17,19 @@ roundings. In a table that was computed exactly, that percentile is 0, so the se
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.additive import AdditiveCode, table
+from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, FourierFeatures, table
 from clockhands.encodings.grids import Grid
+from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.phases import thread_count
 from clockhands.encodings.positions import positions_of
+from clockhands.encodings.specs import describe
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Residual, Rows
 
@@ -48,8 +50,7 @@ class ExpectedTable:
         values: Learned numbers, or None.
         scale: The largest number.
         rates: The rate of each channel along each axis in rad per unit of position, [axes, channels].
-        places: Maps row numbers [rows] to positions [rows, axes].
-        drawn: Whether rates are random numbers instead of powers, so that their exponents have no error.
+        power: The power of the position to which phases are proportional.
     """
 
     spec: AdditiveCode
@@ -57,29 +58,55 @@ class ExpectedTable:
     values: Any
     scale: float
     rates: np.ndarray
-    places: Callable[[np.ndarray], np.ndarray]
-    drawn: bool = False
+    power: int = 1
 
     @classmethod
-    def of_cells(
-        cls, spec: Any, grid: Grid, rates: np.ndarray, *, values: Any = None, raw: bool = False, drawn: bool = False
+    def of_spec(
+        cls, spec: Any, positions: Callable[[int, int], Any], scale: float, *, values: Any = None
     ) -> "ExpectedTable":
-        """A code at every cell of a grid; with ``raw``, some channels are coordinates."""
+        """A code whose rates are those of its ladders, or of the frequencies in ``values``."""
+        return cls(spec, positions, values, scale, _channel_rates(spec, values))
+
+    @classmethod
+    def of_cells(cls, spec: Any, grid: Grid, *, values: Any = None) -> "ExpectedTable":
+        """A code at every cell of a grid; some of its channels may be coordinates."""
         at = positions_of(grid).as_float64().reshape(grid.cells, grid.axes)
-        largest = spec.scale * max(1.0, float(np.abs(at).max()) if raw else 1.0)
+        largest = spec.scale * max(1.0, float(np.abs(at).max()) if spec.raw else 1.0)
 
         def positions(begin: int, end: int) -> Any:
             if (begin, end) == (0, grid.cells):
                 return grid
             return at[begin:end] if grid.axes > 1 else at[begin:end, 0]
 
-        return cls(spec, positions, values, largest, rates, lambda rows: at[rows], drawn)
+        return cls.of_spec(spec, positions, largest, values=values)
 
     def bounds(self, rows: np.ndarray, arithmetic: float) -> np.ndarray:
         """The error bound of each number of these rows due to phases in this arithmetic, [rows, channels]."""
         fastest = self.rates.max(axis=0)
-        powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not self.drawn)
-        return np.abs(self.places(rows)) @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
+        drawn = isinstance(self.spec, FourierFeatures)  # random numbers in place of powers: no exponent with an error
+        powers = np.abs(np.log(np.maximum(fastest, 1e-300))) * (fastest > 0) * (not drawn)
+        first, last = int(rows[0]), int(rows[-1])
+        places = positions_of(self.positions(first, last + 1)).as_float64().reshape(last + 1 - first, -1)
+        away = np.abs(places[rows - first]) ** self.power
+        return away @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
+
+
+def _channel_rates(spec: Any, values: Any) -> np.ndarray:
+    """The rate of each channel along each axis, [axes, channels]; 1 for a raw coordinate."""
+    rates = np.zeros((spec.number_of_axes, spec.width))
+    hands, coordinates = getattr(spec, "places", None) or ((), ())
+    if isinstance(spec, FourierFeatures):
+        own = np.abs(np.reshape(values, (spec.axes, -1))) * spec.multiplier
+        hands = [pair_channels(spec.pairs, spec.layout) + spec.width - 2 * spec.pairs] * spec.axes
+    elif isinstance(spec, AxialSinusoidal):
+        own = spec.rates
+    else:
+        own, hands = [spec.rates], [pair_channels(len(spec.rates), spec.layout)]
+    for axis, channels in enumerate(hands):
+        inside = channels < spec.width
+        rates[axis, channels[inside]] = np.stack([own[axis]] * 2, axis=1)[inside]
+    rates[range(len(coordinates)), list(coordinates)] = 1.0
+    return rates
 
 
 @dataclass
@@ -89,50 +116,55 @@ class Comparison:
     Attributes:
         error: The largest absolute difference in the rows that agree.
         excess: The same, divided by the bound for exact arithmetic, ``4 A u``.
+        channels: Sum of squared differences by channel, of the blocks with a difference above ``4 A u``.
+        uses: The largest share of the bound by channel, in the suspects.
+        inexact: How many of the checked numbers are not the nearest ones of their dtype.
+        numbers: How many numbers were checked for this.
         wrong: For each row that does not agree: row, largest difference, and root mean square of the difference; rows
             of zeros are not among them.
         suspects: Rows with a difference above ``4 A u``, [rows, 4]: row, largest difference, root mean square of the
             difference, and largest share of the bound.
         zeros: Rows of zeros where other numbers were expected.
         bad: Rows with NaN or infinite numbers.
-        squares: Sum of squared differences, of the blocks with a difference above ``4 A u``.
-        inexact: How many of the checked numbers are not the nearest ones of their dtype.
-        numbers: How many numbers were checked for this.
-        channels: Sum of squared differences by channel, of the same blocks.
-        uses: The largest share of the bound by channel, in the suspects.
         arithmetic: The rounding of the arithmetic of this bound.
     """
 
-    error: float = 0.0
-    excess: float = 0.0
+    error: float
+    excess: float
+    channels: np.ndarray
+    uses: np.ndarray
+    inexact: int
+    numbers: int
     wrong: list[tuple[int, float, float]] = field(default_factory=list)
     suspects: list[np.ndarray] = field(default_factory=list)
     zeros: list[int] = field(default_factory=list)
     bad: list[int] = field(default_factory=list)
-    squares: float = 0.0
-    inexact: int = 0
-    numbers: int = 0
-    channels: np.ndarray | None = None
-    uses: np.ndarray | None = None
     arithmetic: float = 2.0**-24
+
+    @property
+    def squares(self) -> float:
+        """Sum of squared differences."""
+        return float(self.channels.sum())
+
+    @property
+    def wrong_rows(self) -> list[int]:
+        """The first 10 rows that do not agree."""
+        return [row for row, *_ in self.wrong[:10]]
 
 
 def _joined(parts: Iterable[Comparison]) -> Comparison:
     """The comparisons of all blocks, in order, combined into one."""
     every = list(parts)
-    channels = [part.channels for part in every if part.channels is not None]
-    uses = [part.uses for part in every if part.uses is not None]
     return Comparison(
         error=max(part.error for part in every),
         excess=max(part.excess for part in every),
+        channels=np.sum([part.channels for part in every], axis=0),
+        uses=np.max([part.uses for part in every], axis=0),
+        inexact=sum(part.inexact for part in every),
+        numbers=sum(part.numbers for part in every),
         suspects=[rows for part in every for rows in part.suspects],
         zeros=[row for part in every for row in part.zeros],
         bad=[row for part in every for row in part.bad],
-        squares=sum(part.squares for part in every),
-        inexact=sum(part.inexact for part in every),
-        numbers=sum(part.numbers for part in every),
-        channels=sum(channels[1:], channels[0]) if channels else None,
-        uses=np.max(uses, axis=0) if uses else None,
     )
 
 
@@ -180,7 +212,6 @@ def _settled(total: Comparison, given: GivenTable, once: float, arithmetic: floa
     picked = [
         (int(at), float(most), float(size)) for at, most, size in zip(row[wrong], worst[wrong], rms[wrong], strict=True)
     ]
-    assert total.uses is not None
     uses = np.where(total.uses > limit, total.uses, 0)
     return replace(total, error=error, excess=error / once, wrong=picked, suspects=[], uses=uses)
 
@@ -202,8 +233,8 @@ def _block(
     bad = np.flatnonzero(~np.isfinite(worst))
     suspect = np.flatnonzero(~(worst <= once))
     if not suspect.size:
-        error = float(worst.max(initial=0.0))
-        return Comparison(error, error / once, inexact=inexact, numbers=numbers)
+        error, none = float(worst.max(initial=0.0)), np.zeros(rows.shape[1])
+        return Comparison(error, error / once, none, none, inexact, numbers)
     zero = suspect[~rows[suspect].any(axis=1)]
     suspect = np.setdiff1d(suspect, np.concatenate([zero, bad]))
     bound = np.zeros((0, rows.shape[1]))
@@ -216,25 +247,21 @@ def _block(
     usual[suspect] = usual[zero] = usual[bad] = False
     size[zero] = size[bad] = 0
     by_row = np.sqrt(np.einsum("rc,rc->r", size, size, dtype=np.float64) / size.shape[1])
-    by_channel = np.einsum("rc,rc->c", size, size, dtype=np.float64)
     return Comparison(
         error := float(worst[usual].max(initial=0.0)),
         error / once,
+        np.einsum("rc,rc->c", size, size, dtype=np.float64),
+        shares.max(axis=0, initial=0.0),
+        inexact,
+        numbers,
         suspects=[np.stack([begin + suspect, worst[suspect], by_row[suspect], used], axis=1)],
         zeros=[begin + int(row) for row in zero],
         bad=[begin + int(row) for row in bad],
-        squares=float(by_channel.sum()),
-        inexact=inexact,
-        numbers=numbers,
-        channels=by_channel,
-        uses=shares.max(axis=0, initial=0.0),
     )
 
 
 def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
     """The difference between the given table and the code, in which sine and cosine of a pair have size ``scale``."""
-    assert check.channels is not None
-    assert check.uses is not None
     worst = sorted(check.wrong, key=lambda one: -one[2])
     order = np.argsort(-check.channels, kind="stable")
     return Residual(
@@ -262,11 +289,41 @@ def computed_in(check: Comparison, given: GivenTable) -> str | None:
     return None
 
 
+def match_of(
+    check: Comparison,
+    given: GivenTable,
+    spec: AdditiveCode,
+    positions: Any,
+    seen: dict[str, Any],
+    *,
+    names: Sequence[str],
+    values: Any = None,
+    rows: Rows,
+    residual: Residual | None = None,
+    confidence: float = 1.0,
+    moved: bool = False,
+) -> Match:
+    """The match of a code with what was compared; ``moved`` if most rows differ, so that no arithmetic is seen."""
+    return Match(
+        spec,
+        positions,
+        values,
+        error=max([check.error, *(size for _, size, _ in check.wrong)]),
+        confidence=confidence,
+        name=names[0] if names else None,
+        equivalents=tuple(names[1:]),
+        computed_in=None if moved else computed_in(check, given),
+        rows=rows,
+        residual=residual,
+        evidence=(("dtype", given.dtype), *seen.items(), ("not_nearest", check.inexact / max(1, check.numbers))),
+    )
+
+
 def exact_match(
     given: GivenTable,
     expected: ExpectedTable,
     positions: Any,
-    names: list[str],
+    names: Sequence[str],
     seen: dict[str, Any],
     *,
     prefix: int = 0,
@@ -275,15 +332,19 @@ def exact_match(
     check = compared(given, expected)
     if check.wrong or check.zeros or check.bad:
         return None
-    evidence = {"dtype": given.dtype, **seen, "not_nearest": check.inexact / max(1, check.numbers)}
-    return Match(
-        expected.spec,
-        positions,
-        expected.values,
-        error=check.error,
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
-        computed_in=computed_in(check, given),
-        rows=Rows(prepended=prefix),
-        evidence=tuple(evidence.items()),
-    )
+    spec, values, rows = expected.spec, expected.values, Rows(prepended=prefix)
+    return match_of(check, given, spec, positions, seen, names=names, values=values, rows=rows)
+
+
+def in_words(match: Match, where: str = "", wrong: Sequence[int] = (), error: float | None = None) -> str:
+    """The sentence about a match; ``where`` are its positions in words, ``wrong`` the rows that differ."""
+    words, residual = f"{describe(match.spec)}{where}", match.residual
+    if residual is not None and len(wrong) > 5:
+        return (
+            f"The rows are near those of {words}, and differ by {residual.share:.2g} of their size, "
+            f"{residual.largest:.2g} at most, more than rounding explains. What changed them is not known."
+        )
+    within = "" if error is None else f", within {error:.2g}"
+    if wrong:
+        return f"All rows but {len(wrong)} (row {', '.join(map(str, wrong))}) are those of {words}{within}."
+    return f"Every row is that of {words}{within}."
