@@ -239,3 +239,20 @@ def test_every_statement_of_the_data_can_be_asked_for(cases):
         runtime = runtime_of(each.runtime if release is None else f"{each.runtime}@{release}")
         with cases(each.runtime, each.pattern):
             assert each.covers(runtime.release) or each.of_some_release
+
+
+def test_a_window_of_an_eagle_draft_is_told_and_no_other_window(audited, cases):
+    sliding = {"layer_types": ["sliding_attention"], "sliding_window": 2048, "use_sliding_window": True}
+    layer = {"model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 1}
+    draft = {"architectures": ["Eagle3Speculator"], "speculators_model_type": "eagle3"}
+    for told, config in (
+        (True, draft | {"transformer_layer_config": layer | sliding}),
+        (False, draft | {"transformer_layer_config": layer}),
+        (False, layer | sliding),
+    ):
+        with cases(config):
+            notes = found(audited(config), "draft-window")
+            assert bool(notes) == told
+            if told:
+                assert (notes[0].layers, notes[0].evidence["window"]) == ("0", 2048)
+                assert "a sliding window of 2,048 tokens" in notes[0].message

@@ -14,6 +14,7 @@ from clockhands.auditing import audit
 from clockhands.auditing.findings.weights import LIMITS
 from clockhands.cli import main
 from clockhands.configs import projections as places
+from clockhands.formats import gguf
 from clockhands.show.terminal import print_audit
 
 HEADS, KEYS = 9, 3
@@ -74,7 +75,7 @@ def test_the_report_says_what_was_seen_and_what_weights_do_not_tell(real):
 
 def test_without_being_asked_the_report_says_that_nothing_was_looked_at(monkeypatch):
     monkeypatch.setattr(places, "read_rows", lambda info, _rows: pytest.fail(f"{info.name} was read"))
-    monkeypatch.setattr(places, "quantised_rows", lambda info, _rows: pytest.fail(f"{info.name} was read"))
+    monkeypatch.setattr(gguf, "quantised_rows", lambda info, _rows: pytest.fail(f"{info.name} was read"))
     found = audit(str(packaged_weights.smollm2_file()))
     assert not found.weights.examined
     out = io.StringIO()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, applied, placed
-from clockhands.auditing.findings._parts import Audited, check
+from clockhands.auditing.findings._parts import Audited, check, declared
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
 from clockhands.auditing.findings._rules import EXPECTED, Case, case_of, listed, spoken
 from clockhands.configs.opened import Opened
@@ -20,6 +20,7 @@ from clockhands.runtimes import (
     compared,
     release_order,
 )
+from clockhands.runtimes.drafts import is_draft
 from clockhands.runtimes.telling import reach_of, release
 
 
@@ -253,6 +254,17 @@ def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Op
     for step in edit.patch:
         config = applied(step, config)
     return held if mends(replace(subject.opened, config=config)) else {}
+
+
+@check
+def draft_window(subject: Audited) -> Iterator[Case]:
+    """Sliding windows of an EAGLE draft, which a runtime is reported to take from the target."""
+    config = subject.opened.config or {}
+    named = str([config.get("architectures"), config.get("speculators_model_type")]).lower()
+    if is_draft(config) and "eagle" in named:
+        for code in subject.resolved.codes:
+            if code.part == "text" and code.window is not None:
+                yield case_of("draft-window", {"window": code.window} | declared(code, "window"), code.layers)
 
 
 _TAKE_OVERRIDES = ("transformers", "vllm", "sglang")

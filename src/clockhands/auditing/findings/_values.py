@@ -92,6 +92,10 @@ class UnknownModelType(Case, code="unknown-model-type"):
         """The first name in the file."""
         return next((value for _, value in self.stated if value), None)
 
+    def part(self) -> str:
+        """The object of the file that has no known type; empty for the whole file."""
+        return self.key().rpartition(".")[0]
+
     def what(self) -> str:
         """What the name is one of."""
         return "class of diffusers" if any(place.endswith("_class_name") for place, _ in self.stated) else "model type"
