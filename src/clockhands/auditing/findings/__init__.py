@@ -26,15 +26,14 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks 
     weights,
 )
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, as_json, json_value, price_in_words, spoken
-from clockhands.auditing.findings._parts import Audited, cases_of_checks, declared, in_a_file
+from clockhands.auditing.findings._parts import Audited, cases_of_checks, in_a_file
 from clockhands.auditing.findings._releases import with_release
-from clockhands.auditing.findings._rules import CODES, DEPENDS, EXPECTED, Case, Rule, case_of, filled, listed
+from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of, filled, listed
 from clockhands.configs.overriding import CALLER
 
 __all__ = [
     "CODES",
     "DEPENDS",
-    "EXPECTED",
     "SEVERITIES",
     "Audited",
     "Case",
@@ -43,7 +42,6 @@ __all__ = [
     "as_json",
     "case_of",
     "cases_of_checks",
-    "declared",
     "filled",
     "in_a_file",
     "json_value",

@@ -1,6 +1,7 @@
 """Findings on keys that contradict each other, occur twice, or are not read, and on the old and new config shapes."""
 
 import re
+from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, renamed, replaced, together
 from clockhands.auditing.findings._rules import Case, listed, nearest, spoken
@@ -169,30 +170,28 @@ class FlatLayerTypes(Case, code="flat-layer-types"):
     kinds_of_layers = ()
     scaled = ()
 
+    def bases(self) -> dict[str, Any]:
+        """The base of each kind of layer that its class has as a default."""
+        return {kind: self.evidence.get(f"base of {kind}") for kind in self.kinds_of_layers}
+
     def used(self) -> str:
         """What Transformers uses, as text."""
-        bases = {kind: self.evidence.get(f"base of {kind}") for kind in self.kinds_of_layers}
-        taken = [f"{spoken(base)} for {kind}" for kind, base in bases.items() if base]
+        taken = [f"{spoken(base)} for {kind}" for kind, base in self.bases().items() if base]
         return f"uses the base {listed(taken)}, and no scaling" if taken else "applies no scaling"
 
     def edit(self) -> Edit | None:
         """Move the block into the object of the layers that it is for; the other layers get the class default."""
-        kinds, owners = list(self.kinds_of_layers), list(self.scaled)
-        entries = self.stated
-        if len(owners) != 1 or not kinds or not entries:
+        bases, owners, entries = self.bases(), list(self.scaled), self.stated
+        if len(owners) != 1 or not bases or not entries:
             return None
-        if any(place.rpartition(".")[2] in kinds for place, _ in entries):
+        if any(place.rpartition(".")[2] in bases for place, _ in entries):
             return None  # a kind of layer has a value that is not an object: the intention is unknown
+        others = {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()}
+        if any(bases[kind] is None for kind in bases if kind not in owners):
+            return None
         block = entries[0][0].rpartition(".")[0]
-        edits = []
-        for kind in kinds:
-            base = self.evidence.get(f"base of {kind}")
-            if kind not in owners and base is None:
-                return None
-            values = {} if kind in owners else {"rope_type": "default", "rope_theta": base}
-            edits.append(added(f"{block}.{kind}", values))
-        for place, _ in entries:
-            edits.append(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}"))
         return together(
-            f"Move the block into an object {owners[0]}, and write one object for every other layer type.", *edits
+            f"Move the block into an object {owners[0]}, and write one object for every other layer type.",
+            *(added(f"{block}.{kind}", {} if kind in owners else values) for kind, values in others.items()),
+            *(moved(place, f"{block}.{owners[0]}.{place.rpartition('.')[2]}") for place, _ in entries),
         )

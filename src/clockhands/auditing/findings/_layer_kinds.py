@@ -143,17 +143,16 @@ def nope_inverted(subject: Audited) -> Iterator[Case]:
         if layers is None or len(flags.value) != layers.value:
             continue  # a list of another length is impossible, and reported as such
         still = sum(1 for flag in flags.value if flag == 0)
-        if still == 0 and all(flag == 1 for flag in flags.value) and len(flags.value) >= every:
+        evidence = {flags.source: flags.value}
+        if all(flag == 1 for flag in flags.value):
             # The class fills the list from the interval: a list without such a layer was written by something else.
-            if period is not None and part.fields.declares("still_period"):
-                evidence = {flags.source: flags.value, period.source: every, "layers without rotation": 0}
-                evidence |= {"layers": len(flags.value), "one layer without rotation in": every}
-                yield case_of("nope-inverted", evidence)
-            continue
+            if len(flags.value) < every or period is None or not part.fields.declares("still_period"):
+                continue
+            evidence |= {period.source: every}
         # One layer in `every` has no RoPE: a list in which most have none is inverted, not another choice of layers.
-        if 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):
+        elif 2 * still <= len(flags.value) or any(flag not in (0, 1) for flag in flags.value):
             continue
-        evidence = {flags.source: flags.value, "layers without rotation": still, "layers": len(flags.value)}
+        evidence |= {"layers without rotation": still, "layers": len(flags.value)}
         yield case_of("nope-inverted", {**evidence, "one layer without rotation in": every})
 
 

@@ -301,19 +301,16 @@ def colliding_positions(subject: Audited) -> Iterator[Case]:
     computed = any(code.kind in ("rotary", "sinusoidal") and code.part in TEXT for code in resolved.codes)
     if resolved.context is None or not computed or opened.form == "gguf":
         return
-    for place, value in _dtypes(opened.config or {}, opened.config_name or ""):
-        first = _FIRST_LOST.get(str(value).removeprefix("torch."))
-        if first is not None and resolved.context > first:
-            evidence = {"dtype": str(value).removeprefix("torch."), "first": first, "context": resolved.context}
-            yield case_of("colliding-positions", {**evidence, place: value})
-        return
-
-
-def _dtypes(config: Mapping[str, Any], file: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The dtype that a config declares: at its top level, else in its text part."""
-    for key in ("dtype", "torch_dtype"):
-        if isinstance(config.get(key), str):
-            yield f"{file}:{path}{key}", config[key]
-    inner = config.get("text_config")
-    if isinstance(inner, Mapping) and not path:
-        yield from _dtypes(inner, file, "text_config.")
+    # The dtype that a config declares: at its top level, else in its text part.
+    held = {"": opened.config or {}, "text_config.": (opened.config or {}).get("text_config")}
+    declares = (
+        (f"{opened.config_name}:{path}{key}", str(values[key]).removeprefix("torch."), values[key])
+        for path, values in held.items()
+        for key in ("dtype", "torch_dtype")
+        if isinstance(values, Mapping) and isinstance(values.get(key), str)
+    )
+    place, dtype, value = next(declares, ("", "", None))
+    first = _FIRST_LOST.get(dtype)
+    if first is not None and resolved.context > first:
+        evidence = {"dtype": dtype, "first": first, "context": resolved.context}
+        yield case_of("colliding-positions", {**evidence, place: value})

@@ -10,10 +10,16 @@ from typing import Any
 from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.findings import Case
 from clockhands.auditing.findings._table_rows import audit_tables
-from clockhands.auditing.modules._computed import rates_cases, slope_cases, waves_cases
+from clockhands.auditing.modules._compared import (
+    kept_cases,
+    number_cases,
+    rates_cases,
+    row_cases,
+    slope_cases,
+    waves_cases,
+)
 from clockhands.auditing.modules._effect import effect_cases
 from clockhands.auditing.modules._held import Walked, is_module, module_of, walked
-from clockhands.auditing.modules._kept import kept_cases, number_cases, row_cases
 from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
 from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
 from clockhands.auditing.modules._shown import codes_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.modules._computed import slopes_of
+from clockhands.auditing.modules._compared import slopes_of
 from clockhands.auditing.modules._effect import recognised_in, turning_function, without_numbers
 from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked, parameters_of
 from clockhands.auditing.modules._serving import joined
