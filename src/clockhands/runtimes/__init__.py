@@ -1,8 +1,8 @@
 """What each runtime (Transformers, vLLM, llama.cpp, ...) computes from the same config.
 
-A reader is a small function that changes a copy of the config (`views`) as one runtime reads it. Its facts are data in
+For a program, a small function changes a copy of the config (a `View`) as that program reads it. Its facts are data in
 `runtimes.json`, which also names the release and the source files that they were read from. A rule that was not read
-from a runtime's code is not here.
+from a runtime's code is not here. A pattern of misreading is a function of the encodings that the config declares.
 """
 
 from collections.abc import Sequence
