@@ -41,7 +41,8 @@ def identify_bias(array: np.ndarray, dtype: str) -> Matches:
     for name, spec in of_kind(BiasCode):
         with contextlib.suppress(ClockhandsError):  # other numbers of heads, or a window of another size
             own = cast(BiasCode, with_fields(spec, heads=heads))
-            made, values = _computed(own, queries, keys) if not own.learned else _looked_up(own, given, seen)
+            computed = None if own.learned else (bias(own, queries, keys, dtype="float64"), None)
+            made, values = computed or _looked_up(own, given, seen)
             if made is None:
                 continue
             error = float(np.abs(made - given)[seen].max())
@@ -65,10 +66,6 @@ def identify_bias(array: np.ndarray, dtype: str) -> Matches:
     return Matches(
         [match], f"Every number of a query and a key that it sees is that of {describe(own)}, within {error:.2g}."
     )
-
-
-def _computed(spec: BiasCode, queries: int, keys: int) -> tuple[np.ndarray, None]:
-    return bias(spec, queries, keys, dtype="float64"), None
 
 
 def _looked_up(spec: BiasCode, given: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -73,26 +73,21 @@ def falls(measured: MeasuredRates, pairs: slice, first: Interval) -> Interval | 
 
 
 def fits_without_ramp(measured: MeasuredRates) -> Iterator[Fit]:
-    """Fits without a ramp: geometric ladders, also with one factor or with pairs of rate 0, and even steps."""
-    if not measured.turning or not measured.attention_factor.holds(1.0):
-        yield from _with_attention(measured)
+    """Fits without a ramp: geometric ladders, also with one factor or with pairs of rate 0, and even steps.
+
+    With a factor on cosine and sine, only fits of unscaled frequencies.
+    """
+    factor = 1.0 if measured.attention_factor.holds(1.0) else shortest(measured.attention_factor)
+    if not measured.turning or factor <= 0:
+        return
+    if factor != 1:
+        for fit in fits_without_ramp(replace(measured, attention_factor=Interval(1.0, 1.0))):
+            if fit.scaling is None:
+                yield from measured.fits(fit.spacing, _of_magnitude(factor), fit.cost + SCALED + significant(factor))
         return
     yield from _geometric_fits(measured)
     if measured.turning == measured.pairs and measured.pairs > 2:
         yield from _even_steps(measured)
-
-
-def _with_attention(measured: MeasuredRates) -> Iterator[Fit]:
-    """Fits of unscaled frequencies with a factor on cosine and sine."""
-    if not measured.turning:
-        return
-    factor = shortest(measured.attention_factor)
-    if factor <= 0:
-        return
-    for fit in fits_without_ramp(replace(measured, attention_factor=Interval(1.0, 1.0))):
-        if fit.scaling is None:
-            cost = fit.cost + SCALED + significant(factor)
-            yield from measured.fits(fit.spacing, _of_magnitude(factor), cost)
 
 
 def _of_magnitude(factor: float) -> Scaling:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, shown
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.arguments import count, one_of
+from clockhands.errors import InvalidValue
 from clockhands.recognition.calling import (
     LIBRARIES,
     ForeignFunction,
@@ -146,17 +146,3 @@ class Reader:
         zeros = [np.zeros((len(places), self.caller.width)) for places in beside]
         y = self.caller(np.concatenate([zeros[0], x, zeros[1]]), np.concatenate([beside[0], positions, beside[1]]))
         return y[len(before) : len(before) + len(x)]
-
-
-def callable_or_refuse(function: object) -> Callable[..., Any]:
-    """The function, if it is callable.
-
-    Raises:
-        InvalidType: It is not callable.
-    """
-    if not callable(function):
-        raise InvalidType(
-            f"Expected a function(x [seq, width], positions [seq]), got {shown(function)}.",
-            "Pass a function; to identify a table, pass the array of its rows.",
-        )
-    return function

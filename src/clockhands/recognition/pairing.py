@@ -201,12 +201,7 @@ def _mean(grams: np.ndarray) -> float:
     """The sum over heads of the mean of G_pq G_rs over all choices of four different channels."""
     rows, channels = grams.sum(axis=2), grams.shape[1]
     edges = rows.sum(axis=1) ** 2 - 4 * np.sum(rows**2, axis=1) + 2 * np.sum(grams**2, axis=(1, 2))
-    return float(edges.sum()) / _orders(channels)
-
-
-def _orders(channels: int) -> int:
-    """Number of ordered choices of four different channels."""
-    return channels * (channels - 1) * (channels - 2) * (channels - 3)
+    return float(edges.sum()) / math.perm(channels, 4)
 
 
 def _weights(pairs: int) -> np.ndarray:
@@ -228,7 +223,7 @@ def _variance(grams: np.ndarray) -> float:
     edges = whole - 4 * rows + 2 * twice
     # Closed walks through four different channels: all closed walks of four steps minus those that return after two.
     ways = _closed(grams) - 2 * rows + twice
-    return 2 * float(np.sum(_weights(channels // 2) ** 2)) * 2 * (edges - ways) / _orders(channels)
+    return 2 * float(np.sum(_weights(channels // 2) ** 2)) * 2 * (edges - ways) / math.perm(channels, 4)
 
 
 def _closed(grams: np.ndarray) -> float:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count
-from clockhands.errors import InvalidValue
-from clockhands.recognition._functions_calling import Caller, Refused, callable_or_refuse
+from clockhands.arguments import count, shown
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.recognition._functions_calling import Caller, Refused
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition.functions._additions import identify_additive
 from clockhands.recognition.functions._behaviour import ALWAYS_ANOTHER, LONGEST_CALL, Behaviour, Unfit, equal, look
@@ -74,7 +74,11 @@ def identify_function(
     >>> match.spec.layout, match.spec.base, match.computed_in
     ('interleaved', 500000.0, 'float64')
     """
-    callable_or_refuse(function)
+    if not callable(function):
+        raise InvalidType(
+            f"Expected a function(x [seq, width], positions [seq]), got {shown(function)}.",
+            "Pass a function; to identify a table, pass the array of its rows.",
+        )
     if width is None:
         raise InvalidValue("`width` must be given for a function, got None.", "It is the width of x: the head width.")
     caller = Caller(function, count("width", width), backend, dtype, timeout)

@@ -95,7 +95,6 @@ def cells_of(given: GivenTable) -> Cells | None:
         for axis in range(len(sizes)):
             lines = given.at(grid.rows(axis))
             owner[np.abs(lines - lines[0]).max(axis=0) > within] = axis
-        return Cells(sizes, owner)
     return Cells(sizes, owner)
 
 
