@@ -22,7 +22,7 @@ from clockhands.encodings.scaling import SIMPLE_FIRST, KnownScaling, Scaling
 from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
 from clockhands.recognition import fit_ladder
-from clockhands.recognition.faults import FAULTS
+from clockhands.recognition.faults import MODULE
 
 # The types that rates lose digits in, with the relative error of one rounding.
 ROUNDED = {dtype: UNIT_ROUNDOFF[dtype] for dtype in ("bfloat16", "float16")}
@@ -95,7 +95,7 @@ class Verdict:
 def hint_of(code: str) -> str:
     """What to do about a code of this engine; what is no fault by itself is one way for numbers to differ."""
     return (
-        FAULTS[code].hint if code in FAULTS else FAULTS["buffer-differs"].hint.replace("frequencies", _NOT_RATES[code])
+        MODULE[code].hint if code in MODULE else MODULE["buffer-differs"].hint.replace("frequencies", _NOT_RATES[code])
     )
 
 
