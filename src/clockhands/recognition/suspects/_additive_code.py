@@ -38,6 +38,8 @@ from clockhands.recognition.suspects._stages import (
     first_axis,
     first_sequence_only,
     kept_by_length,
+    other_ends,
+    rebuilt_tables,
     rounded,
     rounded_phases,
     shared,
@@ -385,30 +387,15 @@ def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     if not seen.first_wrong or spec.number_of_axes > 1:
         return
     rows = int(seen.first_wrong)
-    ways: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
-        ("repeats the last row", lambda at: np.minimum(at, rows - 1)),
-        ("starts again at row 0", lambda at: at % rows),
-    )
-    for how, places in ways:
-        yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=lambda at, _, places=places: places(at))
+    for how, places in other_ends(rows):
+        yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=places)
     yield seen.suspect(
         "table-ends",
         {"rows": rows, "how": "adds nothing"},
         table=lambda table, call: np.where(call.positions[..., None] < rows, table, 0.0),
     )
-    if seen.right(spec).hands is None:
-        return
-    for dtype in COARSE:
-        # Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
-        for near in {rows, 1 << (rows.bit_length() - 1)}:
-
-            def phases(at: np.ndarray, call: Call, near: int = near, dtype: str = dtype) -> np.ndarray:
-                fine = call.of.phases(at)
-                if not at.size or at.max() < near:
-                    return fine
-                return np.where((at >= near)[..., None], rounded_phases(at, call, "prf", dtype), fine)
-
-            yield seen.suspect("table-rebuilt-rounded", {"rows": near, "dtype": dtype}, phases=phases)
+    if seen.right(spec).hands is not None:
+        yield from rebuilt_tables(seen, rows)
 
 
 def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:

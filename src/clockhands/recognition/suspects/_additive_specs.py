@@ -58,7 +58,7 @@ def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
                     lambda it, odd=odd: replace(it, odd=odd) if it.width % 2 else it,
                 )
     for row in getattr(spec, "zero_rows", ()):
-        yield seen.another("padding-row", {"row": row}, lambda it: replace(it, zero_rows=()))
+        yield seen.changed("padding-row", {"row": row}, zero_rows=())
     if isinstance(spec, AxialSinusoidal):
         yield from _axial(spec, seen)
 
@@ -142,11 +142,7 @@ def _with_powers(spec: Any, hands: ChannelWaves, powers: tuple[int, ...]) -> Cha
 def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
     for channels in get_args(Channels):
         if channels != spec.channels:
-            yield seen.another(
-                "other-layout",
-                {"declared": spec.channels, "used": channels},
-                lambda it, channels=channels: replace(it, channels=channels),
-            )
+            yield seen.changed("other-layout", {"declared": spec.channels, "used": channels}, channels=channels)
     for order in itertools.permutations(range(spec.number_of_axes)):
         if order == tuple(range(spec.number_of_axes)):
             continue

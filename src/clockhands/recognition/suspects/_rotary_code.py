@@ -27,6 +27,8 @@ from clockhands.recognition.suspects._stages import (
     SuspectMaker,
     first_sequence_only,
     kept_by_length,
+    other_ends,
+    rebuilt_tables,
     rounded,
     rounded_phases,
     shared,
@@ -276,13 +278,9 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield seen.suspect("eviction-stops-positions", {"last": last}, places=evicted)
     if seen.first_wrong and seen.first_wrong > 1:
         rows = int(seen.first_wrong)
-        repeats = {"rows": rows, "how": "repeats the last row"}
-        yield seen.suspect("table-ends", repeats, places=lambda at, _: np.minimum(at, rows - 1))
-        yield seen.suspect("table-ends", {"rows": rows, "how": "starts again at row 0"}, places=lambda at, _: at % rows)
-        for dtype in COARSE:
-            for near in {rows, 1 << (rows.bit_length() - 1)}:
-                parameters = {"rows": near, "dtype": dtype}
-                yield seen.suspect("table-rebuilt-rounded", parameters, phases=_beyond(near, dtype))
+        for how, places in other_ends(rows):
+            yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=places)
+        yield from rebuilt_tables(seen, rows)
     for name, axis, one, place in (("heads", "heads", "head", 1), ("batch", "sequences", "sequence", 0)):
         if name not in seen.axes or several or spec.xpos is not None:
             continue
@@ -340,20 +338,6 @@ def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
 
 
 _NO_ROWS = (("zeros", 0.0), ("unrotated tokens", 1.0))
-
-
-def _beyond(rows: int, dtype: str) -> Phases:
-    def phases(at: np.ndarray, call: Call) -> np.ndarray:
-        fine = call.of.phases(at)
-        # Rows from ``rows`` on are those of a table that was rebuilt in the dtype of the longer call.
-        if not at.size or at.max() < rows:
-            return fine
-        axes = call.of.spec.axes
-        late = at >= rows
-        coarse = rounded_phases(at, call, "prf", dtype)
-        return np.where(late[..., None] if axes is None else late[..., list(axes)], coarse, fine)
-
-    return phases
 
 
 def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:

@@ -52,42 +52,27 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         lambda it: replace(it, layout=other[it.layout], reordered=False, blocks=()),
     )
     if spec.blocks:
-        yield seen.another(
+        yield seen.changed(
             "other-layout",
             {"declared": laid_out(spec), "used": f"{LAYOUTS[spec.layout]} over all dimensions"},
-            lambda it: replace(it, blocks=()),
+            blocks=(),
         )
     if spec.reordered:
-        yield seen.another(
-            "other-layout",
-            {"declared": "interleaved with half-split output", "used": "interleaved with output in place"},
-            lambda it: replace(it, reordered=False),
-        )
+        words = {"declared": "interleaved with half-split output", "used": "interleaved with output in place"}
+        yield seen.changed("other-layout", words, reordered=False)
     elif spec.layout == "interleaved" and not spec.blocks:
-        yield seen.another(
-            "other-layout",
-            {"declared": "interleaved", "used": "interleaved with half-split output"},
-            lambda it: replace(it, reordered=True),
-        )
-    turned = {"forward": "backward", "backward": "forward"}
-    yield seen.another(
-        "other-direction",
-        {"declared": spec.direction, "used": turned[spec.direction]},
-        lambda it: replace(it, direction=turned[it.direction]),
-    )
+        words = {"declared": "interleaved", "used": "interleaved with half-split output"}
+        yield seen.changed("other-layout", words, reordered=True)
+    yield _exchanged(spec, seen, "other-direction", "direction", {"forward": "backward", "backward": "forward"})
     if spec.rotated < spec.head_width:
-        yield seen.another(
-            "other-part",
-            {"declared": spec.part, "used": {"first": "last", "last": "first"}[spec.part]},
-            lambda it: replace(it, part={"first": "last", "last": "first"}[it.part]),
-        )
+        yield _exchanged(spec, seen, "other-part", "part", {"first": "last", "last": "first"})
     yield from _widths(spec, seen)
     yield from _spans(spec, seen)
     yield from _scalings(spec, seen)
     if spec.axes is not None:
         yield from _axes(spec, seen)
     if spec.xpos is not None:
-        yield seen.another("xpos-dropped", {}, lambda it: replace(it, xpos=None))
+        yield seen.changed("xpos-dropped", {}, xpos=None)
         for both in (False, True):
             yield seen.built(
                 "xpos-centre",
@@ -96,16 +81,15 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             )
         for centre in sorted({0.0, float(seen.length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
             if centre != spec.xpos.centre:
-                yield seen.built(
-                    "xpos-centre",
-                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
-                    lambda it, centre=centre: _keys_centred(it, centre),
-                )
-                yield seen.another(
-                    "xpos-centre",
-                    {"centre": f"{centre:g}", "declared": spec.xpos.centre},
-                    lambda it, centre=centre: replace(it, xpos=replace(spec.xpos or XPos(), centre=centre)),
-                )
+                words = {"centre": f"{centre:g}", "declared": spec.xpos.centre}
+                yield seen.built("xpos-centre", words, lambda it, centre=centre: _keys_centred(it, centre))
+                yield seen.changed("xpos-centre", words, xpos=replace(spec.xpos, centre=centre))
+
+
+def _exchanged(spec: Rotary, seen: SeenRotary, code: str, field: str, opposite: Mapping[str, str]) -> Suspect:
+    """A suspect with the other of the two values of a field."""
+    parameters = {"declared": getattr(spec, field), "used": opposite[getattr(spec, field)]}
+    return seen.another(code, parameters, lambda it: replace(it, **{field: opposite[getattr(it, field)]}))
 
 
 def _keys_centred(spec: Rotary, centre: float) -> Apply:
@@ -139,19 +123,12 @@ def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     for width in sorted(wanted):
         if width == spec.rotated or width % 2 or not 2 <= width <= head:
             continue
-        yield seen.another(
-            "other-rotated-width",
-            {"declared": spec.rotated, "used": width},
-            lambda it, width=width: replace(it, rotated=width),
-        )
+        words = {"declared": spec.rotated, "used": width}
+        yield seen.changed("other-rotated-width", words, rotated=width)
         # Rates for the declared width, of which only the first ones are used.
         if width < spec.rotated and isinstance(spec.spacing, Geometric) and spec.scaling is None:
             span = replace(spec.spacing, span=spec.rotated / 2)
-            yield seen.another(
-                "other-rotated-width",
-                {"declared": spec.rotated, "used": width},
-                lambda it, width=width, span=span: replace(it, rotated=width, spacing=span),
-            )
+            yield seen.changed("other-rotated-width", words, rotated=width, spacing=span)
 
 
 def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -172,7 +149,7 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         return
     words = scaling_name(scaling)
     dropped = replace(spec, scaling=None, length=None)
-    yield seen.another("scaling-dropped", {"scaling": words}, lambda it: replace(it, scaling=None, length=None))
+    yield seen.changed("scaling-dropped", {"scaling": words}, scaling=None, length=None)
     if spec.attention_factor != 1:
         yield seen.suspect("attention-factor", {"factor": 1.0, "declared": spec.attention_factor}, factor=1.0)
         yield seen.of_parts(
@@ -292,15 +269,13 @@ def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             continue
         if axes != spec.axes:
             declared = "interleaved sections" if "consecutive" in words else "consecutive sections"
-            yield seen.another(
-                "other-axes-order", {"declared": declared, "used": words}, lambda it, axes=axes: replace(it, axes=axes)
-            )
+            yield seen.changed("other-axes-order", {"declared": declared, "used": words}, axes=axes)
 
     measured = _measured_axes(spec, seen)
     orders = list(itertools.permutations(range(spec.number_of_axes))) if spec.number_of_axes <= _MOST_AXES else []
     if measured is not None and measured not in {tuple(order[axis] for axis in spec.axes) for order in orders}:
         words = {"declared": _in_words(spec.axes), "used": _in_words(measured)}
-        yield seen.another("other-axes-order", words, lambda it: replace(it, axes=measured))
+        yield seen.changed("other-axes-order", words, axes=measured)
     yield seen.suspect(
         "axis-dropped", {"which": "all coordinates but the first", "used": "the first coordinate"}, places=first_axis
     )
@@ -359,25 +334,22 @@ def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         pairs = np.flatnonzero((np.array(spec.axes) == axis) & (own > 0))
         if not len(pairs):
             continue
+        unit = (np.arange(spec.number_of_axes) == axis).astype(np.float64)
         for offset in _standing(seen.turning[start[0], pairs], sign * own[pairs]):
-
-            def later(at: np.ndarray, _: Any, axis: int = axis, offset: float = offset) -> np.ndarray:
-                at = at.copy()
-                at[..., axis] += offset
-                return at
-
-            yield seen.suspect("axis-offset", {"axis": axis, "offset": offset}, places=later)
+            yield seen.suspect(
+                "axis-offset",
+                {"axis": axis, "offset": offset},
+                places=lambda at, _, moved=offset * unit: at + moved,
+            )
         ratio = float(np.median(sign * rates[pairs] / own[pairs]))
         if not 1e-9 < abs(ratio) < 1e9 or abs(ratio - 1) < 1e-4:
             continue
         for factor in _as_written(ratio):
-
-            def stretched(at: np.ndarray, _: Any, axis: int = axis, factor: float = factor) -> np.ndarray:
-                at = at.copy()
-                at[..., axis] *= factor
-                return at
-
-            yield seen.suspect("axis-stretched", {"axis": axis, "factor": factor}, places=stretched)
+            yield seen.suspect(
+                "axis-stretched",
+                {"axis": axis, "factor": factor},
+                places=lambda at, _, unit=unit, factor=factor: at * np.where(unit, factor, 1.0),
+            )
 
 
 def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[float]:
@@ -398,12 +370,8 @@ def _as_written(number: float) -> Iterator[float]:
 
 def faults_between(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:
     """The faults between two specs, one for each field in which they differ."""
-    before = 0
-    for code, parameters in _differences(spec, other):
-        before += 1
-        yield code, parameters
-    if not before:
-        yield "another-scaling", {"declared": describe(spec), "scaling": describe(other)}
+    found = list(_differences(spec, other))
+    yield from found or [("another-scaling", {"declared": describe(spec), "scaling": describe(other)})]
 
 
 def _differences(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ stages depend on the kind of code. Everything is float64, so that rounding does 
 positions are limited to those that models use.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -98,6 +99,10 @@ class SuspectMaker:
                 return self.right(spec)
 
         return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
+
+    def changed(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **fields: Any) -> Suspect:
+        """A suspect with another value in some fields of the spec, the same for every model."""
+        return self.another(codes, parameters, lambda spec: replace(spec, **fields))
 
     def together(self, one: Suspect, other: Suspect) -> Suspect | None:
         """A suspect with two faults, the second applied to the first one's spec; None if they conflict."""
@@ -205,6 +210,32 @@ def with_axes(sources: Mapping[int, int]) -> Phases:
         return at[..., order]
 
     return moved
+
+
+def other_ends(rows: int) -> tuple[tuple[str, Phases], ...]:
+    """What a table of so many rows does beyond its end, and the positions that this gives."""
+    return (
+        ("repeats the last row", lambda at, _: np.minimum(at, rows - 1)),
+        ("starts again at row 0", lambda at, _: at % rows),
+    )
+
+
+def rebuilt_tables(seen: Any, rows: int) -> Iterator[Suspect]:
+    """Suspects with rows that are those of a table which was rebuilt in the dtype of a longer call.
+
+    Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
+    """
+    for dtype, near in itertools.product(COARSE, {rows, 1 << (rows.bit_length() - 1)}):
+
+        def phases(at: np.ndarray, call: Call, near: int = near, dtype: str = dtype) -> np.ndarray:
+            fine = call.of.phases(at)
+            if not at.size or at.max() < near:
+                return fine
+            axes = getattr(call.of.spec, "axes", None)
+            late = (at >= near)[..., list(axes)] if isinstance(axes, tuple) else (at >= near)[..., None]
+            return np.where(late, rounded_phases(at, call, "prf", dtype), fine)
+
+        yield seen.suspect("table-rebuilt-rounded", {"rows": near, "dtype": dtype}, phases=phases)
 
 
 class CoarseCache:
