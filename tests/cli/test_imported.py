@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 from clockhands.cli.group import COMMANDS
 
@@ -47,3 +48,4 @@ def test_an_audit_of_a_config_imports_what_configs_need(tmp_path):
     loaded = imported("audit", str(config))
     assert {"rich.text", "clockhands.configs.openers"} <= loaded, "the check sees what is imported"
     assert loaded & LATE == set()
+    assert all(map(find_spec, LATE)), "every name is that of a module"
