@@ -26,7 +26,11 @@ from clockhands.arguments import shown
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.formats import archives
+from clockhands.formats.documents import packaged
 from clockhands.formats.files import WRITE_AGAIN, open_regular, place, seems
+
+NUMBER_TYPES = packaged("clockhands.formats", "number_types")
+"""The types of numbers of each format, by the format's name or number for them."""
 
 # The most memory for one tensor, if that much is available. The largest known position table has about 1 GB (131,072
 # rows of 2,048 float32); without a limit a zip bomb would be unpacked for minutes.
@@ -81,6 +85,11 @@ class TensorInfo:
     def elements(self) -> int:
         """How many numbers it holds."""
         return math.prod(self.shape)
+
+    @property
+    def bits(self) -> int:
+        """How many bits all its numbers take, by the name of its type; the numbers of some types share bytes."""
+        return self.elements * bits_of(self.dtype)
 
     @property
     def declared_in(self) -> Path:
@@ -236,6 +245,16 @@ def summarise(info: TensorInfo) -> Summary:
         found = np.flatnonzero(flags)
         count, first = int(found.size), found[:8].tolist()
     return Summary(info.shape, info.dtype, count, tuple(first))
+
+
+def bits_of(dtype: str) -> int:
+    """The bits of one number of a type, which its name says; 0 for text, and for a type that has no name.
+
+    >>> bits_of("float8_e4m3fn"), bits_of("BOOL"), bits_of("FLOAT4E2M1"), bits_of("STRING"), bits_of("type 77")
+    (8, 8, 4, 0, 0)
+    """
+    found = re.match(r"(?:[a-z]+|[A-Z]+)(\d+)", dtype)
+    return int(found[1]) if found else 8 * (dtype.lower() == "bool")
 
 
 def number_type(info: TensorInfo) -> np.dtype:

@@ -19,9 +19,9 @@ from typing import IO, Any, Literal
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, pickles, shards
-from clockhands.formats.arrays import Names, TensorInfo, check_shape
+from clockhands.formats.arrays import Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular, too_many
-from clockhands.formats.pickles import DTYPES, STORAGES, PickledDict, Tensor
+from clockhands.formats.pickles import STORAGES, PickledDict, Tensor
 from clockhands.formats.shards import WeightsHeader
 
 # Files from before 2020 begin with a number and a version, both as pickles.
@@ -123,7 +123,7 @@ def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
             raise Unreadable(f"{path} has no list of the storages that contain its numbers.", DOWNLOAD_AGAIN)
         big = isinstance(system, PickledDict) and ("little_endian", False) in system
         widths = {
-            tensor.storage.key: DTYPES.get(STORAGES[tensor.storage.kind] or "bool", 0)
+            tensor.storage.key: bits_of(STORAGES[tensor.storage.kind] or "bool") // 8
             for _, tensor in _named(found, path)
             if tensor.storage.kind in STORAGES
         }
@@ -232,7 +232,7 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
 def _type(tensor: Tensor) -> tuple[str, int]:
     """The type of a tensor's numbers, and how many bytes one takes."""
     dtype = tensor.dtype or STORAGES.get(tensor.storage.kind, tensor.storage.kind) or "untyped"
-    return dtype, DTYPES.get(dtype, 1)
+    return dtype, bits_of(dtype) // 8 or 1
 
 
 def _order(tensor: Tensor) -> str | None:

@@ -23,61 +23,15 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.arrays import PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
+from clockhands.formats.arrays import NUMBER_TYPES, PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
 from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
-SCALARS = {
-    0: ("uint8", "B"),
-    1: ("int8", "b"),
-    2: ("uint16", "H"),
-    3: ("int16", "h"),
-    4: ("uint32", "I"),
-    5: ("int32", "i"),
-    6: ("float32", "f"),
-    7: ("bool", "?"),
-    10: ("uint64", "Q"),
-    11: ("int64", "q"),
-    12: ("float64", "d"),
-}
+SCALARS = {int(number): row for number, row in NUMBER_TYPES["gguf_values"].items()}
 STRING, ARRAY = 8, 9
 
-# Types of tensors, by their number in the file: a name, numbers in a block, bytes of a block. The
-# plain ones have NumPy's names.
-TENSOR_TYPES = {
-    0: ("float32", 1, 4),
-    1: ("float16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    24: ("int8", 1, 1),
-    25: ("int16", 1, 2),
-    26: ("int32", 1, 4),
-    27: ("int64", 1, 8),
-    28: ("float64", 1, 8),
-    29: ("IQ1_M", 256, 56),
-    30: ("bfloat16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36),
-}
+# Types of tensors, by their number in the file: a name, numbers in a block, bytes of a block.
+TENSOR_TYPES = {int(number): row for number, row in NUMBER_TYPES["gguf"].items()}
 
 # Bounds for hostile files, each far above any real one: a header has about 50 keys, a vocabulary at
 # most 300,000 strings, a model at most 100,000 tensors.

@@ -9,7 +9,7 @@ Source: the format section of the safetensors README, https://github.com/hugging
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,38 +17,15 @@ from typing import Any, TypeGuard
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, shards
-from clockhands.formats.arrays import Names, TensorInfo, check_shape
+from clockhands.formats.arrays import NUMBER_TYPES, Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
 from clockhands.formats.shards import WeightsHeader
 
 # The format's own bound on a header, in bytes.
 LONGEST_HEADER = 100_000_000
 
-# The format's types: bits, and the name that NumPy or ml_dtypes has for it (None: they have none of that width).
-TYPES: dict[str, tuple[int, str | None]] = {
-    "BOOL": (8, "bool"),
-    "F4": (4, None),
-    "F6_E2M3": (6, None),
-    "F6_E3M2": (6, None),
-    "U8": (8, "uint8"),
-    "I8": (8, "int8"),
-    "F8_E5M2": (8, "float8_e5m2"),
-    "F8_E4M3": (8, "float8_e4m3fn"),
-    "F8_E8M0": (8, "float8_e8m0fnu"),
-    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"),
-    "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"),
-    "I16": (16, "int16"),
-    "U16": (16, "uint16"),
-    "F16": (16, "float16"),
-    "BF16": (16, "bfloat16"),
-    "I32": (32, "int32"),
-    "U32": (32, "uint32"),
-    "F32": (32, "float32"),
-    "C64": (64, "complex64"),
-    "F64": (64, "float64"),
-    "I64": (64, "int64"),
-    "U64": (64, "uint64"),
-}
+# The format's types, and the name that NumPy or ml_dtypes has for each (None: they have none of that width).
+TYPES: Mapping[str, str | None] = NUMBER_TYPES["safetensors"]
 
 
 def read_header(path: Path) -> WeightsHeader:
@@ -155,7 +132,7 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
                 DOWNLOAD_AGAIN,
             )
         expected, before = end, shown(name)
-        tensors[name] = TensorInfo(name, TYPES[code][1] or code, shape, path, data_start + begin)
+        tensors[name] = TensorInfo(name, TYPES[code] or code, shape, path, data_start + begin)
     if data_start + expected != size:
         there = size - data_start
         raise Unreadable(
@@ -189,7 +166,7 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
             DOWNLOAD_AGAIN,
         )
     begin, end = offsets
-    bits = math.prod(shape) * TYPES[code][0]
+    bits = math.prod(shape) * bits_of(TYPES[code] or code)
     if bits != 8 * (end - begin):
         raise Unreadable(
             f"{where} has {end - begin:,} bytes, but its shape {shown(shape)} and type {code} take {bits / 8:,.10g}.",
