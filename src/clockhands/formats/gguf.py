@@ -24,7 +24,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES, PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
-from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
+from clockhands.formats.files import ReadAround, damaged, is_not, open_regular, truncated
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
 SCALARS = {int(number): row for number, row in NUMBER_TYPES["gguf_values"].items()}
@@ -108,9 +108,7 @@ def header_in(path: Path, file: BinaryIO) -> Header:
     if start[:4] != b"GGUF":
         raise is_not(path, "a GGUF file", start)
     if len(start) < 24:
-        raise Unreadable(
-            f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED
-        )
+        raise truncated(f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.")
     return _walk(path, ReadAround(path, file))
 
 
@@ -167,11 +165,8 @@ class _Cursor:
         at = self.at
         if count > self.end - at:
             if count > self.end:
-                raise Unreadable(
-                    f"{self.path}: {what} should take {count:,} bytes, but the whole file has {self.end:,}.",
-                    DOWNLOAD_AGAIN,
-                )
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
+                raise damaged(f"{self.path}: {what} should take {count:,} bytes, but the whole file has {self.end:,}.")
+            raise truncated(f"{self.path} ends after {self.end:,} bytes, inside {what}.")
         self.at = at + count
         return at
 
@@ -180,14 +175,13 @@ class _Cursor:
         length = self.scalar("Q", what)
         at = self.step(length, what)
         if length > longest:
-            raise Unreadable(
-                f"{self.path}: {what} has a name of {length:,} bytes, but the format allows at most {longest:,}.",
-                DOWNLOAD_AGAIN,
+            raise damaged(
+                f"{self.path}: {what} has a name of {length:,} bytes, but the format allows at most {longest:,}."
             )
         try:
             return self.data[at : at + length].decode()
         except UnicodeDecodeError:
-            raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", DOWNLOAD_AGAIN) from None
+            raise damaged(f"{self.path}: {what} has a name that is not UTF-8 text.") from None
 
     def strings_over(self, count: int, what: str) -> None:
         """Skip ``count`` strings."""
@@ -204,7 +198,7 @@ class _Cursor:
                 stop = start + len(held) - 8
             at += 8 + unpack(held, at - start)[0]
         if at > self.end:
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
+            raise truncated(f"{self.path} ends after {self.end:,} bytes, inside {what}.")
         self.at = at
 
     def spend(self, steps: int) -> None:
@@ -228,9 +222,7 @@ class _Cursor:
 def _check_count(cursor: _Cursor, count: int, what: str, most: int, least_bytes: int) -> None:
     left = cursor.end - cursor.at
     if count * least_bytes > left:
-        raise Unreadable(
-            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes can hold.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes can hold.")
     if count > most:
         raise Unreadable(
             f"{cursor.path} declares {count:,} {what}, but at most {most:,} are read.",
@@ -310,10 +302,7 @@ def _unknown(cursor: _Cursor, kind: int, what: str) -> Unreadable:
 def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str, TensorInfo]:
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-        raise Unreadable(
-            f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.",
-            DOWNLOAD_AGAIN,
-        )
+        raise damaged(f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.")
     entries, names = {}, Names(cursor.path)
     for number in range(count):
         name, *entry = _tensor(cursor, number)
@@ -330,20 +319,16 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
     for name, (dtype, shape, size, offset) in entries.items():
         what = f"{cursor.path}: tensor {shown(name)}"
         if offset % alignment:
-            raise Unreadable(
-                f"{what} begins at byte {offset:,} of the data, which is not a multiple of {alignment}.", DOWNLOAD_AGAIN
-            )
+            raise damaged(f"{what} begins at byte {offset:,} of the data, which is not a multiple of {alignment}.")
         if start + offset + size > cursor.end:
-            raise Unreadable(
-                f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.", TRUNCATED
-            )
+            raise truncated(f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.")
         if size:
             taken.append((offset, offset + size, name))
         tensors[name] = TensorInfo(name, dtype, shape, cursor.path, start + offset, big_endian=cursor.order == ">")
     taken.sort()
     for (_, end, first), (begin, _, second) in pairwise(taken):
         if begin < end:
-            raise Unreadable(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.", DOWNLOAD_AGAIN)
+            raise damaged(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.")
     return tensors
 
 
@@ -353,22 +338,19 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
     what = f"tensor {shown(name)}"
     axes = cursor.scalar("I", what)
     if axes > MOST_AXES:
-        raise Unreadable(
-            f"{cursor.path}: {what} has {axes:,} axes, but the format allows at most {MOST_AXES}.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{cursor.path}: {what} has {axes:,} axes, but the format allows at most {MOST_AXES}.")
     sizes = [cursor.scalar("Q", what) for _ in range(axes)]
     kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
     shape = tuple(sizes[::-1])
-    check_shape(f"{cursor.path}: {what}", shape, DOWNLOAD_AGAIN)
+    check_shape(f"{cursor.path}: {what}", shape)
     if kind not in TENSOR_TYPES:
         # Quantised types are added every few months; an audit needs none of their numbers.
         return name, f"type {kind}", shape, 0, offset
     dtype, block, block_bytes = TENSOR_TYPES[kind]
     row = shape[-1] if shape else 1
     if row % block:
-        raise Unreadable(
-            f"{cursor.path}: {what} has rows of {row:,} numbers, but {dtype} stores numbers in blocks of {block}.",
-            DOWNLOAD_AGAIN,
+        raise damaged(
+            f"{cursor.path}: {what} has rows of {row:,} numbers, but {dtype} stores numbers in blocks of {block}."
         )
     return name, dtype, shape, math.prod(shape) // block * block_bytes, offset
 

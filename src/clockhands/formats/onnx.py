@@ -24,17 +24,17 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES, Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import (
-    TRUNCATED,
-    WRITE_AGAIN,
     ReadAround,
     head,
     is_pointer,
     leaves_folder,
+    miswritten,
     not_pulled,
     open_regular,
     place,
     signature,
     too_many,
+    truncated,
 )
 from clockhands.formats.protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
 from clockhands.formats.shards import WeightsHeader
@@ -81,7 +81,7 @@ def read_header(path: Path) -> WeightsHeader:
         start = head(path)
         found = signature(start)
         if not size:
-            raise Unreadable(f"{path} is not an ONNX model: it is empty.", WRITE_AGAIN)
+            raise miswritten(f"{path} is not an ONNX model: it is empty.")
         if found is not None and found[0] == "pointer":
             raise not_pulled(path, "the model")
         walk = _Walk(MessageFile(path, ReadAround(path, file), "an ONNX model"))
@@ -194,15 +194,15 @@ class _Walk:
         integers = (self.file.integers(kind, value, MOST_AXES) for _, kind, value in parts["sizes"])
         sizes = tuple(islice(chain.from_iterable(integers), MOST_AXES + 1))
         if len(sizes) > MOST_AXES:
-            raise Unreadable(
-                f"{self.file.path} has a tensor of more than {MOST_AXES} axes, which NumPy does not allow.", WRITE_AGAIN
+            raise miswritten(
+                f"{self.file.path} has a tensor of more than {MOST_AXES} axes, which NumPy does not allow."
             )
         raw = self._messages(parts["raw"])
         own = self._last(_spans(parts["name"]))
         label = own if name is None else name
         number = _last_number(parts["type"])
         info = TensorInfo(label, TYPES.get(number, f"type {number}"), sizes, self.file.path)
-        check_shape(self._where(label), sizes, WRITE_AGAIN)
+        check_shape(self._where(label), sizes, miswritten)
         varints = any(number in _VARINTS for number, _, _ in parts["values"])
         if _last_number(parts["location"]) == 1:
             info = self._outside(info, self._messages(parts["external"]))
@@ -255,9 +255,8 @@ class _Walk:
             if not there:
                 self.absent.append(name)
         if offset + length > self.sizes[name] >= 0:
-            raise Unreadable(
-                f"{where} ends at byte {offset + length:,} of {name}, which has only {self.sizes[name]:,} bytes.",
-                TRUNCATED,
+            raise truncated(
+                f"{where} ends at byte {offset + length:,} of {name}, which has only {self.sizes[name]:,} bytes."
             )
         return replace(info, file=file, offset=offset, model=self.file.path)
 
@@ -265,10 +264,9 @@ class _Walk:
         """A tensor whose values have as many bytes as its shape and type take."""
         size = -(-info.bits // 8)
         if length != size and bits_of(info.dtype):
-            raise Unreadable(
+            raise miswritten(
                 f"{self._where(info.name)} has {length:,} bytes, but its shape {shown(list(info.shape))} and type "
-                f"{info.dtype} take {size:,}.",
-                WRITE_AGAIN,
+                f"{info.dtype} take {size:,}."
             )
         return info
 
@@ -318,7 +316,5 @@ def _beside(model: Path, where: str, location: str) -> Path:
 
 def _whole(where: str, name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise Unreadable(
-            f"{where} has the {name} {shown(text)} in its file, where a whole number is expected.", WRITE_AGAIN
-        )
+        raise miswritten(f"{where} has the {name} {shown(text)} in its file, where a whole number is expected.")
     return int(text)

@@ -18,7 +18,7 @@ from typing import IO, Any
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES
-from clockhands.formats.files import DOWNLOAD_AGAIN
+from clockhands.formats.files import damaged
 
 # Bounds for hostile files. A tensor takes about 35 instructions and 200 bytes; models have 100,000 at most,
 # in many files.
@@ -115,7 +115,7 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged pickle fails in as many ways as its machine has
         said = str(error).strip().rstrip(".") or type(error).__name__
-        raise Unreadable(f"{where} is not a complete pickle: {shown(said)[1:-1]}.", DOWNLOAD_AGAIN) from None
+        raise damaged(f"{where} is not a complete pickle: {shown(said)[1:-1]}.") from None
 
 
 class _BoundedStream:
