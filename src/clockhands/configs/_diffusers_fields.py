@@ -112,7 +112,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
 
 @cache
 def _classes() -> Mapping[str, DiffusersClass]:
-    data = packaged("clockhands.configs", "diffusers")
+    data = packaged(__file__, "diffusers")
     made = {}
     for name, entry in data["classes"].items():
         like = data["classes"].get(entry.get("like"), {})

@@ -113,7 +113,7 @@ class InDialect:
 @cache
 def dialects() -> tuple[Dialect, ...]:
     """All dialects; the first one that fits a file is used."""
-    rows = packaged("clockhands.configs", "dialects")["dialects"]
+    rows = packaged(__file__, "dialects")["dialects"]
     return tuple(Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows.items())
 
 

@@ -24,7 +24,6 @@ from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
 from clockhands.formats.documents import packaged
-from clockhands.formats.gguf import is_quantised, quantised_rows
 
 # More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024
@@ -102,7 +101,7 @@ class Projections:
 
 def names() -> Mapping[str, Any]:
     """The table of names for types without an entry in `tensors.json`."""
-    return packaged("clockhands.configs", "projections")
+    return packaged(__file__, "projections")
 
 
 def projections(opened: Opened, resolved: Resolved) -> Projections:

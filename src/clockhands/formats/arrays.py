@@ -29,7 +29,7 @@ from clockhands.formats import archives
 from clockhands.formats.documents import packaged
 from clockhands.formats.files import WRITE_AGAIN, damaged, miswritten, open_regular, place, seems
 
-NUMBER_TYPES = packaged("clockhands.formats", "number_types")
+NUMBER_TYPES = packaged(__file__, "number_types")
 """The types of numbers of each format, by the format's name or number for them."""
 
 # The most memory for one tensor, if that much is available. The largest known position table has about 1 GB (131,072

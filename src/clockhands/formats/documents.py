@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,9 +45,9 @@ _EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
 
 
 @cache
-def packaged(room: str, name: str) -> Mapping[str, Any]:
-    """The JSON file ``name`` beside the code of a room, such as ``clockhands.formats``."""
-    return json.loads(resources.files(room).joinpath(f"{name}.json").read_text(encoding="utf-8"))
+def packaged(beside: str, name: str) -> Mapping[str, Any]:
+    """The JSON file ``name`` beside a file of this package."""
+    return json.loads(Path(beside).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
 @dataclass

@@ -31,7 +31,7 @@ _MOST_PICKLES = 5  # in a file: checkpoints from before 2020 have five
 _MOST_MEMBERS = 16
 _DEEPEST = 4  # pickles inside the bytes of a pickle
 
-_TABLE = packaged("clockhands.formats", "names_that_run")
+_TABLE = packaged(__file__, "names_that_run")
 _MODULES = frozenset(_TABLE["modules"])
 _BUILTINS = ("builtins", "__builtin__", "__builtins__")
 _NAMES = {(module, name) for key, names in _TABLE["names"].items() for module in key.split("|") for name in names}
