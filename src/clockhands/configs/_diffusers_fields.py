@@ -7,12 +7,10 @@ token; or a grid of sinusoids or a learned table is added to the embeddings.
 Source: diffusers 0.42.1, ``models/transformers/*.py`` and ``models/embeddings.py``; arXiv:2104.09864 for the ladder.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from clockhands.configs._scaling_fields import DeclaredScaling
@@ -23,6 +21,7 @@ from clockhands.encodings.additive import AxialSinusoidal
 from clockhands.encodings.ladders import Geometric, Joined
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError
+from clockhands.formats.documents import packaged
 
 CLASS_KEY = "_class_name"
 
@@ -113,7 +112,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
 
 @cache
 def _classes() -> Mapping[str, DiffusersClass]:
-    data = json.loads(Path(__file__).with_name("diffusers.json").read_text(encoding="utf-8"))
+    data = packaged(__file__, "diffusers")
     made = {}
     for name, entry in data["classes"].items():
         like = data["classes"].get(entry.get("like"), {})

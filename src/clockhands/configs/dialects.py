@@ -6,18 +6,17 @@ file in a dialect is read as a part of a config whose type is the dialect. Value
 Only the scaling block is assembled, if a dialect has no block; each value keeps the key that it came from.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.section_fields import Section
 from clockhands.errors import Unreadable
+from clockhands.formats.documents import packaged
 
 # The key under which a scaling is assembled from several keys of a file.
 BLOCK = "scaling of the file"
@@ -114,10 +113,8 @@ class InDialect:
 @cache
 def dialects() -> tuple[Dialect, ...]:
     """All dialects; the first one that fits a file is used."""
-    data = json.loads(Path(__file__).with_name("dialects.json").read_text(encoding="utf-8"))
-    return tuple(
-        Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in data["dialects"].items()
-    )
+    rows = packaged(__file__, "dialects")["dialects"]
+    return tuple(Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows.items())
 
 
 def dialect_of(config: Mapping[str, Any]) -> Dialect | None:

@@ -135,7 +135,11 @@ class _File:
         """The code of some layers, with a sliding alternative if the file has a window but not which layers use it."""
         code, original = self._rotary(layers, layout, context)
         window = self.fields.whole("window", least=0)
-        if layers.sliding or window is None or not window.value or self._says_who_slides():
+        if layers.sliding or window is None or not window.value:
+            return code, original
+        count, pattern = self.fields.whole("layers", most=MOST_LAYERS), value_of(self.fields.raw("window_layers"))
+        listed = isinstance(pattern, list | tuple) and count is not None and len(pattern) == count.value
+        if listed or self.name in self.table["windows"]:
             return code, original
         source = {**layers.source, "window": window.source}
         sliding, _ = self._rotary(replace(layers, sliding=True, window=window.value, source=source), layout, context)
@@ -150,18 +154,13 @@ class _File:
         self.fields.note("missing-value", evidence, layers.numbers)
         return replace(code, either=sliding), original
 
-    def _says_who_slides(self) -> bool:
-        """Whether the file or the table of architectures determines which layers slide."""
-        count, pattern = self.fields.whole("layers", most=MOST_LAYERS), self.fields.raw("window_layers")
-        listed = pattern is not None and isinstance(pattern.value, list | tuple)
-        whole = listed and count is not None and len(pattern.value) == count.value  # type: ignore[union-attr]
-        return self.name in self.table["windows"] or whole
-
     def _rotary(self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None) -> tuple[Code, int | None]:
         width, rotated = self._shape(layers.sliding)
         base = self._base(layers.sliding)
         local = layers.sliding and (self.fields.declares("local_base") or self.name in self.table["local_bases"])
-        divisors = None if local else self._divisors(rotated)
+        frequencies = f"{self.opened.config_name}:{FREQUENCIES}"  # their divisors beside the weights (Llama 3)
+        divided_by = not local and rotated is not None and FREQUENCIES in self.opened.tensors
+        divisors = self._tensor(FREQUENCIES, frequencies) if divided_by else None
         channels = value_of(rotated)
         around = Surroundings(context=context, pairs=None if channels is None else channels // 2)
         declared = DeclaredScaling() if local else read_scaling(self._block(), around)
@@ -176,12 +175,12 @@ class _File:
             code, scaling=declared.summary, window=layers.window, two_sided=layers.two_sided, chunk=layers.chunk
         )
         spacing = None
-        if divisors is not None:
-            where, numbers = divisors
-            code = replace(code, source={**code.source, "rates": where})
-            spacing = self._explicit(code, numbers, where)
+        if divided_by:
+            code = replace(code, source={**code.source, "rates": frequencies})
+            spacing = self._explicit(code, divisors, frequencies)
             if declared.summary is None:
-                code = replace(code, scaling=_recognised(code, spacing), source={**code.source, "scaling": where})
+                said = {**code.source, "scaling": frequencies}
+                code = replace(code, scaling=_recognised(code, spacing), source=said)
             if spacing is None:
                 return code, declared.original
         more, whole = self._place(code)
@@ -255,13 +254,6 @@ class _File:
 
     def _unusable(self, where: str, numbers: tuple[float, ...], allowed: str) -> None:
         self.fields.impossible_together(allowed, Sourced(f"{len(numbers)} numbers", where))
-
-    def _divisors(self, rotated: Sourced[int] | None) -> tuple[str, tuple[float, ...] | None] | None:
-        """Frequency divisors beside the weights (Llama 3); unreadable ones leave the frequencies unknown."""
-        if FREQUENCIES not in self.opened.tensors or rotated is None:
-            return None
-        where = f"{self.opened.config_name}:{FREQUENCIES}"
-        return where, self._tensor(FREQUENCIES, where)
 
     def _tensor(self, name: str, where: str) -> tuple[float, ...] | None:
         try:
@@ -379,10 +371,9 @@ class _File:
         if pattern is not None and isinstance(pattern.value, list | tuple) and len(pattern.value) == count:
             return [bool(slides) for slides in pattern.value], pattern.source
         rule = self._window_rule
-        if self._chunk is None and (window is None or not window.value):
+        # Which layers slide may also not be known: `_maybe_sliding` says so.
+        if not rule or (self._chunk is None and (window is None or not window.value)):
             return [False] * count, ""
-        if not rule:
-            return [False] * count, ""  # which slide is not known: `_maybe_sliding` says so
         period = rule["period"]
         if pattern is not None and isinstance(pattern.value, int) and pattern.value > 0:
             period = pattern.value
@@ -405,67 +396,56 @@ class _File:
 
     def _block(self) -> Fields | None:
         """The scaling keys, under the names used in configs."""
-        values: dict[str, Any] = {}
-        names: dict[str, str] = {}
-        for quantity, target in BLOCK_KEYS.items():
-            found = self.fields.raw(quantity)
-            if found is not None and not (quantity == "factor" and found.value == 0):
-                values[target], names[target] = found.value, found.source
-        if "rope_type" not in values:
+        found = {target: self.fields.raw(quantity) for quantity, target in BLOCK_KEYS.items()}
+        block: dict[str, Sourced[Any]] = {name: held for name, held in found.items() if held is not None}
+        if "factor" in block and block["factor"].value == 0:
+            del block["factor"]
+        if "rope_type" not in block:
             if all(tensor in self.opened.tensors for tensor in LISTS.values()):
                 # llama.cpp uses the lists wherever they are, and converters write no type beside them.
-                values["rope_type"] = "longrope"
-                names["rope_type"] = f"{self.opened.config_name}:{LISTS['long_factor']}"
-            elif "factor" in values:
-                values["rope_type"] = "linear"
-                names["rope_type"] = f"{names['factor']}, {self.fields.default_source}"
+                block["rope_type"] = Sourced("longrope", f"{self.opened.config_name}:{LISTS['long_factor']}")
+            elif "factor" in block:
+                block["rope_type"] = Sourced("linear", f"{block['factor'].source}, {self.fields.default_source}")
             else:
                 return None
-        if values["rope_type"] == "longrope":
-            self._lists(values, names)
-        self._magnitude(values, names)
-        return Fields(values, self.fields.file, table()["spellings"]["block"], self.fields.facts, places=names)
-
-    def _lists(self, values: dict[str, Any], names: dict[str, str]) -> None:
-        for target, tensor in LISTS.items():
+        for target, tensor in LISTS.items() if block["rope_type"].value == "longrope" else ():
             if tensor in self.opened.tensors:
-                names[target] = f"{self.opened.config_name}:{tensor}"
-                numbers = self._tensor(tensor, names[target])
-                if numbers is not None:
-                    values[target] = list(numbers)
+                where = f"{self.opened.config_name}:{tensor}"
+                numbers = self._tensor(tensor, where)
+                block[target] = Sourced(None if numbers is None else list(numbers), where)
+        self._magnitude(block)
+        values = {name: held.value for name, held in block.items() if held.value is not None}
+        places = {name: held.source for name, held in block.items()}
+        return Fields(values, self.fields.file, table()["spellings"]["block"], self.fields.facts, places=places)
 
-    def _magnitude(self, values: dict[str, Any], names: dict[str, str]) -> None:
+    def _magnitude(self, block: dict[str, Sourced[Any]]) -> None:
         """The attention factor of llama.cpp, in the keys of configs.
 
         For YaRN it is ``g(m) / g(L)`` with ``g(m) = 0.1 m ln f + 1`` times a number of the file; only some
         architectures have an ``L``, each in its own unit.
         """
-        multiplier = self._multiplier()
+        multiplier, kind = self._multiplier(), block["rope_type"].value
         unit = self.table["log_multiplier_units"].get(self.name)
         log = self.fields.number("log_multiplier", lambda value: value >= 0, "a number not below 0") if unit else None
-        if log is not None and log.value and values["rope_type"] == "yarn":
-            whole = log.value / unit
-            values["mscale_all_dim"] = round(whole, 6)
-            values["mscale"] = values["mscale_all_dim"] if self.name in self.table["cancelled_magnitude"] else 1.0
-            names["mscale"] = names["mscale_all_dim"] = log.source
-        if values["rope_type"] == "longrope" and multiplier is None:
-            values["attention_factor"], names["attention_factor"] = 1.0, self.fields.default_source
-        if multiplier is None or values["rope_type"] not in ("yarn", "longrope"):
+        scale, whole = 1.0, 0.0
+        if log is not None and log.value and kind == "yarn":
+            whole = round(log.value / unit, 6)
+            scale = whole if self.name in self.table["cancelled_magnitude"] else 1.0
+            block["mscale"], block["mscale_all_dim"] = Sourced(scale, log.source), Sourced(whole, log.source)
+        if multiplier is None:
+            if kind == "longrope":
+                block["attention_factor"] = Sourced(1.0, self.fields.default_source)
+        elif kind not in ("yarn", "longrope") or (kind == "yarn" and multiplier.value == 1.0):
             return
-        if multiplier.value is None:
+        elif multiplier.value is None:
             # Refused again where the scaling is made, so that no frequencies follow from it.
-            values["attention_factor"] = self.fields.values[self.fields.present("attention_multiplier")[0]]
-            names["attention_factor"] = multiplier.source
-            return
-        if values["rope_type"] == "yarn" and multiplier.value == 1.0:
-            return
-        factor = values.get("factor")
-        stretch = 1.0
-        if values["rope_type"] == "yarn" and isinstance(factor, int | float) and factor > 1:
-            stretch = yarn_magnitude(factor, values.get("mscale", 1.0))
-            stretch /= yarn_magnitude(factor, values.get("mscale_all_dim", 0.0))
-        values["attention_factor"] = multiplier.value * stretch
-        names["attention_factor"] = multiplier.source
+            refused = self.fields.values[self.fields.present("attention_multiplier")[0]]
+            block["attention_factor"] = Sourced(refused, multiplier.source)
+        else:
+            factor, stretch = block["factor"].value if "factor" in block else None, 1.0
+            if kind == "yarn" and isinstance(factor, int | float) and factor > 1:
+                stretch = yarn_magnitude(factor, scale) / yarn_magnitude(factor, whole)
+            block["attention_factor"] = Sourced(multiplier.value * stretch, multiplier.source)
 
     def _learned(self, context: Sourced[int] | None) -> Code:
         width = self.fields.whole("hidden", most=WIDEST)

@@ -5,13 +5,10 @@ names. A projection that is packed, or fused in an unknown order, is not read bu
 memory-mapped, or only its needed rows are dequantised; no two are in memory together.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from clockhands.configs.tensor_names import Arrangement, NamedTensor, Tensors, h
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
+from clockhands.formats.documents import packaged
 
 # More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024
@@ -101,10 +99,9 @@ class Projections:
     keys: int | None
 
 
-@cache
 def names() -> Mapping[str, Any]:
     """The table of names for types without an entry in `tensors.json`."""
-    return json.loads(Path(__file__).with_name("projections.json").read_text(encoding="utf-8"))
+    return packaged(__file__, "projections")
 
 
 def projections(opened: Opened, resolved: Resolved) -> Projections:

@@ -4,15 +4,14 @@
 all types what the tensors of such a module are. A name without an entry is never guessed.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from clockhands.encodings.layouts import Layout
+from clockhands.formats.documents import packaged
 
 Part = Literal["first", "last"]
 
@@ -70,10 +69,9 @@ class NamedTensor:
     role: str | None
 
 
-@cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data."""
-    return json.loads(Path(__file__).with_name("tensors.json").read_text(encoding="utf-8"))
+    return packaged(__file__, "tensors")
 
 
 @cache

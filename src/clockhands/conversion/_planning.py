@@ -33,7 +33,6 @@ from clockhands.configs.tensor_names import (
     type_names,
 )
 from clockhands.conversion._rows import row_order
-from clockhands.conversion._writing import bits_of
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError
 from clockhands.formats.arrays import TensorInfo
@@ -288,7 +287,7 @@ def _check_leaf(info: TensorInfo, found: NamedTensor, model: RotaryModel, tensor
 
 def _check_bytes(info: TensorInfo, move: Move) -> None:
     """Refuse rows that share a byte: the format does not define the order of its bits."""
-    rows, bits = len(move.slots) * move.width, bits_of(info)
+    rows, bits = len(move.slots) * move.width, info.bits
     if bits % (8 * rows):
         raise CannotConvert(
             f"{_name(info)} is stored as {info.dtype} in rows of {bits // rows} bits, which are not whole bytes.",

@@ -24,7 +24,7 @@ from clockhands.formats.shards import WeightsHeader
 # Bytes in memory at once: a slot of rows of a large model has 4 MB.
 PIECE = 2**24
 
-_CODES = {name or code: code for code, (_, name) in TYPES.items()}
+_CODES = {name or code: code for code, name in TYPES.items()}
 
 
 def write(
@@ -82,14 +82,9 @@ def header_bytes(tensors: Mapping[str, TensorInfo], metadata: Mapping[str, str])
     return len(text).to_bytes(8, "little") + text
 
 
-def bits_of(info: TensorInfo) -> int:
-    """Bits of a tensor; the format lets numbers of 4 and 6 bits share bytes."""
-    return info.elements * TYPES[_CODES[info.dtype]][0]
-
-
 def size_of(info: TensorInfo) -> int:
     """Bytes of a tensor."""
-    return bits_of(info) // 8
+    return info.bits // 8
 
 
 def _copy(source: BinaryIO, target: BinaryIO, info: TensorInfo) -> None:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from clockhands.arguments import shown
 from clockhands.encodings import memory
 from clockhands.errors import Unreadable
-from clockhands.formats.files import WRITE_AGAIN, open_regular, seems
+from clockhands.formats.files import miswritten, open_regular, seems
 
 if TYPE_CHECKING:
     import zipfile
@@ -133,13 +133,11 @@ def place_of(archive: "zipfile.ZipFile", path: Path, name: str) -> int:
         raise damaged(path, error) from None
     start = at + name_size + more_size
     if signature != b"PK\x03\x04" or start + info.file_size > file.seek(0, io.SEEK_END):
-        raise Unreadable(
-            f"{path} ends inside {shown(name)}, or its directory gives a wrong offset for it.", WRITE_AGAIN
-        )
+        raise miswritten(f"{path} ends inside {shown(name)}, or its directory gives a wrong offset for it.")
     return start
 
 
 def damaged(path: Path, error: Exception) -> Unreadable:
     """The error for an archive that the standard library cannot read."""
     said = str(error) or type(error).__name__
-    return Unreadable(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.", WRITE_AGAIN)
+    return miswritten(f"{path} cannot be read as a zip archive: {said.rstrip('.')}.")

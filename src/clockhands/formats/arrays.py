@@ -14,7 +14,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,11 @@ from clockhands.arguments import shown
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.formats import archives
-from clockhands.formats.files import WRITE_AGAIN, open_regular, place, seems
+from clockhands.formats.documents import packaged
+from clockhands.formats.files import WRITE_AGAIN, damaged, miswritten, open_regular, place, seems
+
+NUMBER_TYPES = packaged(__file__, "number_types")
+"""The types of numbers of each format, by the format's name or number for them."""
 
 # The most memory for one tensor, if that much is available. The largest known position table has about 1 GB (131,072
 # rows of 2,048 float32); without a limit a zip bomb would be unpacked for minutes.
@@ -83,6 +87,11 @@ class TensorInfo:
         return math.prod(self.shape)
 
     @property
+    def bits(self) -> int:
+        """How many bits all its numbers take, by the name of its type; the numbers of some types share bytes."""
+        return self.elements * bits_of(self.dtype)
+
+    @property
     def declared_in(self) -> Path:
         """The file that declares it, wherever its numbers are."""
         return self.model or self.file
@@ -110,14 +119,14 @@ def possible(shape: Sequence[int]) -> bool:
     return len(shape) <= 64 and min(shape, default=0) >= 0 and math.prod(max(size, 1) for size in shape) < 2**59
 
 
-def check_shape(where: str, shape: Sequence[int], hint: str) -> None:
-    """Refuse the shape of a tensor that cannot be; ``where`` is the tensor and its file.
+def check_shape(where: str, shape: Sequence[int], error: Callable[[str], Unreadable] = damaged) -> None:
+    """Refuse the shape of a tensor that cannot be, with an ``error``; ``where`` is the tensor and its file.
 
     Raises:
         Unreadable: NumPy cannot represent it.
     """
     if not possible(shape):
-        raise Unreadable(f"{where} has the impossible shape {shown(shape)}.", hint)
+        raise error(f"{where} has the impossible shape {shown(shape)}.")
 
 
 def read(info: TensorInfo) -> np.ndarray:
@@ -159,7 +168,7 @@ def mapped(info: TensorInfo) -> np.ndarray:
         return read(info)
     with opened_file(info) as file:
         if file.seek(0, io.SEEK_END) < info.offset + info.elements * dtype.itemsize:
-            raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
+            raise miswritten(f"{info.file} ends inside {shown(info.name)}.")
         order = "F" if info.fortran else "C"
         return np.memmap(file, dtype, "r", info.offset, info.shape, order)
 
@@ -236,6 +245,16 @@ def summarise(info: TensorInfo) -> Summary:
         found = np.flatnonzero(flags)
         count, first = int(found.size), found[:8].tolist()
     return Summary(info.shape, info.dtype, count, tuple(first))
+
+
+def bits_of(dtype: str) -> int:
+    """The bits of one number of a type, which its name says; 0 for text, and for a type that has no name.
+
+    >>> bits_of("float8_e4m3fn"), bits_of("BOOL"), bits_of("FLOAT4E2M1"), bits_of("STRING"), bits_of("type 77")
+    (8, 8, 4, 0, 0)
+    """
+    found = re.match(r"(?:[a-z]+|[A-Z]+)(\d+)", dtype)
+    return int(found[1]) if found else 8 * (dtype.lower() == "bool")
 
 
 def number_type(info: TensorInfo) -> np.dtype:
@@ -322,7 +341,7 @@ def _exactly(stream: IO[bytes], count: int, info: TensorInfo) -> bytes:
     except Exception as error:  # noqa: BLE001 - zipfile has a dozen exceptions for a damaged member
         raise archives.damaged(info.file, error) from None
     if len(data) < count:
-        raise Unreadable(f"{info.file} ends inside {shown(info.name)}.", WRITE_AGAIN)
+        raise miswritten(f"{info.file} ends inside {shown(info.name)}.")
     return data
 
 
@@ -379,7 +398,7 @@ def npz_names(path: Path) -> tuple[str, ...]:
     counted = Counter(map(budget.spend, names))
     if len(counted) < len(names):
         double = next(name for name, count in counted.items() if count > 1)
-        raise Unreadable(f"{path} holds two arrays named {shown(double)}.", WRITE_AGAIN)
+        raise miswritten(f"{path} holds two arrays named {shown(double)}.")
     return names
 
 
@@ -437,19 +456,17 @@ def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | N
     length = int.from_bytes(_exactly(stream, width, empty), "little")
     offset = 8 + width + length
     if length > _LONGEST_HEADER or offset > size:
-        raise Unreadable(
+        raise miswritten(
             f"{where} declares a header of {length:,} bytes, and the file has {size:,}; a header of an array of "
-            f"numbers has at most {_LONGEST_HEADER:,}.",
-            WRITE_AGAIN,
+            f"numbers has at most {_LONGEST_HEADER:,}."
         )
     text = _exactly(stream, length, empty)
     shape, fortran, dtype = _parsed(length.to_bytes(width, "little") + text, version, where)
     _check_numbers(dtype, where)
     needed = math.prod(shape) * dtype.itemsize
     if needed > size - offset:
-        raise Unreadable(
-            f"{where} declares {needed:,} bytes of numbers (shape {shape}, {dtype.name}), but holds {size - offset:,}.",
-            WRITE_AGAIN,
+        raise miswritten(
+            f"{where} declares {needed:,} bytes of numbers (shape {shape}, {dtype.name}), but holds {size - offset:,}."
         )
     return TensorInfo(
         name, dtype.name, shape, path, offset, fortran and len(shape) > 1, dtype.str.startswith(">"), member
@@ -463,11 +480,11 @@ def _parsed(data: bytes, version: tuple[int, int], where: str) -> tuple[tuple[in
             warnings.simplefilter("ignore")  # NumPy warns about headers written by Python 2, which it reads
             shape, fortran, dtype = reader(io.BytesIO(data))
     except Exception:  # noqa: BLE001 - the header is parsed as Python, which fails in as many ways as Python has
-        raise Unreadable(f"{where} has a .npy header that NumPy cannot read.", WRITE_AGAIN) from None
+        raise miswritten(f"{where} has a .npy header that NumPy cannot read.") from None
     if any(size < 0 for size in shape):
-        raise Unreadable(f"{where} declares the shape {shown(shape)}, with a negative size.", WRITE_AGAIN)
+        raise miswritten(f"{where} declares the shape {shown(shape)}, with a negative size.")
     if not possible(shape):
-        raise Unreadable(f"{where} declares the impossible shape {shown(shape)}.", WRITE_AGAIN)
+        raise miswritten(f"{where} declares the impossible shape {shown(shape)}.")
     return tuple(int(size) for size in shape), fortran, dtype
 
 

@@ -19,9 +19,9 @@ from typing import IO, Any, Literal
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, pickles, shards
-from clockhands.formats.arrays import Names, TensorInfo, check_shape
-from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, is_not, open_regular, too_many
-from clockhands.formats.pickles import DTYPES, STORAGES, PickledDict, Tensor
+from clockhands.formats.arrays import Names, TensorInfo, bits_of, check_shape
+from clockhands.formats.files import damaged, is_not, open_regular, too_many, truncated
+from clockhands.formats.pickles import STORAGES, PickledDict, Tensor
 from clockhands.formats.shards import WeightsHeader
 
 # Files from before 2020 begin with a number and a version, both as pickles.
@@ -120,10 +120,10 @@ def _from_stream(path: Path) -> tuple[Any, dict[str, tuple[int, int]], bool]:
         found = pickles.read_pickle(file, str(path))
         keys = pickles.read_pickle(file, str(path))
         if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise Unreadable(f"{path} has no list of the storages that contain its numbers.", DOWNLOAD_AGAIN)
+            raise damaged(f"{path} has no list of the storages that contain its numbers.")
         big = isinstance(system, PickledDict) and ("little_endian", False) in system
         widths = {
-            tensor.storage.key: DTYPES.get(STORAGES[tensor.storage.kind] or "bool", 0)
+            tensor.storage.key: bits_of(STORAGES[tensor.storage.kind] or "bool") // 8
             for _, tensor in _named(found, path)
             if tensor.storage.kind in STORAGES
         }
@@ -159,10 +159,7 @@ def _storages(
         places[key] = (at + 8, length)
         at += 8 + length
         if at > size:
-            raise Unreadable(
-                f"{path} ends after {size:,} bytes, inside the storage {shown(key)}.",
-                TRUNCATED,
-            )
+            raise truncated(f"{path} ends after {size:,} bytes, inside the storage {shown(key)}.")
     return places
 
 
@@ -207,11 +204,9 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
     """The place of a tensor's numbers, checked against its storage and the file."""
     where = f"{path}: tensor {shown(name)}"
     dtype, width = _type(tensor)
-    check_shape(where, tensor.shape, DOWNLOAD_AGAIN)
+    check_shape(where, tensor.shape)
     if tensor.storage.key not in places:
-        raise Unreadable(
-            f"{where} is in the storage {shown(tensor.storage.key)}, which the file does not contain.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{where} is in the storage {shown(tensor.storage.key)}, which the file does not contain.")
     start, size = places[tensor.storage.key]
     last = sum((count - 1) * step for count, step in zip(tensor.shape, tensor.strides, strict=True))
     needed = (tensor.offset + last + 1) * width if math.prod(tensor.shape) else 0
@@ -232,7 +227,7 @@ def _placed(path: Path, name: str, tensor: Tensor, places: dict[str, tuple[int, 
 def _type(tensor: Tensor) -> tuple[str, int]:
     """The type of a tensor's numbers, and how many bytes one takes."""
     dtype = tensor.dtype or STORAGES.get(tensor.storage.kind, tensor.storage.kind) or "untyped"
-    return dtype, DTYPES.get(dtype, 1)
+    return dtype, bits_of(dtype) // 8 or 1
 
 
 def _order(tensor: Tensor) -> str | None:

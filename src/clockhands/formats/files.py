@@ -62,8 +62,6 @@ SIGNATURES = (
 
 # What to do about a file that is damaged.
 WRITE_AGAIN = "Write or download the file again."
-DOWNLOAD_AGAIN = "Download or write the file again."
-TRUNCATED = "The file is truncated: download it again."
 _PULL = "Run `git lfs pull` in the model folder."
 
 _HEAD = 32
@@ -103,6 +101,21 @@ def open_binary(path: Path) -> BinaryIO:
         ) from None
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def damaged(said: str) -> Unreadable:
+    """The error for a file that has changed since it was written, or arrived so."""
+    return Unreadable(said, "Download or write the file again.")
+
+
+def miswritten(said: str) -> Unreadable:
+    """The error for a file that the program that wrote it may have written wrongly."""
+    return Unreadable(said, WRITE_AGAIN)
+
+
+def truncated(said: str) -> Unreadable:
+    """The error for a file whose end is missing."""
+    return Unreadable(said, "The file is truncated: download it again.")
 
 
 def unreadable(where: Path | str, error: OSError | ValueError) -> Unreadable:

@@ -23,61 +23,15 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.arrays import PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
-from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, ReadAround, is_not, open_regular
+from clockhands.formats.arrays import NUMBER_TYPES, PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
+from clockhands.formats.files import ReadAround, damaged, is_not, open_regular, truncated
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
-SCALARS = {
-    0: ("uint8", "B"),
-    1: ("int8", "b"),
-    2: ("uint16", "H"),
-    3: ("int16", "h"),
-    4: ("uint32", "I"),
-    5: ("int32", "i"),
-    6: ("float32", "f"),
-    7: ("bool", "?"),
-    10: ("uint64", "Q"),
-    11: ("int64", "q"),
-    12: ("float64", "d"),
-}
+SCALARS = {int(number): row for number, row in NUMBER_TYPES["gguf_values"].items()}
 STRING, ARRAY = 8, 9
 
-# Types of tensors, by their number in the file: a name, numbers in a block, bytes of a block. The
-# plain ones have NumPy's names.
-TENSOR_TYPES = {
-    0: ("float32", 1, 4),
-    1: ("float16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    24: ("int8", 1, 1),
-    25: ("int16", 1, 2),
-    26: ("int32", 1, 4),
-    27: ("int64", 1, 8),
-    28: ("float64", 1, 8),
-    29: ("IQ1_M", 256, 56),
-    30: ("bfloat16", 1, 2),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-    40: ("NVFP4", 64, 36),
-}
+# Types of tensors, by their number in the file: a name, numbers in a block, bytes of a block.
+TENSOR_TYPES = {int(number): row for number, row in NUMBER_TYPES["gguf"].items()}
 
 # Bounds for hostile files, each far above any real one: a header has about 50 keys, a vocabulary at
 # most 300,000 strings, a model at most 100,000 tensors.
@@ -154,9 +108,7 @@ def header_in(path: Path, file: BinaryIO) -> Header:
     if start[:4] != b"GGUF":
         raise is_not(path, "a GGUF file", start)
     if len(start) < 24:
-        raise Unreadable(
-            f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.", TRUNCATED
-        )
+        raise truncated(f"{path} ends after {len(start)} bytes, but a GGUF file begins with a header of 24 bytes.")
     return _walk(path, ReadAround(path, file))
 
 
@@ -213,11 +165,8 @@ class _Cursor:
         at = self.at
         if count > self.end - at:
             if count > self.end:
-                raise Unreadable(
-                    f"{self.path}: {what} should take {count:,} bytes, but the whole file has {self.end:,}.",
-                    DOWNLOAD_AGAIN,
-                )
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
+                raise damaged(f"{self.path}: {what} should take {count:,} bytes, but the whole file has {self.end:,}.")
+            raise truncated(f"{self.path} ends after {self.end:,} bytes, inside {what}.")
         self.at = at + count
         return at
 
@@ -226,14 +175,13 @@ class _Cursor:
         length = self.scalar("Q", what)
         at = self.step(length, what)
         if length > longest:
-            raise Unreadable(
-                f"{self.path}: {what} has a name of {length:,} bytes, but the format allows at most {longest:,}.",
-                DOWNLOAD_AGAIN,
+            raise damaged(
+                f"{self.path}: {what} has a name of {length:,} bytes, but the format allows at most {longest:,}."
             )
         try:
             return self.data[at : at + length].decode()
         except UnicodeDecodeError:
-            raise Unreadable(f"{self.path}: {what} has a name that is not UTF-8 text.", DOWNLOAD_AGAIN) from None
+            raise damaged(f"{self.path}: {what} has a name that is not UTF-8 text.") from None
 
     def strings_over(self, count: int, what: str) -> None:
         """Skip ``count`` strings."""
@@ -250,7 +198,7 @@ class _Cursor:
                 stop = start + len(held) - 8
             at += 8 + unpack(held, at - start)[0]
         if at > self.end:
-            raise Unreadable(f"{self.path} ends after {self.end:,} bytes, inside {what}.", TRUNCATED)
+            raise truncated(f"{self.path} ends after {self.end:,} bytes, inside {what}.")
         self.at = at
 
     def spend(self, steps: int) -> None:
@@ -274,9 +222,7 @@ class _Cursor:
 def _check_count(cursor: _Cursor, count: int, what: str, most: int, least_bytes: int) -> None:
     left = cursor.end - cursor.at
     if count * least_bytes > left:
-        raise Unreadable(
-            f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes can hold.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{cursor.path} declares {count:,} {what}, more than its {cursor.end:,} bytes can hold.")
     if count > most:
         raise Unreadable(
             f"{cursor.path} declares {count:,} {what}, but at most {most:,} are read.",
@@ -356,10 +302,7 @@ def _unknown(cursor: _Cursor, kind: int, what: str) -> Unreadable:
 def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str, TensorInfo]:
     alignment = fields.get("general.alignment", 32)
     if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-        raise Unreadable(
-            f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.",
-            DOWNLOAD_AGAIN,
-        )
+        raise damaged(f"{cursor.path}: `general.alignment` is {shown(alignment)}, but must be a power of two.")
     entries, names = {}, Names(cursor.path)
     for number in range(count):
         name, *entry = _tensor(cursor, number)
@@ -376,20 +319,16 @@ def _tensors(cursor: _Cursor, count: int, fields: dict[str, object]) -> dict[str
     for name, (dtype, shape, size, offset) in entries.items():
         what = f"{cursor.path}: tensor {shown(name)}"
         if offset % alignment:
-            raise Unreadable(
-                f"{what} begins at byte {offset:,} of the data, which is not a multiple of {alignment}.", DOWNLOAD_AGAIN
-            )
+            raise damaged(f"{what} begins at byte {offset:,} of the data, which is not a multiple of {alignment}.")
         if start + offset + size > cursor.end:
-            raise Unreadable(
-                f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.", TRUNCATED
-            )
+            raise truncated(f"{what} ends at byte {start + offset + size:,}, but the file has {cursor.end:,}.")
         if size:
             taken.append((offset, offset + size, name))
         tensors[name] = TensorInfo(name, dtype, shape, cursor.path, start + offset, big_endian=cursor.order == ">")
     taken.sort()
     for (_, end, first), (begin, _, second) in pairwise(taken):
         if begin < end:
-            raise Unreadable(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.", DOWNLOAD_AGAIN)
+            raise damaged(f"{cursor.path}: the tensors {shown(first)} and {shown(second)} overlap.")
     return tensors
 
 
@@ -399,22 +338,19 @@ def _tensor(cursor: _Cursor, number: int) -> tuple[str, str, tuple[int, ...], in
     what = f"tensor {shown(name)}"
     axes = cursor.scalar("I", what)
     if axes > MOST_AXES:
-        raise Unreadable(
-            f"{cursor.path}: {what} has {axes:,} axes, but the format allows at most {MOST_AXES}.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{cursor.path}: {what} has {axes:,} axes, but the format allows at most {MOST_AXES}.")
     sizes = [cursor.scalar("Q", what) for _ in range(axes)]
     kind, offset = cursor.scalar("I", what), cursor.scalar("Q", what)
     shape = tuple(sizes[::-1])
-    check_shape(f"{cursor.path}: {what}", shape, DOWNLOAD_AGAIN)
+    check_shape(f"{cursor.path}: {what}", shape)
     if kind not in TENSOR_TYPES:
         # Quantised types are added every few months; an audit needs none of their numbers.
         return name, f"type {kind}", shape, 0, offset
     dtype, block, block_bytes = TENSOR_TYPES[kind]
     row = shape[-1] if shape else 1
     if row % block:
-        raise Unreadable(
-            f"{cursor.path}: {what} has rows of {row:,} numbers, but {dtype} stores numbers in blocks of {block}.",
-            DOWNLOAD_AGAIN,
+        raise damaged(
+            f"{cursor.path}: {what} has rows of {row:,} numbers, but {dtype} stores numbers in blocks of {block}."
         )
     return name, dtype, shape, math.prod(shape) // block * block_bytes, offset
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, files
+from clockhands.formats.documents import packaged
 from clockhands.formats.pickles import LARGEST
 
 _ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
@@ -30,31 +31,10 @@ _MOST_PICKLES = 5  # in a file: checkpoints from before 2020 have five
 _MOST_MEMBERS = 16
 _DEEPEST = 4  # pickles inside the bytes of a pickle
 
-# Modules of which every name counts; with a dot, that part of a package.
-_MODULES = frozenset([
-    "os", "posix", "nt", "subprocess", "_posixsubprocess", "sys", "pty", "socket", "runpy", "importlib", "pkgutil",
-    "zipimport", "imp", "code", "codeop", "pdb", "bdb", "timeit", "cProfile", "profile", "trace", "doctest", "pydoc",
-    "webbrowser", "shutil", "ctypes", "_ctypes", "cffi", "marshal", "pickle", "_pickle", "cPickle", "dill",
-    "cloudpickle", "shelve", "asyncio", "commands", "popen2", "pip", "ensurepip", "venv", "idlelib", "lib2to3",
-    "distutils", "setuptools", "site", "urllib", "urllib2", "http", "httplib", "ftplib", "smtplib", "telnetlib",
-    "xmlrpc", "requests", "httpx", "aiohttp", "paramiko", "sqlite3", "logging.config", "torch.hub", "torch.package",
-    "torch.utils.cpp_extension", "torch._inductor", "torch._dynamo", "torch.distributed.rpc", "numpy.testing",
-    "numpy.f2py", "numpy.distutils",
-])  # fmt: skip
+_TABLE = packaged(__file__, "names_that_run")
+_MODULES = frozenset(_TABLE["modules"])
 _BUILTINS = ("builtins", "__builtin__", "__builtins__")
-_NAMES = frozenset([
-    *((module, name) for module in _BUILTINS for name in (
-        "eval", "exec", "execfile", "compile", "open", "file", "__import__", "getattr", "setattr", "delattr", "input",
-        "breakpoint", "globals", "locals", "vars", "apply",
-    )),
-    *((module, name) for module in ("operator", "_operator") for name in ("attrgetter", "methodcaller")),
-    ("types", "CodeType"), ("types", "FunctionType"), ("torch", "load"), ("torch.serialization", "load"),
-    ("torch.jit", "load"), ("numpy", "load"), ("numpy", "memmap"), ("codecs", "open"),
-])  # fmt: skip
-# Modules of which a pickle takes its functions later.
-_ALONE = frozenset(["os", "sys", "subprocess", "builtins", "posix", "importlib", "shutil", "socket", "ctypes"])
-# Parts of a name with which it leaves its module.
-_WAYS_OUT = frozenset(["__globals__", "__builtins__", "__subclasses__", "__getattribute__", "__code__", "__import__"])
+_NAMES = {(module, name) for key, names in _TABLE["names"].items() for module in key.split("|") for name in names}
 
 
 def names_that_run(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -87,8 +67,8 @@ def _names(path: Path, steps: list[int]) -> tuple[str, ...]:
 def _runs(module: str, name: str) -> bool:
     parts, steps = module.split("."), name.split(".")
     inside = any(".".join(parts[: number + 1]) in _MODULES for number in range(len(parts)))
-    through = any(step.strip("_") in _MODULES for step in steps[:-1]) or steps[0] in _ALONE
-    return inside or through or (module, steps[0]) in _NAMES or not _WAYS_OUT.isdisjoint(steps)
+    through = any(step.strip("_") in _MODULES for step in steps[:-1]) or steps[0] in _TABLE["alone"]
+    return inside or through or (module, steps[0]) in _NAMES or not set(steps).isdisjoint(_TABLE["ways_out"])
 
 
 def _asked(path: Path, steps: list[int]) -> Iterator[tuple[str, str]]:

@@ -17,7 +17,8 @@ from typing import IO, Any
 
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
-from clockhands.formats.files import DOWNLOAD_AGAIN
+from clockhands.formats.arrays import NUMBER_TYPES
+from clockhands.formats.files import damaged
 
 # Bounds for hostile files. A tensor takes about 35 instructions and 200 bytes; models have 100,000 at most,
 # in many files.
@@ -86,19 +87,9 @@ _MARK = _Opaque()
 
 _CLASSES = {Name("torch.nn.parameter", "Parameter"), Name("torch", "Tensor"), Name("torch.nn.parameter", "Buffer")}
 _STORAGE_MODULES = ("torch", "torch.cuda", "torch.storage")
-# Number types, with the bytes of one number.
-DTYPES = {
-    "bool": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8,
-    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1,
-}  # fmt: skip
+DTYPES = frozenset(NUMBER_TYPES["pytorch"])
 # The types that storages are named for; for others (None) the tensor has the type.
-STORAGES = {
-    "FloatStorage": "float32", "DoubleStorage": "float64", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128", "UntypedStorage": None,
-}  # fmt: skip
+STORAGES: Mapping[str, str | None] = NUMBER_TYPES["storages"]
 
 
 def read_pickle(stream: IO[bytes], where: str) -> Any:
@@ -124,7 +115,7 @@ def read_pickle(stream: IO[bytes], where: str) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged pickle fails in as many ways as its machine has
         said = str(error).strip().rstrip(".") or type(error).__name__
-        raise Unreadable(f"{where} is not a complete pickle: {shown(said)[1:-1]}.", DOWNLOAD_AGAIN) from None
+        raise damaged(f"{where} is not a complete pickle: {shown(said)[1:-1]}.") from None
 
 
 class _BoundedStream:

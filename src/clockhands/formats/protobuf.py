@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from clockhands.errors import Unreadable
-from clockhands.formats.files import TRUNCATED, WRITE_AGAIN, ReadAround
+from clockhands.formats.files import ReadAround, miswritten, truncated
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
@@ -137,7 +137,7 @@ class MessageFile:
 
     def wrong(self, fault: str) -> Unreadable:
         """The error for bytes that are not such a message."""
-        return Unreadable(f"{self.path} is not {self.what}, or damaged: {fault}.", WRITE_AGAIN)
+        return miswritten(f"{self.path} is not {self.what}, or damaged: {fault}.")
 
     def _varint(self, at: int, stop: int) -> tuple[int, int]:
         """The integer that begins at ``at``, and where it ends."""
@@ -157,9 +157,8 @@ class MessageFile:
     def _beyond(self, at: int, length: int, stop: int) -> Unreadable:
         size = len(self.data)
         if at + length > size:
-            return Unreadable(
-                f"{self.path} ends after {size:,} bytes, inside a field of {length:,} that begins at byte {at:,}.",
-                TRUNCATED,
+            return truncated(
+                f"{self.path} ends after {size:,} bytes, inside a field of {length:,} that begins at byte {at:,}."
             )
         return self.wrong(f"the {length:,} bytes from byte {at:,} on reach beyond the message that ends at {stop:,}")
 

@@ -9,7 +9,7 @@ Source: the format section of the safetensors README, https://github.com/hugging
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -17,38 +17,15 @@ from typing import Any, TypeGuard
 from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, shards
-from clockhands.formats.arrays import Names, TensorInfo, check_shape
-from clockhands.formats.files import DOWNLOAD_AGAIN, TRUNCATED, open_regular, seems
+from clockhands.formats.arrays import NUMBER_TYPES, Names, TensorInfo, bits_of, check_shape
+from clockhands.formats.files import damaged, open_regular, seems, truncated
 from clockhands.formats.shards import WeightsHeader
 
 # The format's own bound on a header, in bytes.
 LONGEST_HEADER = 100_000_000
 
-# The format's types: bits, and the name that NumPy or ml_dtypes has for it (None: they have none of that width).
-TYPES: dict[str, tuple[int, str | None]] = {
-    "BOOL": (8, "bool"),
-    "F4": (4, None),
-    "F6_E2M3": (6, None),
-    "F6_E3M2": (6, None),
-    "U8": (8, "uint8"),
-    "I8": (8, "int8"),
-    "F8_E5M2": (8, "float8_e5m2"),
-    "F8_E4M3": (8, "float8_e4m3fn"),
-    "F8_E8M0": (8, "float8_e8m0fnu"),
-    "F8_E4M3FNUZ": (8, "float8_e4m3fnuz"),
-    "F8_E5M2FNUZ": (8, "float8_e5m2fnuz"),
-    "I16": (16, "int16"),
-    "U16": (16, "uint16"),
-    "F16": (16, "float16"),
-    "BF16": (16, "bfloat16"),
-    "I32": (32, "int32"),
-    "U32": (32, "uint32"),
-    "F32": (32, "float32"),
-    "C64": (64, "complex64"),
-    "F64": (64, "float64"),
-    "I64": (64, "int64"),
-    "U64": (64, "uint64"),
-}
+# The format's types, and the name that NumPy or ml_dtypes has for each (None: they have none of that width).
+TYPES: Mapping[str, str | None] = NUMBER_TYPES["safetensors"]
 
 
 def read_header(path: Path) -> WeightsHeader:
@@ -81,9 +58,7 @@ def header_length(path: Path, start: bytes, size: int) -> int:
         Unreadable: The file is too short for the header, or not a safetensors file.
     """
     if len(start) < 8:
-        raise Unreadable(
-            f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.", DOWNLOAD_AGAIN
-        )
+        raise damaged(f"{path} has {size} bytes, fewer than the 8 that a safetensors file begins with.")
     length = int.from_bytes(start[:8], "little")
     if length > size - 8 or length > LONGEST_HEADER:
         raise _length_error(path, length, size, start)
@@ -123,20 +98,14 @@ def _length_error(path: Path, length: int, size: int, start: bytes) -> Unreadabl
     if start.startswith(b"version https://git-lfs"):
         return files.not_pulled(path, "the tensors themselves")
     if length > size - 8 and start[8:9] == b"{":
-        return Unreadable(
-            f"{path} declares a header of {length:,} bytes, but only {size - 8:,} follow.",
-            TRUNCATED,
-        )
+        return truncated(f"{path} declares a header of {length:,} bytes, but only {size - 8:,} follow.")
     if length > size - 8:
         return Unreadable(
             f"{path} is not a safetensors file: read as one, it declares a header of {length:,} bytes in a file of "
             f"{size:,}, and {seems(start)}.",
             "Give the file the ending of its real type, or download it again.",
         )
-    return Unreadable(
-        f"{path} declares a header of {length:,} bytes, but the format allows at most {LONGEST_HEADER:,}.",
-        DOWNLOAD_AGAIN,
-    )
+    return damaged(f"{path} declares a header of {length:,} bytes, but the format allows at most {LONGEST_HEADER:,}.")
 
 
 def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> dict[str, TensorInfo]:
@@ -149,19 +118,16 @@ def _tensors(fields: dict[str, Any], path: Path, data_start: int, size: int) -> 
     for begin, end, code, shape, name in entries:
         if begin != expected:
             fault = f"overlaps {before}" if begin < expected else f"leaves a hole of {begin - expected:,} bytes"
-            raise Unreadable(
+            raise damaged(
                 f"{path}: tensor {shown(name)} begins at byte {begin:,} of the data, but must begin at byte "
-                f"{expected:,}: it {fault}.",
-                DOWNLOAD_AGAIN,
+                f"{expected:,}: it {fault}."
             )
         expected, before = end, shown(name)
-        tensors[name] = TensorInfo(name, TYPES[code][1] or code, shape, path, data_start + begin)
+        tensors[name] = TensorInfo(name, TYPES[code] or code, shape, path, data_start + begin)
     if data_start + expected != size:
         there = size - data_start
-        raise Unreadable(
-            f"{path}: its header declares {expected:,} bytes of tensors, but {there:,} follow it.",
-            TRUNCATED if there < expected else DOWNLOAD_AGAIN,
-        )
+        error = truncated if there < expected else damaged
+        raise error(f"{path}: its header declares {expected:,} bytes of tensors, but {there:,} follow it.")
     return tensors
 
 
@@ -169,7 +135,7 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
     """One entry of the header: begin, end, type and shape, each checked."""
     where = f"{path}: tensor {shown(name)}"
     if not isinstance(entry, dict):
-        raise Unreadable(f"{where} is described by {shown(entry)}, but an object is expected.", DOWNLOAD_AGAIN)
+        raise damaged(f"{where} is described by {shown(entry)}, but an object is expected.")
     code, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
     if not isinstance(code, str) or code not in TYPES:
         raise Unreadable(
@@ -177,23 +143,18 @@ def _entry(name: str, entry: object, path: Path) -> tuple[int, int, str, tuple[i
             f"Its types are {', '.join(TYPES)}; for a newer file, update clockhands.",
         )
     if not _sizes(shape):
-        raise Unreadable(
-            f"{where} has the shape {shown(shape)}, but it must be a list of whole numbers of at least 0.",
-            DOWNLOAD_AGAIN,
-        )
-    check_shape(where, shape, DOWNLOAD_AGAIN)
+        raise damaged(f"{where} has the shape {shown(shape)}, but it must be a list of whole numbers of at least 0.")
+    check_shape(where, shape)
     if not _sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise Unreadable(
+        raise damaged(
             f"{where} has the offsets {shown(offsets)}, but they must be two whole numbers of at least 0, the first "
-            "not above the second.",
-            DOWNLOAD_AGAIN,
+            "not above the second."
         )
     begin, end = offsets
-    bits = math.prod(shape) * TYPES[code][0]
+    bits = math.prod(shape) * bits_of(TYPES[code] or code)
     if bits != 8 * (end - begin):
-        raise Unreadable(
-            f"{where} has {end - begin:,} bytes, but its shape {shown(shape)} and type {code} take {bits / 8:,.10g}.",
-            DOWNLOAD_AGAIN,
+        raise damaged(
+            f"{where} has {end - begin:,} bytes, but its shape {shown(shape)} and type {code} take {bits / 8:,.10g}."
         )
     return begin, end, code, tuple(shape)
 
