@@ -21,8 +21,8 @@ PACKAGE = "clockhands"
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / PACKAGE
 
-# The only place that says who may import whom: a module may import from any line above its own, and nothing
-# else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
+# The only place that says who may import whom, the lowest room first: a module may import from any line before its own, and
+# nothing else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
 LAYERS = """
 errors
 arguments
@@ -185,7 +185,7 @@ def violations(source: Path, layers: str) -> list[str]:
             if theirs not in places:
                 found.append(f"{where}: {own} imports {theirs}, which is in no layer")
             elif places[theirs] >= places[own]:
-                what = "its sibling" if places[theirs] == places[own] else "from below it"
+                what = "its sibling" if places[theirs] == places[own] else "from a room above it"
                 found.append(f"{where}: {own} imports {what}: {theirs}")
     try:
         TopologicalSorter(graph).prepare()
@@ -330,9 +330,9 @@ SMALL = "low\nleft right\nhigh"
 
 
 BROKEN = [
-    ("low.py", "from small.left import thing", "low.py:1: low imports from below it: left"),
-    ("low.py", "import small.high.part", "low.py:1: low imports from below it: high"),
-    ("low.py", "def f():\n    from .high import part", "low.py:2: low imports from below it: high"),
+    ("low.py", "from small.left import thing", "low.py:1: low imports from a room above it: left"),
+    ("low.py", "import small.high.part", "low.py:1: low imports from a room above it: high"),
+    ("low.py", "def f():\n    from .high import part", "low.py:2: low imports from a room above it: high"),
     ("left.py", "from small import right", "left.py:1: left imports its sibling: right"),
     ("left.py", "from . import right", "left.py:1: left imports its sibling: right"),
     ("left.py", "import small", "left.py:1: left imports the whole package; name the submodule"),

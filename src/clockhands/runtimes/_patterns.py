@@ -464,11 +464,7 @@ def nope_inverted(view: View) -> None:
 PATTERNS: Mapping[str, Pattern] = {
     "no-scaling": of_each(without_scaling, _scales, "The file declares no scaling."),
     "default-base": of_each(with_default_base),
-    "default-base-no-scaling": of_each(
-        lambda code, model: with_default_base(without_scaling(code, model), model),
-        _scales,
-        "The file declares no scaling.",
-    ),
+    "default-base-no-scaling": of_each(without_both, _scales, "The file declares no scaling."),
     "full-block-everywhere": Pattern(partial(one_kind, "full")),
     "sliding-block-everywhere": Pattern(partial(one_kind, "sliding")),
     "scaling-everywhere": Pattern(scaling_everywhere),
