@@ -21,8 +21,9 @@ PACKAGE = "clockhands"
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / PACKAGE
 
-# The only place that says who may import whom, the lowest room first: a module may import from any line before its own, and
-# nothing else. Those on one line do not import each other. A folder counts as one; inside it only cycles are forbidden.
+# The only place that says who may import whom, the lowest room first: a module may import from any line before its own,
+# and nothing else. Those on one line do not import each other. A folder counts as one; inside it only cycles are
+# forbidden.
 LAYERS = """
 errors
 arguments
