@@ -180,7 +180,12 @@ def test_an_audit_is_one_target_of_the_schema():
 
 
 def test_the_schema_of_a_position_code_is_the_code_without_its_specs():
-    assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order", "sections"}) - {"spec", "rotation", "either"}
+    assert set(LAYER_FIELDS) == (set(vars(ROTARY)) | {"order", "sections"}) - {
+        "spec",
+        "rotation",
+        "layer_kind",
+        "either",
+    }
 
 
 def test_cosine_first_is_told_from_sine_first():

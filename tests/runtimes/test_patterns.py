@@ -116,3 +116,61 @@ def test_sections_that_are_too_large_for_turns_end_with_the_pairs(tmp_path):
     (group,) = found(tmp_path, config)["sections-in-turns"].parted
     axes = group.theirs.spec.axes
     assert (axes[:6], [axes.count(axis) for axis in range(3)]) == ((0, 1, 2, 0, 1, 2), [22, 21, 21])
+
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 4,
+    "max_position_embeddings": 131072, "rope_theta": 5e5,
+}  # fmt: skip
+GEMMA = {
+    "model_type": "gemma3_text", "hidden_size": 1152, "head_dim": 256, "num_attention_heads": 4, "num_hidden_layers": 6,
+    "max_position_embeddings": 32768, "sliding_window": 512, "rope_theta": 1e6, "rope_local_base_freq": 1e4,
+}  # fmt: skip
+LISTS = {
+    "rope_type": "longrope", "original_max_position_embeddings": 8192, "short_factor": [1.0] * 64,
+    "long_factor": [2.0] * 64,
+}  # fmt: skip
+# A config, a pattern, and the layers, the base, the scaling's factor and the attention factor of what it makes of them.
+WITH_EDGES = [
+    # A factor that follows from the two lengths follows from the new ones.
+    (LLAMA | {"rope_scaling": LISTS}, "context-as-original", ("0-3", 5e5, 1.0, 1.0)),
+    (LLAMA | {"rope_scaling": {"rope_type": "yarn", "factor": None, "original_max_position_embeddings": 4096}},
+     "context-as-original", ("0-3", 5e5, 1.0, 1.0)),
+    # An original length of 1 has no frequencies.
+    (LLAMA | {"max_position_embeddings": 1, "rope_scaling": LISTS | {"factor": 4.0}}, "context-as-original",
+     ("0-3", 5e5, 4.0, None)),
+    # Frequencies that are not known stay so in other layers.
+    (GEMMA | {"rope_scaling": {"rope_type": "foo", "factor": 8.0}}, "full-block-everywhere", ("0-4", 1e6, 8.0, None)),
+    # The kind of a layer is that of its class, whatever it sees.
+    (GEMMA | {"sliding_window": None}, "full-block-everywhere", ("0-4", 1e6, None, 1.0)),
+    # A scaling that the other layers have themselves is replaced too.
+    (GEMMA | {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                  "sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}},
+     "scaling-everywhere", ("0-4", 1e4, 8.0, 1.0)),
+]  # fmt: skip
+
+
+def test_what_is_derived_or_not_known_stays_so(tmp_path, cases):
+    for config, pattern, (layers, base, factor, magnitude) in WITH_EDGES:
+        with cases(config, pattern):
+            group = found(tmp_path, config)[pattern].parted[0]
+            made = group.theirs
+            assert (group.layers, made.base, (made.scaling or {}).get("factor")) == (layers, base, factor)
+            assert made.attention_factor == magnitude
+            assert bool(made.rates) == (magnitude is not None)
+
+
+def test_each_part_of_a_model_keeps_its_own_settings(tmp_path):
+    encoder = {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}  # fmt: skip
+    decoder = {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 2e6},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}  # fmt: skip
+    config = {"model_type": "t5gemma2", "encoder": {"text_config": encoder}, "decoder": decoder}
+    groups = found(tmp_path, config)["full-block-everywhere"].parted
+    bases = {group.part: {other.theirs.base for other in groups if other.part == group.part} for group in groups}
+    assert bases == {"encoder": {1e6}, "decoder": {2e6}}
+
+
+def test_a_number_of_dimensions_is_no_share_of_the_head(tmp_path):
+    names = set(found(tmp_path, {"model_type": "deepseek_v3", "rope_scaling": {"rope_type": "proportional"}}))
+    assert not names & {"no-scaling", "ordinary-partial", "whole-head"}

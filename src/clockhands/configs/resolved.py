@@ -67,6 +67,8 @@ class Code:
             context.
         length: The length in tokens for all figures of a report on this code, see `Resolved.with_lengths`.
         source: The source of each field, such as ``config.json:rope_theta``.
+        layer_kind: ``full``, ``sliding`` or ``chunked``, as the type or the file names these layers, whatever they see;
+            None if neither does.
         either: The code of the sliding layers among these, if a file has a window but not the layers that use it.
     """
 
@@ -91,6 +93,7 @@ class Code:
     usable_length: int | None = None
     length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
+    layer_kind: str | None = field(default=None, compare=False)
     either: "Code | None" = None
 
     @property

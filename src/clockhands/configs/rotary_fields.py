@@ -117,7 +117,12 @@ class RotaryReader:
             context=around.context,
         )
         code = replace(
-            code, scaling=declared.summary, window=group.window, two_sided=group.two_sided, chunk=group.chunk
+            code,
+            scaling=declared.summary,
+            window=group.window,
+            two_sided=group.two_sided,
+            chunk=group.chunk,
+            layer_kind=group.kind,
         )
         last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}

@@ -21,6 +21,7 @@ from clockhands.errors import InvalidValue
 SAME_RATE = 1e-12
 # Files hold factors with seven digits or more: an error of 1e-6 in a score is below the spacing of float32.
 SAME_FACTOR = 1e-6
+_LONGEST = 2**53  # tokens; no text is as long
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,9 @@ class LadderDifference:
         return float(np.abs(turned - 2 * np.pi * np.round(turned / (2 * np.pi))).max(initial=0.0))
 
     def reaches(self, radians: float) -> int | None:
-        """The first distance at which some pair is off by more than this many radians; None if there is none."""
-        return None if self.drift == 0 else math.floor(radians / self.drift) + 1
+        """The first distance below 2**53 at which a pair is off by more than this many radians; None if none is."""
+        reached = math.inf if self.drift == 0 else radians / self.drift
+        return math.floor(reached) + 1 if reached < _LONGEST else None
 
     def mean_cosine(self, distance: int) -> float:
         """``mean_j cos(p (w_j - v_j))`` at distance ``p``."""

@@ -26,6 +26,7 @@ DEFAULT_BASE = 10_000.0
 _BASE, _SHARE = "rope_theta", "partial_rotary_factor"
 _BASES = (_BASE, "rope_local_base_freq", "local_rope_theta", "global_rope_theta", "rotary_emb_base")
 _MOST_LAYERS = 10_000
+_ROUNDING = 1e-6  # of a number of channels that was computed from a share
 # Parts of which a pattern changes the encodings: towers for images and sound have configs of their own.
 _CHANGED = (*TEXT, *SECOND)
 _ONE_KIND = "The file has one base and one scaling for all layers."
@@ -73,11 +74,10 @@ class Pattern:
         The second is the same tuple where it changes none.
         """
         assert self.change is not None
-        at = model.context
         if self.at == "original":
-            at = next((scaling.original for scaling in map(_lists, codes) if scaling is not None), None)
-        if self.at is not None and at is not None:
-            codes = tuple(code.at_length(at) for code in codes)
+            codes = tuple(code if (lists := _lists(code)) is None else code.at_length(lists.original) for code in codes)
+        elif self.at is not None and model.context is not None:
+            codes = tuple(code.at_length(model.context) for code in codes)
         made = tuple(self.change(codes, model))
         return codes, codes if all(one is other for one, other in zip(made, codes, strict=True)) else made
 
@@ -97,7 +97,7 @@ def of_each(
 
     def changed(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         if applies is not None and not applies(codes, model):
-            raise Undescribed(lacks)
+            raise Undescribed(lacks) if applies is _scales else _lacking(codes, lacks)
         return (change(code, model) if _turns(code) else code for code in codes)
 
     return Pattern(changed)
@@ -121,7 +121,7 @@ def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> 
     try:
         rotation = replace(code.rotation, **fields)
     except ClockhandsError:  # such a file has no frequencies
-        return replace(code, spec=None, rotation=None, rates=None, attention_factor=None, scaling=declared)
+        return _without_frequencies(code, declared)
     base = code.base if rotation.base is None else rotation.base
     unknown = code.rates is None  # because the declared scaling is not known
     if unknown and fields.get("scaling", ...) is not None:
@@ -130,6 +130,19 @@ def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> 
     rates, factor = rotation.rates, rotation.attention_factor
     made = replace(code, spec=spec, rotation=rotation, rates=rates, attention_factor=factor)
     return replace(made, base=base, scaling=declared)
+
+
+def _without_frequencies(code: Code, declared: Mapping[str, Any] | None) -> Code:
+    return replace(code, spec=None, rotation=None, rates=None, attention_factor=None, scaling=declared)
+
+
+def _rescaled(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> Code:
+    """The encoding with other fields of its scaling."""
+    scaling: Any = None if code.rotation is None else code.rotation.scaling
+    try:
+        return _rotating(code, declared, scaling=replace(scaling, **fields))
+    except ClockhandsError:
+        return _without_frequencies(code, declared)
 
 
 def _unscaled(
@@ -155,10 +168,10 @@ def _with_share(code: Code, share: float) -> Code:
     rotation, width = code.rotation, code.width
     if rotation is None or width is None:
         return code
-    turned = int(width * share)
+    turned = int(width * share + _ROUNDING)
     fields: dict[str, Any] = {}
     if isinstance(rotation.scaling, Proportional):
-        turned, fields = 2 * int(share * width / 2), {"scaling": replace(rotation.scaling, fraction=share)}
+        turned, fields = 2 * int(share * width / 2 + _ROUNDING), {"scaling": replace(rotation.scaling, fraction=share)}
     elif turned != rotation.rotated:
         # Sections of several axes are for another number of pairs.
         fields = {"rotated": turned, "axes": None}
@@ -184,6 +197,14 @@ def _of_class(place: str) -> bool:
 
 def _scales(_: Codes, model: DeclaredModel) -> bool:
     return model.scales
+
+
+def _has_factor(codes: Codes, _: DeclaredModel) -> bool:
+    return any(_turns(code) and _in_block(code, "scaling", ".factor") for code in codes)
+
+
+def _has_yarn(codes: Codes, _: DeclaredModel) -> bool:
+    return any(_turns(code) and code.rotation and isinstance(code.rotation.scaling, Yarn) for code in codes)
 
 
 def _in_block(code: Code, field: str, key: str = "") -> bool:
@@ -257,7 +278,7 @@ def with_magnitude_of_the_formula(code: Code, _: DeclaredModel) -> Code:
 
 
 def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
-    """The declared context length is used as the original length of the scaling.
+    """The declared context length of a part is used as the original length of its scaling.
 
     Raises:
         Undescribed: The file lacks one of the two.
@@ -265,14 +286,16 @@ def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     if model.context is None:
         raise Undescribed("The file declares no context length.")
     if not any(_in_block(code, "scaling", ORIGINAL) for code in filter(_turns, codes)):
-        raise Undescribed(f"No scaling of the file has {ORIGINAL}.")
+        raise _lacking(codes, f"No scaling of the file has {ORIGINAL}.")
     for code in codes:
         scaling: Any = None if code.rotation is None else code.rotation.scaling
-        if _turns(code) and getattr(scaling, "original", None) is not None and _in_block(code, "scaling", ORIGINAL):
-            said = {**(code.scaling or {}), "original": model.context}
-            yield _rotating(code, said, scaling=replace(scaling, original=model.context))
-        else:
+        if not _turns(code) or getattr(scaling, "original", None) is None or not _in_block(code, "scaling", ORIGINAL):
             yield code
+            continue
+        fields: dict[str, Any] = {"original": code.usable_length or model.context}
+        if not _in_block(code, "scaling", "factor"):
+            fields["factor"] = 1.0  # the context over the original length, which are now the same
+        yield _rescaled(code, {**(code.scaling or {}), **fields}, **fields)
 
 
 def _lists(code: Code) -> LongRope | None:
@@ -288,41 +311,44 @@ def one_list(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """
     del model
     if not any(map(_lists, codes)):
-        raise Undescribed("The file has no lists of LongRoPE.")
+        raise _lacking(codes, "The file has no lists of LongRoPE.")
     for code in codes:
         lists = _lists(code)
         if lists is None:
             yield code
         else:
             divisors = getattr(lists, kept)
-            yield _rotating(code, code.scaling, scaling=replace(lists, short=divisors, long=divisors))
+            yield _rescaled(code, code.scaling, short=divisors, long=divisors)
 
 
 def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
-    """All layers get the base, the scaling and the rotated share of those that see all, or of those with a window.
+    """All layers of a part get the base, the scaling and the share of those that see all, or of those that slide.
 
     Raises:
         Undescribed: The file has one base and one scaling for all layers.
     """
     del model
-    like, other = _of_kind(codes, kept)
-    own, others = like.rotation, other.rotation
-    if own is None or others is None or (own.spacing, own.scaling) == (others.spacing, others.scaling):
-        raise Undescribed(_ONE_KIND)
-    share = _share(like)
+    kinds = {part: found for part in TEXT if (found := _of_kinds(codes, part, kept)) and _differ(*found)}
+    if not kinds:
+        raise _lacking(codes, _ONE_KIND)
     for code in codes:
-        rotation = code.rotation
-        if not _turns(code) or rotation is None or (rotation.spacing, rotation.scaling) == (own.spacing, own.scaling):
-            yield code
-            continue
-        fields = {"spacing": own.spacing, "scaling": own.scaling, "length": own.length}
-        rotated = code.width if isinstance(own.scaling, Proportional) else code.rotated
-        made = _rotating(code, like.scaling, **fields, rotated=rotated)
-        yield made if share is None or _share(code) is None else _with_share(made, share)
+        like = kinds.get(_part_of(code), (code,))[0]
+        yield _like(code, like) if _turns(code) and _differ(code, like) else code
+
+
+def _like(code: Code, like: Code) -> Code:
+    """The encoding with the base, the scaling and the rotated share of another."""
+    own = like.rotation
+    if own is None or like.rates is None:
+        return replace(_without_frequencies(code, like.scaling), base=like.base)
+    rotated = code.width if isinstance(own.scaling, Proportional) else code.rotated
+    fields: dict[str, Any] = {"spacing": own.spacing, "scaling": own.scaling, "length": own.length, "rotated": rotated}
+    made, share = _rotating(code, like.scaling, **fields), _share(like)
+    return made if share is None or _share(code) is None else _with_share(made, share)
 
 
 def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
-    """Every kind of layer keeps its base, and all of them get the scaling of the full-attention layers.
+    """Every kind of layer keeps its base, and all of a part get the scaling of its full-attention layers.
 
     Raises:
         Undescribed: There is no scaling, or the model's class scales all layers.
@@ -330,26 +356,49 @@ def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     known = model.known
     if known is None or not any(row.nested and "full" in row.scaled for row in known.rows):
         raise Undescribed("The class of this type has one scaling for all layers.")
-    like, _ = _of_kind(codes, "full")
-    if like.rotation is None or like.rotation.scaling is None:
-        raise Undescribed("The full-attention layers have no scaling.")
+    found = {part: kinds[0] for part in TEXT if (kinds := _of_kinds(codes, part, "full"))}
+    scaled = {part: like for part, like in found.items() if like.scaling is not None}
+    if not scaled:
+        raise Undescribed("The full-attention layers have no scaling." if found else _ONE_KIND)
     for code in codes:
-        takes = _turns(code) and code.scaling is None
-        yield _rotating(code, like.scaling, scaling=like.rotation.scaling) if takes else code
+        like = scaled.get(_part_of(code))
+        if like is None or not _turns(code) or code.scaling == like.scaling:
+            yield code
+        elif like.rotation is None or like.rates is None:
+            yield _without_frequencies(code, like.scaling)
+        else:
+            yield _rotating(code, like.scaling, scaling=like.rotation.scaling, length=like.rotation.length)
 
 
-def _of_kind(codes: Codes, kind: str) -> tuple[Code, Code]:
-    """An encoding of the layers that see all, and one of those with a window; the one of this kind first.
+def _part_of(code: Code) -> str:
+    """The part whose settings an encoding follows: indexers and the layers for further tokens follow the text."""
+    return "text" if code.part in SECOND else code.part
 
-    Raises:
-        Undescribed: The model has only one of the two.
-    """
-    of_text = [code for code in codes if _turns(code) and _of_text(code)]
-    full = next((code for code in of_text if code.farthest is None), None)
-    sliding = next((code for code in of_text if code.farthest is not None), None)
+
+def _of_kinds(codes: Codes, part: str, first: str) -> tuple[Code, Code] | None:
+    """An encoding of the layers of a part that see all, and one of those that slide; that of the first kind first."""
+    of_part = [code for code in codes if _turns(code) and code.part == part]
+    kinds = {code.layer_kind or ("full" if code.farthest is None else "sliding"): code for code in reversed(of_part)}
+    full, sliding = kinds.get("full"), kinds.get("sliding")
     if full is None or sliding is None:
-        raise Undescribed(_ONE_KIND)
-    return (full, sliding) if kind == "full" else (sliding, full)
+        return None
+    return (full, sliding) if first == "full" else (sliding, full)
+
+
+def _differ(code: Code, other: Code) -> bool:
+    """Whether two encodings have another base, scaling or rotated share."""
+    one, two = code.rotation, other.rotation
+    if one is None or two is None:
+        return (code.base, code.scaling) != (other.base, other.scaling)
+    shares = _share(code), _share(other)
+    other_share = None not in shares and shares[0] != shares[1]
+    return (one.spacing, one.scaling, code.scaling) != (two.spacing, two.scaling, other.scaling) or other_share
+
+
+def _lacking(codes: Codes, otherwise: str) -> Undescribed:
+    """Why a pattern does not apply: frequencies that are not known, or what the file lacks."""
+    unknown = any(_turns(code) and _of_text(code) and not code.rates for code in codes)
+    return Undescribed("The file lacks values for the RoPE frequencies." if unknown else otherwise)
 
 
 def whole_head(code: Code, _: DeclaredModel) -> Code:
@@ -375,7 +424,9 @@ def ordinary_partial(code: Code, model: DeclaredModel) -> Code:
 
 
 def _proportional(code: Code) -> bool:
-    return code.rotation is not None and isinstance(code.rotation.scaling, Proportional)
+    """Whether proportional RoPE spans the whole head; in a head of two parts it spans the rotated one."""
+    rotation = code.rotation
+    return rotation is not None and isinstance(rotation.scaling, Proportional) and rotation.part == "first"
 
 
 def proportional_partial(code: Code, _: DeclaredModel) -> Code:
@@ -468,10 +519,10 @@ PATTERNS: Mapping[str, Pattern] = {
     "full-block-everywhere": Pattern(partial(one_kind, "full")),
     "sliding-block-everywhere": Pattern(partial(one_kind, "sliding")),
     "scaling-everywhere": Pattern(scaling_everywhere),
-    "linear-in-its-place": of_each(linear_in_its_place, _scales, "No scaling of the file has factor."),
+    "linear-in-its-place": of_each(linear_in_its_place, _has_factor, "No scaling of the file has factor."),
     "context-as-original": Pattern(context_as_original),
-    "default-betas": of_each(with_usual_betas, _scales, "No scaling of the file has beta_fast."),
-    "formula-magnitude": of_each(with_magnitude_of_the_formula, _scales, "The file has no YaRN."),
+    "default-betas": of_each(with_usual_betas, _has_yarn, "No scaling of the file has beta_fast."),
+    "formula-magnitude": of_each(with_magnitude_of_the_formula, _has_yarn, "The file has no YaRN."),
     "long-list-everywhere": Pattern(partial(one_list, "long"), "original"),
     "short-list-everywhere": Pattern(partial(one_list, "short"), "context"),
     "whole-head": of_each(whole_head),
