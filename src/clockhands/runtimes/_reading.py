@@ -190,7 +190,9 @@ class FileReadings:
 
     def __init__(self, opened: Opened, resolved: Resolved, length: int | None) -> None:
         """Read nothing yet."""
-        self.opened, self.resolved, self.length = opened, resolved, length
+        self.opened: Opened = opened
+        self.resolved: Resolved = resolved
+        self.length: int | None = length
         self._config: Mapping[str, Any] = opened.config or {}
         self._about = facts()["readers"]
         self._found: dict[str, Reading] = {}
