@@ -14,3 +14,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'clockhands.formats' has no attribute {name!r}")
     return import_module(f"clockhands.formats.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
