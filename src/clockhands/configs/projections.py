@@ -171,9 +171,8 @@ def other_widths(opened: Opened, resolved: Resolved) -> Iterator[HeadWidth]:
         if not waiting:
             return
         plain = one.arrangement == "heads" and one.of == "q" and one.leaf in _PLAIN and len(info.shape) == 2
-        numbers = (
-            formats.gguf.is_quantised(info) or "float" in info.dtype
-        )  # otherwise several numbers may be packed into one
+        # Of other types, several numbers may be packed into one.
+        numbers = formats.gguf.is_quantised(info) or "float" in info.dtype
         if not plain or not numbers or code not in waiting:
             continue
         waiting.remove(code)

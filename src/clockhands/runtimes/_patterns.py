@@ -83,21 +83,18 @@ class Pattern:
 
 
 def of_each(
-    change: Callable[[Code, DeclaredModel], Code],
-    applies: Callable[[Codes, DeclaredModel], bool] | None = None,
-    lacks: str = "",
+    change: Callable[[Code, DeclaredModel], Code], needs: Callable[[Codes, DeclaredModel], None] | None = None
 ) -> Pattern:
     """The pattern that changes each rotary encoding of a text by itself.
 
     Args:
         change: What it makes of one encoding.
-        applies: Whether it can change a model at all.
-        lacks: The sentence for a model that it cannot change.
+        needs: Raises `Undescribed` for a model that it cannot change.
     """
 
     def changed(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
-        if applies is not None and not applies(codes, model):
-            raise Undescribed(lacks) if applies is _scales else _lacking(codes, lacks)
+        if needs is not None:
+            needs(codes, model)
         return (change(code, model) if _turns(code) else code for code in codes)
 
     return Pattern(changed)
@@ -195,31 +192,43 @@ def _of_class(place: str) -> bool:
     return place.startswith("architecture of")
 
 
-def _scales(_: Codes, model: DeclaredModel) -> bool:
-    return model.scales
+def _a_scaling(_: Codes, model: DeclaredModel) -> None:
+    if not model.scales:
+        raise Undescribed("The file declares no scaling.")
 
 
-def _has_factor(codes: Codes, _: DeclaredModel) -> bool:
-    return any(_turns(code) and _in_block(code, "scaling", ".factor") for code in codes)
+def _a_factor(codes: Codes, _: DeclaredModel) -> None:
+    if not any(_turns(code) and _in_block(code, "scaling", ".factor") for code in codes):
+        raise _lacking(codes, "No scaling of the file has factor.")
 
 
-def _has_yarn(codes: Codes, _: DeclaredModel) -> bool:
-    return any(_turns(code) and code.rotation and isinstance(code.rotation.scaling, Yarn) for code in codes)
+def _a_yarn(codes: Codes, _: DeclaredModel) -> None:
+    if not any(_turns(code) and code.rotation and isinstance(code.rotation.scaling, Yarn) for code in codes):
+        raise _lacking(codes, "The file has no YaRN.")
+
+
+def _a_proportional(codes: Codes, _: DeclaredModel) -> None:
+    if not any(map(_proportional, codes)):
+        raise _lacking(codes, "The file has no proportional rotation.")
+
+
+def _by_block(code: Code, field: str) -> list[bool]:
+    """For each source of a field, whether it is in a RoPE block of the file."""
+    return [f"{OLD}." in place or f"{NEW}." in place for place in code.source.get(field, "").split(", ")]
 
 
 def _in_block(code: Code, field: str, key: str = "") -> bool:
     """Whether a field is from a RoPE block of the file, and there from this key, where one is given."""
     places = code.source.get(field, "").split(", ")
-    return any((f"{OLD}." in each or f"{NEW}." in each) and each.endswith(key) for each in places)
+    return any(inside and place.endswith(key) for inside, place in zip(_by_block(code, field), places, strict=True))
 
 
 def _without_block(code: Code) -> Code:
     """The encoding without the scale of its scores, as far as that is declared in a RoPE block."""
-    scale, places = code.score_scale, code.source.get("score_scale", "").split(", ")
-    if scale is None or not _in_block(code, "score_scale"):
+    scale, inside = code.score_scale, _by_block(code, "score_scale")
+    if scale is None or not any(inside):
         return code
-    inside = all(f"{OLD}." in each or f"{NEW}." in each for each in places)
-    return replace(code, score_scale=None if inside else _without_magnitude(scale))
+    return replace(code, score_scale=None if all(inside) else _without_magnitude(scale))
 
 
 def _without_magnitude(scale: Any) -> Any:
@@ -513,23 +522,21 @@ def nope_inverted(view: View) -> None:
 
 
 PATTERNS: Mapping[str, Pattern] = {
-    "no-scaling": of_each(without_scaling, _scales, "The file declares no scaling."),
+    "no-scaling": of_each(without_scaling, _a_scaling),
     "default-base": of_each(with_default_base),
-    "default-base-no-scaling": of_each(without_both, _scales, "The file declares no scaling."),
+    "default-base-no-scaling": of_each(without_both, _a_scaling),
     "full-block-everywhere": Pattern(partial(one_kind, "full")),
     "sliding-block-everywhere": Pattern(partial(one_kind, "sliding")),
     "scaling-everywhere": Pattern(scaling_everywhere),
-    "linear-in-its-place": of_each(linear_in_its_place, _has_factor, "No scaling of the file has factor."),
+    "linear-in-its-place": of_each(linear_in_its_place, _a_factor),
     "context-as-original": Pattern(context_as_original),
-    "default-betas": of_each(with_usual_betas, _has_yarn, "No scaling of the file has beta_fast."),
-    "formula-magnitude": of_each(with_magnitude_of_the_formula, _has_yarn, "The file has no YaRN."),
+    "default-betas": of_each(with_usual_betas, _a_yarn),
+    "formula-magnitude": of_each(with_magnitude_of_the_formula, _a_yarn),
     "long-list-everywhere": Pattern(partial(one_list, "long"), "original"),
     "short-list-everywhere": Pattern(partial(one_list, "short"), "context"),
     "whole-head": of_each(whole_head),
     "default-share": Pattern(default_share),
-    "ordinary-partial": of_each(
-        ordinary_partial, lambda codes, _: any(map(_proportional, codes)), "The file has no proportional rotation."
-    ),
+    "ordinary-partial": of_each(ordinary_partial, _a_proportional),
     "outer-level": Pattern(reads=outer_level),
     "every-layer-rotated": Pattern(reads=every_layer_rotated),
     "nope-inverted": Pattern(reads=nope_inverted),

@@ -28,8 +28,8 @@ from clockhands.runtimes.views import (
     Refusal,
     Undescribed,
     View,
+    about,
     canonical,
-    facts,
     put_back,
     text_sections,
 )
@@ -194,7 +194,6 @@ class FileReadings:
         self.resolved: Resolved = resolved
         self.length: int | None = length
         self._config: Mapping[str, Any] = opened.config or {}
-        self._about = facts()["readers"]
         self._found: dict[str, Reading] = {}
         self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = []
 
@@ -243,7 +242,7 @@ class FileReadings:
         return tuple(each for each in map(self.reading, PATTERNS) if each.verdict == "differs")
 
     def _reading(self, name: str) -> Reading:
-        title, version = (self._about[name][key] for key in ("title", "version"))
+        title, version, _ = about(name)
         if self.incomparable is not None:
             return self._alone(name, title, version, self.incomparable)
         try:
@@ -300,7 +299,7 @@ class FileReadings:
     def _of_program(self, name: str, made: "_Computed") -> None:
         """What a program computes: it changes a copy of each part, and what it changed is resolved again."""
         config = self._config
-        registered = next((name for name in self._scalings if name.startswith(REGISTERED)), None)
+        registered = next((each for each in self._scalings if each.startswith(REGISTERED)), None)
         if registered is not None:
             raise Undescribed(f"{registered} is known only to a process that calls clockhands.transformers.register().")
         for section, view in zip(self._sections, self._views(), strict=True):

@@ -388,5 +388,6 @@ def gguf_file(subject: Audited) -> Iterator[Case]:
     name = (subject.opened.config or {}).get(ARCHITECTURE)
     code = main_code(code for code in subject.resolved.codes if code.kind == "rotary")
     if isinstance(name, str) and code is not None:
+        model = _GgufModel(subject, name, code)
         for looked_for in _CHECKS:
-            yield from looked_for(_GgufModel(subject, name, code))
+            yield from looked_for(model)

@@ -36,7 +36,7 @@ from typing import Any
 
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.ladders import evenly_spaced, geometric
-from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelength, wavelengths
+from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelengths
 from clockhands.measures.property import Property, measure, measured, not_applicable, percent
 from clockhands.measures.subject import MeasuredCode
 
@@ -50,21 +50,17 @@ _COMPARED = {
 }  # fmt: skip
 
 
-def covered_by(rate: float) -> tuple[int, int]:
-    """The first and last distance (tokens) covered by a pair of this frequency (rad/token); none if last < first.
+def covered_by(wavelength: float) -> tuple[int, int]:
+    """The first and last distance (tokens) covered by a pair of this wavelength (tokens); none if last < first.
 
     >>> import math
-    >>> covered_by(2 * math.pi / 16), covered_by(1.0), covered_by(4.0)
+    >>> covered_by(16.0), covered_by(2 * math.pi / 1.0), covered_by(2 * math.pi / 4.0)
     ((2, 8), (1, 3), (1, 0))
     """
-    return _covered_by(wavelength(rate))
-
-
-def _covered_by(slow: float) -> tuple[int, int]:
-    if math.isinf(slow):
+    if math.isinf(wavelength):
         return 1, 0
-    first = math.ceil(slow / _LEAST * (1 - _ROUNDING))
-    return max(first, 1), math.floor(slow / _MOST * (1 + _ROUNDING))
+    first = math.ceil(wavelength / _LEAST * (1 - _ROUNDING))
+    return max(first, 1), math.floor(wavelength / _MOST * (1 + _ROUNDING))
 
 
 def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, int]]:
@@ -73,12 +69,8 @@ def stretches_covered(rates: Sequence[float], length: int) -> list[tuple[int, in
     >>> stretches_covered((1.0, 0.1, 0.001), 2000)
     [(1, 3), (8, 31), (786, 1999)]
     """
-    return _stretches(map(_covered_by, wavelengths(rates)), length)
-
-
-def _stretches(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    spans = ((first, min(last, length - 1)) for first, last in spans)
+    spans = ((first, min(last, length - 1)) for first, last in map(covered_by, wavelengths(rates)))
     for first, last in sorted(span for span in spans if span[0] <= span[1]):
         if found and first <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(found[-1][1], last)
@@ -90,8 +82,8 @@ def _stretches(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int,
 def cover_of(rates: Sequence[float], length: int) -> dict[str, Any]:
     """What a ladder covers of the distances below a length of at least 2; the module lists the numbers."""
     slow = wavelengths(rates)
-    spans = list(map(_covered_by, slow))
-    stretches = _stretches(spans, length)
+    spans = list(map(covered_by, slow))
+    stretches = stretches_covered(rates, length)
     covered = sum(last - first + 1 for first, last in stretches)
     before = stretches[0][1] + 1 if stretches and stretches[0][0] == 1 else 1
     return {
@@ -142,7 +134,7 @@ def cover(subject: MeasuredCode) -> Property:
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
-    moving = [slow for slow in wavelengths(ladder.rates) if math.isfinite(slow)]
+    moving = [slow for slow in ladder.wavelengths if math.isfinite(slow)]
     numbers = {
         "axis": axis,
         "pairs": ladder.pairs,
