@@ -107,3 +107,20 @@ def test_what_goes_by_the_config_class_alone_is_told_where_the_model_class_fails
         "needs rope_scaling, which is absent (TypeError). Other old runtimes, which read only the config"
         in finding.message
     )
+
+
+def test_a_base_of_the_class_around_is_not_called_the_default_of_the_part(tmp_path):
+    # VoxtralConfig gives its text part base 100,000,000 in Transformers 4 too; LlamaConfig alone takes 10,000.
+    part = {
+        "model_type": "llama", "hidden_size": 3072, "num_hidden_layers": 30, "num_attention_heads": 32,
+        "head_dim": 128, "max_position_embeddings": 131072,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e8},
+    }  # fmt: skip
+    for config, code in (
+        ({"model_type": "voxtral", "text_config": part}, "runtime-not-known"),
+        (part, "misread-by-runtime"),
+    ):
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        codes = [finding["code"] for finding in audit(path, runtime="transformers@4.57.6").to_dict()["findings"]]
+        assert {"runtime-not-known", "misread-by-runtime"} & {*codes} == {code}

@@ -1,6 +1,6 @@
 """What each runtime computes from the same config, compared with the audit."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,18 +35,34 @@ from clockhands.runtimes.views import (
 )
 
 
+def _base_of_the_class_around(view: View) -> bool:
+    """Whether a part has no base in the old shape, and the class of the whole model has a default for it."""
+    top = view.top.get("model_type")
+    around = model_type(top) if view.path and isinstance(top, str) else None
+    return (
+        around is not None
+        and "base" in around.section_defaults.get(view.part, {})
+        and view.number("rope_theta") is None
+    )
+
+
 def _defaults_of_the_whole(name: str, view: View) -> None:
     """Refuse a part whose base the class around it gives: only Transformers 5 was read for that, and vLLM uses it.
 
     Raises:
         Undescribed: The part has no base, and what this reader takes for it was not read.
     """
-    top = view.top.get("model_type")
-    around = model_type(top) if view.path and isinstance(top, str) else None
-    if name in ("transformers-5", "vllm") or around is None:
-        return
-    if "base" in around.section_defaults.get(view.part, {}) and view.number("rope_theta") is None:
+    if name not in ("transformers-5", "vllm") and _base_of_the_class_around(view):
+        top = view.top.get("model_type")
         raise Undescribed(f"What it takes for the base of a part of {top} is not known to clockhands.")
+
+
+def _types_for_statements(view: View) -> Collection[str]:
+    """The model types whose statements hold for a part.
+
+    Those about the type of the part itself are about its own defaults, which the class around it may replace.
+    """
+    return {view.top["model_type"]} if _base_of_the_class_around(view) else view.types
 
 
 def _values_of_layers(name: str, view: View) -> None:
@@ -223,7 +239,7 @@ class FileReadings:
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """The statements that cover files with the type and the keys of this one, for any runtime and release."""
-        return statements_about((view.types, view.values) for view in self.parts)
+        return statements_about((_types_for_statements(view), view.values) for view in self.parts)
 
     def reading(self, name: str) -> Reading:
         """How one runtime or one pattern of misreading reads it."""
