@@ -68,14 +68,14 @@ ALLOWED = {
     "probes": {"gguf", "torch", "transformers"},
     "transformers": {"packaging", "torch", "transformers"},
     "lab": {"ray", "scipy", "tokenizers", "torch"},
-    "show": {"anywidget", "matplotlib", "rich", "traitlets"},
+    "show": {"anywidget", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }
 
 # Where a function may import from this package, and why; everywhere else imports stand at the top.
 LATE = {
     "cli": "a command imports what it needs when it is called, so that the help is fast",
-    "show": "matplotlib and the widget are optional",
+    "show": "the widget is optional",
     "encodings/additive/_tables.py": "only arrays inside a trace need it",
     "auditing/_audits.py": "PyTorch is optional",
     "probes/models.py": "Transformers is optional",

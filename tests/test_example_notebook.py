@@ -1,6 +1,5 @@
 """The example notebook runs from a clean state, and holds no output."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,9 @@ def test_no_output_is_stored():
 
 @pytest.mark.slow
 def test_a_real_kernel_runs_every_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The cells assert what they say; what is shown is a figure, the widget and the fault."""
+    """The cells assert what they say; what is shown is the widget and the fault."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "MPLBACKEND" not in os.environ, "the kernel draws as a user's does"
     book = nbformat.read(NOTEBOOK, as_version=4)
     nbclient.NotebookClient(
         book, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
@@ -32,7 +30,7 @@ def test_a_real_kernel_runs_every_cell(tmp_path: Path, monkeypatch: pytest.Monke
     assert "same size, SmolLM2-135M, has a base of 100,000" in text
     assert "The position settings look correct." in text
     kinds = {kind for output in outputs for kind in output.get("data", {})}
-    assert {"image/png", "application/vnd.jupyter.widget-view+json"} <= kinds
+    assert "application/vnd.jupyter.widget-view+json" in kinds
 
 
 @pytest.mark.slow

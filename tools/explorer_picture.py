@@ -1,8 +1,8 @@
 """Make docs/pictures/explorer.png and its dark twin: the page of `clockhands explore`, for the README.
 
-Run it after the page has changed its looks. It needs Chromium, Playwright as the tests of pages do, and Pillow, which
-comes with matplotlib. Letters differ from one system to another, so no test compares pixels: a picture holds the words
-that it shows as its description, and a slow test compares these with the page.
+Run it after the page has changed its looks. It needs Chromium, Playwright as the tests of pages do, and Pillow. Letters
+differ from one system to another, so no test compares pixels: a picture holds the words that it shows as its
+description, and a slow test compares these with the page.
 """
 
 import argparse

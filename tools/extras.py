@@ -48,7 +48,7 @@ def command(*words: str, **environment: str) -> str:
 
 def none() -> None:
     """Without any extra: the Python of the README, an audit, the claims, the explorer, and help."""
-    for framework in ("torch", "jax", "matplotlib", "anywidget"):
+    for framework in ("torch", "jax", "anywidget"):
         assert importlib.util.find_spec(framework) is None, f"{framework} is here: this environment has an extra"
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
@@ -111,12 +111,6 @@ def hub() -> None:
     assert "10,000" in told
 
 
-def figures() -> None:
-    """A picture is drawn and written."""
-    ch.show.heatmap(ch.Sinusoidal(16)).savefig("heatmap.png")
-    assert Path("heatmap.png").read_bytes().startswith(b"\x89PNG")
-
-
 def notebook() -> None:
     """The explorer is a widget that keeps its position."""
     import anywidget
@@ -137,13 +131,7 @@ def ray() -> None:
     lab("--engine", "ray")
 
 
-def tensorboard() -> None:
-    """A training leaves event files."""
-    lab("--tensorboard", "events")
-    assert list(Path("events").rglob("events.out.tfevents.*"))
-
-
-SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, probe, hub, figures, notebook, lab, ray, tensorboard)}
+SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, probe, hub, notebook, lab, ray)}
 
 if __name__ == "__main__":
     extra, model = sys.argv[1:]

@@ -209,7 +209,6 @@ def test_without_a_package_the_way_to_install_it_is_named(run, filled: Path, mon
         ("scipy", "lab", "tune good.toml"),
         ("torch", "lab", "run good.toml --store new.sqlite"),
         ("ray", "ray", "run good.toml --engine ray --store new.sqlite"),
-        ("tensorboard", "tensorboard", "run good.toml --tensorboard events --store new.sqlite"),
     ):
         with cases(package, words), monkeypatch.context() as patched:
             patched.setattr(importlib.util, "find_spec", lambda name, absent=package: None if name == absent else name)
@@ -297,14 +296,11 @@ REFUSED = [
     ("", "", "--workers 2", "`workers` is for the engine `ray`", "Add `--engine ray`"),
     ("", "", "--device cuda:77", "The device cuda:77 cannot be used here: ", "Use --device cpu."),
     ("", "", "--html good.toml", "good.toml is already there.", "Give another name, or `--force`"),
-    ("", "", "--tensorboard good.toml", "The folder good.toml for TensorBoard's event files cannot be",
-     "Name another folder by `--tensorboard`."),
 ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("torch")
-def test_what_cannot_be_run_is_refused_before_a_store_is_made(run, folder: Path, monkeypatch, cases):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # TensorBoard need not be there
+def test_what_cannot_be_run_is_refused_before_a_store_is_made(run, folder: Path, cases):
     for old, new, words, message, wanted in REFUSED:
         with cases(message):
             text = (folder / "good.toml").read_text(encoding="utf-8").replace(old, new, 1)
@@ -391,10 +387,9 @@ def test_ctrl_c_before_anything_is_stored_says_so(run, monkeypatch: pytest.Monke
 def test_the_command_that_goes_on_has_the_options_that_were_given(run, folder: Path, monkeypatch: pytest.MonkeyPatch):
     from clockhands.lab import running
 
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)  # TensorBoard need not be there
     monkeypatch.setattr(running, "events", interrupt)
-    given = ("--device", "cpu", "--threads", "2", "--jobs", "1", "--tensorboard", "events")
-    resumed = f"--store {folder}/lab.sqlite --jobs 1 --threads 2 --device cpu --tensorboard {folder}/events` goes on.\n"
+    given = ("--device", "cpu", "--threads", "2", "--jobs", "1")
+    resumed = f"--store {folder}/lab.sqlite --jobs 1 --threads 2 --device cpu` goes on.\n"
     done = run("lab", "run", "good.toml", *given)
     assert done.code == 130
     assert f"Interrupted: 0 of 4 trials are finished and kept. `clockhands lab resume {resumed}" in done.err
@@ -458,23 +453,3 @@ def test_learning_rates_are_tuned_on_seeds_of_their_own(run):
         assert tomllib.loads(done.out)["arms"][arm] == {"learning_rate": {"copy": best}}
     (stored,) = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
     assert (stored["name"], stored["trials"]["finished"]) == ("good (tuning)", 4)
-
-
-@pytest.mark.usefixtures("torch")
-def test_event_files_that_cannot_be_written_are_told_once_and_cost_no_training(
-    run, folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    from clockhands.lab import tensorboard
-
-    def full(_: Path) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(tensorboard, "writer", full)
-    done = run("lab", "run", "good.toml", "--tensorboard", "events", "--jobs", "2")
-    assert done.code == 0
-    (warning,) = [line for line in done.err.splitlines() if "warning" in line]
-    assert warning.startswith("warning: The folder events/copy/")
-    assert "for TensorBoard's event files cannot be written: No space left on device. Training goes on" in warning
-    assert "4 trials; " in done.out
-    assert not [each for each in (folder / "events").rglob("*") if each.is_file()]

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 if TYPE_CHECKING:
     from clockhands.lab.results import Results
     from clockhands.lab.running import Options
-    from clockhands.lab.store import Key, Store, StoredStudy
+    from clockhands.lab.store import Store, StoredStudy
     from clockhands.lab.study import Study
 
 STORE = "lab.sqlite"
@@ -73,8 +73,6 @@ _running_options = options(
                  help="GPUs that Ray reserves for a trial."),
     click.option("--workers", type=click.IntRange(min=1), metavar="N",
                  help=f"Number of processes for each trial, with Ray Train {_AS_BEGUN.format(1)}"),
-    click.option("--tensorboard", type=OutPath(folder=True), metavar="DIR",
-                 help="Write TensorBoard event files of every finished trial to this folder."),
 )  # fmt: skip
 
 
@@ -230,13 +228,11 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
         _need(package, "lab")
     if how["engine"] == "ray":
         _need("ray", "ray")
-    if how["tensorboard"] is not None:
-        _need("tensorboard", "tensorboard")
     from clockhands.jobs.databases.store_errors import NotAStore
     from clockhands.lab.running import AS_BEGUN, Options, check
     from clockhands.lab.store import Store
 
-    given = {name: value for name, value in how.items() if value is not None and name not in ("jobs", "tensorboard")}
+    given = {name: value for name, value in how.items() if value is not None and name != "jobs"}
     begun = None
     with suppress(NotAStore), Store.open(path, create=False, write=False) as store:  # if it is none, it will be one
         begun = store.study(study.hash)
@@ -244,10 +240,6 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
         given = {name: begun.machine[name] for name in AS_BEGUN if name in begun.machine} | given
     options = Options(at_once=how["jobs"], **given)
     check(study, options)
-    if how["tensorboard"] is not None:
-        from clockhands.lab.tensorboard import check_folder
-
-        check_folder(how["tensorboard"])
     return options
 
 
@@ -259,7 +251,7 @@ def _run(study: "Study", path: Path, how: Mapping[str, Any], *, again: bool = Fa
     try:
         options = _checked(study, path, how)
         with Store.open(path) as store:
-            _train(study, store, options, how["tensorboard"], again)
+            _train(study, store, options, again)
             stored = store.study(study.hash)
             assert stored is not None
             return Results.load(store, stored)
@@ -287,7 +279,7 @@ def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None
     words += ["--store", str(path.resolve())]
     for name in (option.name or "" for option in context.command.params):  # in one order, however they were given
         if name in how and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            words += [f"--{name}", str(how[name].resolve() if isinstance(how[name], Path) else how[name])]
+            words += [f"--{name}", str(how[name])]
     done = sum(each.state == "finished" for each in trials)
     talk(
         f"Interrupted: {done} of {len(trials)} trials are finished and kept. "
@@ -295,17 +287,13 @@ def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None
     )
 
 
-def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path | None, again: bool) -> None:
+def _train(study: "Study", store: "Store", options: "Options", again: bool) -> None:
     """Train what is missing of a study, with progress."""
     from clockhands.jobs.engines import Failed, Finished, Lost, Started, Told
     from clockhands.lab.running import events, prepare
     from clockhands.show.lab import ProgressView
 
     progress = prepare(study, store, shlex.join(["clockhands", *sys.argv[1:]]), options, again=again)
-    files = _EventFiles(tensorboard, study, store)
-    for each in store.trials(study.hash):
-        if each.state == "finished":
-            files.write(each.key, talk)
     if progress.warning:
         talk(f"warning: {progress.warning}")
     if not progress.tokens:
@@ -315,7 +303,6 @@ def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path
             match event:
                 case Finished():
                     shown.trial_ended(event.job.name, progress.share)
-                    files.write(progress.keys[event.job.name], shown.say)
                 case Failed():
                     shown.trial_ended(event.job.name, progress.share)
                     shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
@@ -328,29 +315,6 @@ def _train(study: "Study", store: "Store", options: "Options", tensorboard: Path
     if progress.elsewhere:
         count = len(progress.elsewhere)
         talk(f"{count} trials are run by another lab on this store; run this again to see their results.")
-
-
-class _EventFiles:
-    """Event files of finished trials, if a folder for them was given and as long as it can be written."""
-
-    def __init__(self, folder: Path | None, study: "Study", store: "Store") -> None:
-        self.folder, self.study, self.store = folder, study, store
-
-    def write(self, key: "Key", say: Callable[[str], None]) -> None:
-        """Write the file of one trial; an error is reported once, and does not stop the training."""
-        if self.folder is None:
-            return
-        from clockhands.lab.tensorboard import write_trial
-
-        rows = self.store.rows(self.study.hash, **key._asdict())
-        try:
-            write_trial(self.folder, self.study, rows)
-        except ClockhandsError as error:
-            self.folder = None
-            say(
-                f"warning: {error.message} Training goes on without event files; `--tensorboard` with the same "
-                "command writes those of all finished trials later."
-            )
 
 
 def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":

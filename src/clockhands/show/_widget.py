@@ -5,11 +5,11 @@ import re
 from functools import cache
 from typing import Any
 
-from clockhands.arguments import count
+from clockhands.arguments import count, shown
+from clockhands.encodings.clocks import Clock, HasClock
 from clockhands.encodings.presets import preset
 from clockhands.encodings.specs import from_dict, to_dict
-from clockhands.errors import InvalidValue
-from clockhands.show._frames import NotInstalled, clock_of
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
 from clockhands.show.explorer.page import module, source
 
@@ -35,6 +35,10 @@ def style() -> str:
     """The explorer's style for a page of another program: nothing in it affects elements outside the widget."""
     text = _PAGE_RULE.sub("", source("style.css"))
     return _ROOT.sub(".clockhands {", _THEMED.sub(r":root\1 .clockhands {", text)) + _NOTEBOOK_THEMES
+
+
+class NotInstalled(InvalidType, ImportError):
+    """An optional library is not installed."""
 
 
 class Explorer:
@@ -97,11 +101,11 @@ def explorer_class() -> Any:
         @traitlets.validate("spec")
         def _with_hands(self, proposal: Any) -> Any:
             spec = proposal["value"]
-            pairs = len(spec.rates) if turns_along_one_axis(spec) else clock_of(spec).ladder.pairs
+            pairs = len(spec.rates) if turns_along_one_axis(spec) else _clock_of(spec).ladder.pairs
             if pairs > MOST_PAIRS:
                 raise InvalidValue(
                     f"A page shows at most {MOST_PAIRS:,} pairs, but the encoding has {pairs:,}.",
-                    "Show an encoding of smaller width; clockhands.show.heatmap draws any width.",
+                    "Show an encoding of smaller width; clockhands.table gives the numbers of any width.",
                 )
             return spec
 
@@ -118,3 +122,23 @@ def explorer_class() -> Any:
     Widget.__module__ = "clockhands.show"
     Widget.__name__ = Widget.__qualname__ = "Explorer"
     return Widget
+
+
+def _clock_of(spec: Any) -> Clock:
+    """The clock behind a spec, along one axis.
+
+    Raises:
+        InvalidType, InvalidValue: It has none; the message gives the reason.
+    """
+    if isinstance(spec, type) or not isinstance(spec, HasClock):
+        raise InvalidType(
+            f"The explorer needs an encoding with rotating pairs, got {shown(spec)}.",
+            "Give a spec such as Sinusoidal(width=512), Rotary(head_width=64), or a preset with rotating pairs.",
+        )
+    clock = spec.clock()
+    if clock.number_of_axes > 1:
+        raise InvalidValue(
+            f"The explorer shows positions along one axis, but the encoding has {clock.number_of_axes}.",
+            "Show the frequencies of one axis: Sinusoidal(width=…, spacing=…).",
+        )
+    return clock

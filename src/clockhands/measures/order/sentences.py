@@ -1,22 +1,15 @@
-"""The weights of one small attention layer over a few words, with a position code and without.
+"""The drawn weights of one small attention layer, and the vectors of its words.
 
 The random numbers are the same as in the explorer's page, so that both show the same: the generator takes a few lines
 in any language, and a word's numbers depend on its letters only, not on its place.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.encodings.additive import Sinusoidal, table
-from clockhands.encodings.biases import Alibi, bias
-from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.measures.order.attention import Layer
-
-SentenceCode = Literal["none", "sinusoidal", "rotary", "alibi"]
 
 _MODULUS, _MULTIPLIER = 2**31 - 1, 48271
 _SKIPPED = 8  # neighbouring seeds start similarly
@@ -76,35 +69,3 @@ def sentence_layer(seed: int, width: int = _WIDTH, heads: int = _HEADS) -> Layer
     draw, size = SeededDraw(seed), width // heads
     query, key, value = (draw.normal(heads, width, size) / math.sqrt(width) for _ in range(3))
     return Layer(query, key, value, draw.normal(heads, size, width) / math.sqrt(width))
-
-
-def sentence_weights(words: Sequence[str], code: SentenceCode = "none", seed: int = 0) -> NDArray[np.float64]:
-    """The attention weights of a sentence, first head: ``softmax(q k^T / sqrt(head width) + bias)``.
-
-    Two heads of 16 channels, no mask. ALiBi is the symmetric form: the published one favours later keys, so it needs a
-    mask.
-
-    Args:
-        words: The sentence; a word has the same vector at every place.
-        code: Sines and cosines added to the words, queries and keys rotated, a bias added to the scores, or nothing.
-        seed: The seed of words and weights.
-
-    Returns:
-        float64 [query, key] in the order of the sentence; each row adds up to 1 within a few 2**-53.
-
-    >>> dog, man = (sentence_weights(words.split()) for words in ("dog bites man", "man bites dog"))
-    >>> bool(abs(dog - man[::-1, ::-1]).max() < 1e-15)
-    True
-    """
-    tokens = np.stack([word_vector(word, _WIDTH, seed) for word in words])
-    layer, size = sentence_layer(seed), _WIDTH // _HEADS
-    if code == "sinusoidal":
-        tokens = tokens + table(Sinusoidal(width=_WIDTH), len(words), dtype="float64")
-    query, key = tokens @ layer.query[0], tokens @ layer.key[0]
-    if code == "rotary":
-        query, key = (np.asarray(rotate(each, Rotary(head_width=size))) for each in (query, key))
-    scores = query @ key.T / math.sqrt(size)
-    if code == "alibi":
-        scores = scores + np.asarray(bias(Alibi(_HEADS, "symmetric"), len(words), len(words), dtype="float64"))[0]
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return raised / raised.sum(axis=-1, keepdims=True)
