@@ -50,7 +50,7 @@ def made() -> str:
             *(*chart, "```", ""),
             *("| room | what it is | imports |", "|---|---|---|"),
             *(_row(name, imports[name]) for name in rooms),
-            *("", "| part | what it is | imports, beside `errors` and `arguments` |", "|---|---|---|"),
+            *("", "| part | what it is | imports, beside `errors`, `phrases` and `arguments` |", "|---|---|---|"),
             *(_row(name, {each.partition(".")[2] for each in inside[name]}) for name in parts),
             "",
         ]

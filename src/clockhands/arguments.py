@@ -5,71 +5,14 @@ hold, booleans and strings never pass as numbers.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import listed, safe, shown  # noqa: F401
 
 # Above this nothing that is counted (channels, rows, tokens) can be; it is also where positions end.
 MOST = 2**63
-
-
-def shown(value: object) -> str:
-    """A value as an error message shows it: short, whatever it is, and no more of it is looked at."""
-    text = ""
-    try:
-        for piece in [f"{value:g}"] if isinstance(value, float) else _pieces(value):
-            text += piece
-            if len(text) > 60:
-                return text[:57] + "..."
-    except (ValueError, RecursionError):  # a whole number of thousands of digits, or a nest without end
-        return f"{type(value).__name__} too long to show"
-    return text
-
-
-def _pieces(value: object) -> Iterator[str]:
-    """What ``repr`` gives, piece by piece, so that a long value is not spelt out."""
-    if type(value) in (str, bytes):
-        yield repr(value[:61])  # type: ignore[index]
-    elif type(value) in (list, tuple):
-        start, end = "[]" if type(value) is list else "()"
-        yield start
-        for at, item in enumerate(value):  # type: ignore[arg-type]
-            yield ", " if at else ""
-            yield from _pieces(item)
-        yield "," + end if start == "(" and len(value) == 1 else end  # type: ignore[arg-type]
-    elif type(value) is dict:
-        yield "{"
-        for at, (key, item) in enumerate(value.items()):
-            yield ", " if at else ""
-            yield from _pieces(key)
-            yield ": "
-            yield from _pieces(item)
-        yield "}"
-    else:
-        yield repr(value)
-
-
-def listed(words: Iterable[str], joint: str = "and") -> str:
-    """Words joined as a list in a sentence.
-
-    >>> listed(["one", "two", "three"])
-    'one, two and three'
-    """
-    each = list(words)
-    return f" {joint} ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
-
-
-def safe(text: object) -> str:
-    """Text from elsewhere, with everything that could move a terminal's cursor or break or turn a line made visible.
-
-    >>> safe("yarn" + chr(27) + "[2J") == "yarn" + chr(92) + "x1b[2J"
-    True
-    """
-    text = str(text)
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def real(name: str, value: object) -> float:

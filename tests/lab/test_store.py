@@ -147,7 +147,7 @@ def test_rows_are_selected_by_any_field(store: Store):
     assert {each.place for each in store.rows(STUDY, place=[0, 2, None])} == {0, 2, None}
     assert len(store.rows(STUDY, seed=1, kind="training")) == 4
     assert store.rows(STUDY, measure=[]) == store.rows(STUDY, step=7) == []
-    with pytest.raises(InvalidValue, match=r"cannot be selected by `mesure`.*\nhint: Did you mean `measure`"):
+    with pytest.raises(InvalidValue, match=r"cannot be selected by `mesure`.*\nhint: Did you mean measure"):
         store.rows(STUDY, mesure="loss")
 
 

@@ -4,7 +4,6 @@ Importing runs the module. So this is never used for a target that could be a fi
 that call functions.
 """
 
-import difflib
 import importlib
 import re
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidValue, Unreadable
+from clockhands.phrases import did_you_mean
 
 NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 """What a function's name looks like."""
@@ -41,9 +41,9 @@ def load(text: str) -> Callable[..., Any]:
             sys.path.remove(here)
     for part in found["name"].split("."):
         if not hasattr(value, part):
-            near = difflib.get_close_matches(part, dir(value), 1)
-            question = f"Did you mean {near[0]}? " if near else ""
-            raise Unreadable(f"{found['module']} has no {part!r}.", f"{question}Write package.module:callable.")
+            question = did_you_mean(part, dir(value))
+            hint = f"{question} Write package.module:callable.".lstrip()
+            raise Unreadable(f"{found['module']} has no {part!r}.", hint)
         value = getattr(value, part)
     if not callable(value):
         raise Unreadable(

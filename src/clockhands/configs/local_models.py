@@ -8,7 +8,6 @@ https://github.com/ollama/ollama/blob/main/docs/modelfile.mdx (``num_ctx``) and 
 layers); https://lmstudio.ai/docs/app/advanced/import-model.
 """
 
-import difflib
 import os
 import re
 from dataclasses import replace
@@ -19,6 +18,7 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.openers import gguf_models, open_file, open_folder, open_gguf
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays, documents, files
+from clockhands.phrases import did_you_mean
 
 PREFIXES = ("ollama:", "lmstudio:")
 """What the name of such a model begins with."""
@@ -177,9 +177,8 @@ def _open_lm_studio(text: str) -> Opened:
 
 
 def _absent(text: str, program: str, folders: list[Path], names: list[str]) -> Unreadable:
-    near = difflib.get_close_matches(text, names, n=1)
     there = arrays.listed("There are", tuple(names)) if names else f"It keeps none in {' or '.join(map(str, folders))}."
     return Unreadable(
         f"{text} is not among the models that {program} keeps on this machine.",
-        f"Did you mean {near[0]}? {there}" if near else there,
+        f"{did_you_mean(text, names)} {there}".lstrip(),
     )

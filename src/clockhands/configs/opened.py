@@ -1,6 +1,5 @@
 """An opened target: the contents of its headers, and methods to read single tensors."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays
 from clockhands.formats.arrays import Summary, TensorInfo
+from clockhands.phrases import nearest
 
 READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 """What can be a target, in words."""
@@ -95,5 +95,5 @@ class Opened:
 def _nearest(name: str, names: tuple[str, ...]) -> str:
     """A hint for a name that does not exist: the most similar one, or some of the existing ones."""
     # Comparing with each takes about 20 microseconds.
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.7) if len(names) <= 10_000 else []
-    return f"Did you mean {shown(near[0])[1:-1]}?" if near else arrays.listed("It holds", names)
+    near = nearest(name, names, 0.7) if len(names) <= 10_000 else None
+    return arrays.listed("It holds", names) if near is None else f"Did you mean {shown(near)[1:-1]}?"

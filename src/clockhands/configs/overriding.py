@@ -4,7 +4,6 @@ They replace values of the parsed config before it is read, so the result is the
 sources differ: ``--set:rope_theta`` instead of ``config.json:rope_theta``.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import Code, Fact, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean
 
 # What precedes the colon of a source for a value from the caller.
 CALLER = "--set"
@@ -340,8 +340,7 @@ def _keys() -> frozenset[str]:
 
 
 def _unknown(opened: Opened, key: str, known: Iterable[str]) -> InvalidValue:
-    near = difflib.get_close_matches(key, sorted(set(known)), n=1)
-    hint = f"Did you mean {near[0]}?" if near else "Write the key as in the file, with dots for nested objects."
+    hint = did_you_mean(key, sorted(set(known)), "Write the key as in the file, with dots for nested objects.")
     message = f"{key} cannot be set: {opened.config_name} does not hold it, and no position code is read from it."
     return InvalidValue(message, hint)
 

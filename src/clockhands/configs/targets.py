@@ -7,7 +7,6 @@ Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:
 is read.
 """
 
-import difflib
 import json
 import math
 import os
@@ -28,6 +27,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.formats import documents, files
 from clockhands.formats.hub_cache import HubName, cached_model, hub_folder, hub_name
 from clockhands.formats.transfers import why_not
+from clockhands.phrases import did_you_mean
 
 # An address on the hub, with a model and possibly a revision in it, or any other address.
 _ADDRESS = re.compile(
@@ -230,10 +230,8 @@ def _open_preset(text: str, target: str) -> Opened:
 
 
 def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {READ}") -> Unreadable:
-    names = _preset_names()
-    near = difflib.get_close_matches(name, names, n=1)
-    question = f"Did you mean {near[0]}? " if near else ""
-    return Unreadable(message, f"{question}`clockhands presets` lists all{otherwise}.")
+    question = did_you_mean(name, _preset_names())
+    return Unreadable(message, f"{question} `clockhands presets` lists all{otherwise}.".lstrip())
 
 
 def _fields(text: str, target: str) -> dict[str, object]:

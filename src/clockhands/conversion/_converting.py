@@ -18,7 +18,7 @@ from typing import Any, Literal
 from clockhands.arguments import shown
 from clockhands.configs.rotary_fields import LAYOUT_KEY
 from clockhands.configs.targets import Opened, open_target
-from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, listed, whole
+from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, whole
 from clockhands.conversion._planning import CannotConvert, Move, RotaryModel, model_of, moves
 from clockhands.conversion._writing import write
 from clockhands.encodings.layouts import Layout, layout_of
@@ -26,6 +26,7 @@ from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, safetensors
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.shards import LAYOUT_NOTE, WeightsHeader, out_of_folder
+from clockhands.phrases import some_of
 
 FROM_NOTE = "clockhands.layout_from"
 
@@ -158,7 +159,7 @@ def convert(
     )
     notes = read.opened.notes + interrupted(target)
     if left:
-        notes += (f"Only tokenizers, texts and code are copied too; left where they are: {listed(left)}.",)
+        notes += (f"Only tokenizers, texts and code are copied too; left where they are: {some_of(left)}.",)
     says = CONFIG in {path.name for path in written}
     if not says and files.place(read.folder / CONFIG) == "file":
         notes += (f"{target.parent / CONFIG} was there already and is left as it is: it does not know of the layout.",)

@@ -18,6 +18,7 @@ from pathlib import Path
 from clockhands.errors import InvalidValue
 from clockhands.formats import files
 from clockhands.formats.shards import out_of_folder
+from clockhands.phrases import some_of
 
 WEIGHTS, INDEX = ".safetensors", ".safetensors.index.json"
 
@@ -82,7 +83,8 @@ def check_out(out: Path, sources: Collection[Path], is_folder: bool, makes: Coll
     beside = sorted(name for name in found if name.lower().endswith((WEIGHTS, INDEX)) and name not in makes)
     if beside:
         raise InvalidValue(
-            f"{out} holds {listed(beside)}, which would stay next to the new weights; a loader could use the old ones.",
+            f"{out} holds {some_of(beside)}, which would stay next to the new weights; a loader could use the old"
+            " ones.",
             "Remove the files that you no longer need, or name another folder.",
         )
 
@@ -323,16 +325,6 @@ def interrupted(out: Path) -> tuple[str, ...]:
 
 def _prefix(out: Path) -> str:
     return f".{out.name[:50]}."  # a name has at most 255 bytes, and a character up to four
-
-
-def listed(names: Collection[str]) -> str:
-    """Names for a sentence: the first eight.
-
-    >>> listed(["a", "b"]), listed("abcdefghij")
-    ('a, b', 'a, b, c, d, e, f, g, h and 2 more')
-    """
-    shown, more = list(names)[:8], len(names) - 8
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def companions(folder: Path, written: set[str]) -> tuple[list[Path], list[str]]:

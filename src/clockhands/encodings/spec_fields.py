@@ -1,7 +1,6 @@
 """Fields of specs by name: words of other libraries are answered with the word here; a spec is shown in one line."""
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Any, Self
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType
+from clockhands.phrases import did_you_mean
 
 # The words of other libraries for a field, by the word here; a class has at most one of those for the same word.
 _ELSEWHERE = {
@@ -42,8 +42,7 @@ def no_field(kind: type, name: str, known: Iterable[str]) -> tuple[str, str]:
     """A message and a hint for a field that a class does not have: with the word that is meant, if it is another's."""
     known = sorted(known)
     here = next((word for word, theirs in _ELSEWHERE.items() if word in known and name in theirs.split()), None)
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Its fields are {', '.join(known)}."
+    hint = did_you_mean(name, known, f"Its fields are {', '.join(known)}.")
     if here is not None:
         hint = f"It is called {here!r} here{_MEANT.get(here, '')}."
     return f"{kind.__name__} has no field {shown(name)}.", hint

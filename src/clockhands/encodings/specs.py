@@ -5,7 +5,6 @@ types, conversion to and from JSON, changing single fields, and a one-line descr
 """
 
 import dataclasses
-import difflib
 import itertools
 import json
 from fractions import Fraction
@@ -15,6 +14,7 @@ from clockhands.arguments import shown
 from clockhands.encodings import additive, biases, ladders, mixtures, rotary, scaling, scores
 from clockhands.encodings.spec_fields import no_field
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
 
@@ -377,10 +377,9 @@ def _made(data: object, where: str) -> Any:
         )
     kind = _BY_NAME.get(data["type"])
     if kind is None:
-        near = difflib.get_close_matches(data["type"], list(_BY_NAME), 1)
         raise InvalidValue(
             f"There is no spec of type {shown(data['type'])}.",
-            f"Did you mean {near[0]!r}?" if near else f"Types are {', '.join(_BY_NAME)}.",
+            did_you_mean(data["type"], _BY_NAME, f"Types are {', '.join(_BY_NAME)}."),
         )
     known = {field.name for field in _fields(kind) if field.init}
     fields = {name: value for name, value in data.items() if name != "type"}

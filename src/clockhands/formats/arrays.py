@@ -28,6 +28,7 @@ from clockhands.errors import TooLarge, Unreadable
 from clockhands.formats import archives
 from clockhands.formats.documents import packaged
 from clockhands.formats.files import WRITE_AGAIN, damaged, miswritten, open_regular, place, seems
+from clockhands.phrases import some_of
 
 NUMBER_TYPES = packaged(__file__, "number_types")
 """The types of numbers of each format, by the format's name or number for them."""
@@ -433,8 +434,7 @@ def listed(words: str, names: tuple[str, ...]) -> str:
     """A sentence that lists some names: the first eight, and how many more."""
     if not names:
         return f"{words} nothing."
-    more = f" and {len(names) - 8:,} more" if len(names) > 8 else ""
-    return f"{words} {', '.join(shown(name)[1:-1] for name in names[:8])}{more}."
+    return f"{words} {some_of(shown(name)[1:-1] for name in names)}."
 
 
 def _header(stream: IO[bytes], path: Path, name: str, size: int, member: str | None) -> TensorInfo:

@@ -4,7 +4,6 @@ Nothing here reads more than the beginning of a file. Every failure to open a fi
 the modules above need not handle operating-system errors. Finished files are also given their final names here.
 """
 
-import difflib
 import errno
 import glob
 import io
@@ -20,6 +19,7 @@ from pathlib import Path, PureWindowsPath
 from typing import IO, Any, BinaryIO
 
 from clockhands.errors import Unreadable
+from clockhands.phrases import nearest
 
 # Kinds of targets by the ending of the name. Longer endings come first.
 KINDS = {
@@ -393,7 +393,7 @@ def _neighbour(path: Path) -> str | None:
         names = sorted(entry.name for entry in islice(os.scandir(path.parent), _MOST_NEIGHBOURS))
     except OSError:
         return None
-    return next(iter(difflib.get_close_matches(path.name, names, 1, 0.8)), None)
+    return nearest(path.name, names, 0.8)
 
 
 def file_and_key(place: str) -> tuple[str, str]:

@@ -8,12 +8,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 from clockhands.arguments import count, not_negative, positive, real, shown
 from clockhands.encodings import scaling, specs
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean
 
 SCHEMA = 1
 """The version of the format that this code reads."""
@@ -39,8 +39,7 @@ _NO_DEFAULT: Any = dataclasses.MISSING
 def near(word: str, known: Iterable[str]) -> str:
     """The nearest valid name, or all of them, as a hint."""
     known = list(known)
-    near = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else f"Valid names: {', '.join(known)}."
+    return did_you_mean(word, known, f"Valid names: {', '.join(known)}.", alike=0.5)
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:

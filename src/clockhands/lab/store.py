@@ -6,7 +6,6 @@ that keeps a second lab away) lies beside the store, in the folder ``<store>.che
 """
 
 import csv
-import difflib
 import hashlib
 import json
 import math
@@ -25,6 +24,7 @@ from clockhands.jobs.databases.locks import hold
 from clockhands.jobs.databases.store_errors import StoreError, read_only, said
 from clockhands.lab._claiming import TrialClaim
 from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
+from clockhands.phrases import did_you_mean
 
 APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1
@@ -241,8 +241,7 @@ class Store(Database):
         conditions, values = ["study = ?"], [study]
         for name, wanted in filters.items():
             if name not in fields:
-                near = difflib.get_close_matches(name, fields, 1)
-                hint = f"Did you mean `{near[0]}`?" if near else f"Use any of: {', '.join(fields)}."
+                hint = did_you_mean(name, fields, f"Use any of: {', '.join(fields)}.")
                 raise InvalidValue(f"Rows cannot be selected by `{name}`: they have no such field.", hint)
             choices = list(wanted) if isinstance(wanted, list | tuple | set | frozenset | range) else [wanted]
             conditions.append("(" + (" OR ".join([f"{name} IS ?"] * len(choices)) or "0") + ")")

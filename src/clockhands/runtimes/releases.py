@@ -6,7 +6,6 @@ source shows, and no others: a runtime without a statement is not thereby known 
 A user names a release, ``vllm@0.25``, whose code was read or not: `RuntimeRelease`.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks, scaling_name
 from clockhands.errors import InvalidValue
+from clockhands.phrases import did_you_mean
 from clockhands.runtimes.views import facts
 
 FORMS: Sequence[str] = ("config.json", "params.json", "gguf")
@@ -318,11 +318,9 @@ def runtime_of(text: str) -> RuntimeRelease:
             f"Write {name}, or {about['runtime']}@{release}.",
         )
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        guess = f" Did you mean {near[0]}?" if near else ""
         raise InvalidValue(
             f"{name!r} is not a runtime that clockhands knows.",
-            f"Name one of {', '.join(known)}, with @RELEASE or without.{guess}",
+            f"Name one of {', '.join(known)}, with @RELEASE or without. {did_you_mean(name, known)}".rstrip(),
         )
     readers = known[name]
     if not at:

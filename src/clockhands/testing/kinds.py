@@ -3,12 +3,12 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean
 from clockhands.testing.reports import Report
 
 CHECKS = {
@@ -92,10 +92,9 @@ def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None
     ]
     for name in options:
         if name not in known:
-            near = get_close_matches(name, known, 1)
             raise InvalidValue(
                 f"{check.__name__} has no option {name!r}.",
-                f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(known)}.",
+                did_you_mean(name, known, f"It has {', '.join(known)}."),
             )
 
 

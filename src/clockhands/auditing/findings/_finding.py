@@ -8,6 +8,7 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit
 from clockhands.encodings.specs import WRITTEN, to_dict
+from clockhands.phrases import spoken
 
 SEVERITIES = ("error", "warning", "note")
 """From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""
@@ -94,49 +95,3 @@ def json_value(value: Any) -> Any:
 def as_json(holder: object, *names: str) -> dict[str, Any]:
     """Some attributes of an object as JSON values."""
     return {name: json_value(getattr(holder, name)) for name in names}
-
-
-def spoken(value: object) -> str:
-    """A value as text for a sentence: commas between thousands, six digits of a real number, text in quotes.
-
-    >>> spoken(100000.0), spoken(8192), spoken(1.4330125702369627e-05), spoken("yarn"), spoken(None)
-    ('100,000', '8,192', '1.43301e-05', '"yarn"', 'null')
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, numbers.Integral):
-        return _whole(int(value))
-    if isinstance(value, numbers.Real):
-        return _real(float(value))
-    if isinstance(value, str):
-        return f'"{_short(value)}"'
-    if isinstance(value, Mapping):
-        inside = ", ".join(f"{key}: {spoken(item)}" for key, item in list(value.items())[:8])
-        return "{" + inside + (", ..." if len(value) > 8 else "") + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(spoken(item) for item in value[:4]) + (", ..." if len(value) > 4 else "") + "]"
-    return _short(str(value))
-
-
-def _whole(value: int) -> str:
-    if abs(value) < 10**18:
-        return f"{value:,}"
-    return f"{value:.6e}" if abs(value) < 10**300 else "a whole number of more than 300 digits"
-
-
-def _real(value: float) -> str:
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    if value.is_integer() and abs(value) < 1e15:
-        return f"{int(value):,}"
-    return (
-        f"{value:,.6g}"
-        if 1e-4 <= abs(value) < 1e6
-        else (f"{value:,.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}")
-    )
-
-
-def _short(text: str, most: int = 80) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."

@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, renamed, replaced, together
-from clockhands.auditing.findings._rules import Case, listed, nearest, spoken
+from clockhands.auditing.findings._rules import Case, listed, spoken
 from clockhands.configs.overriding import CALLER
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import nearest
 
 # A share of the channels and their number express the same setting: the value of one key is not valid for the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")
@@ -77,7 +78,7 @@ class UnknownKey(Case, code="unknown-key"):
 
     def near(self) -> str | None:
         """The key of the block that is spelt most like the unknown one, if one is similar."""
-        return self.meant or nearest((self.place or "").rpartition(".")[2], self.known)
+        return self.meant or nearest((self.place or "").rpartition(".")[2], self.known.split(", "), 0.7)
 
 
 class IgnoredKey(Case, code="ignored-key"):

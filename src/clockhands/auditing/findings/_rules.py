@@ -1,6 +1,5 @@
 """The kinds of findings, each a row of a TOML file of this folder, and their cases, each described by its evidence."""
 
-import difflib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sized
@@ -268,11 +267,6 @@ def _shown(value: Any, spec: str, how: str | None) -> str:
     if spec:
         return format(value, spec)
     return str(value) if how == "s" or (how is None and isinstance(value, str)) else spoken(value)
-
-
-def nearest(name: str, known: str) -> str | None:
-    """Of several names, separated by commas, the one spelt most like a name, if one is similar."""
-    return next(iter(difflib.get_close_matches(name, known.split(", "), n=1, cutoff=0.7)), None)
 
 
 def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:

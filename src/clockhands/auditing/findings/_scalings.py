@@ -6,11 +6,12 @@ from typing import Any
 from clockhands.auditing._edits import Edit, moved, replaced, together
 from clockhands.auditing.findings._parts import Audited, check, declared, places
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
-from clockhands.auditing.findings._rules import Case, case_of, listed, nearest, spoken
+from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.resolved import Code
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import LongRope
 from clockhands.measures.ladders.base_bound import first_failing_distance
+from clockhands.phrases import nearest
 
 _BY_ITSELF = "a scaling block with its numbers"
 
@@ -20,7 +21,7 @@ class UnknownScaling(Case, code="unknown-scaling"):
 
     def near(self) -> str | None:
         """The known scaling whose name is spelt most like the unknown one, if one is similar."""
-        return nearest(next((str(value).lower() for _, value in self.stated), ""), self.known)
+        return nearest(next((str(value).lower() for _, value in self.stated), ""), self.known.split(", "), 0.7)
 
     def edit(self) -> Edit | None:
         place, near = self.place, self.meant or self.near()

@@ -1,6 +1,5 @@
 """Published encodings by name, as data: the JSON files beside this one hold each with its source."""
 
-import difflib
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 from clockhands.arguments import shown
 from clockhands.encodings.specs import Spec, from_dict, with_fields
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,9 @@ def preset(name: str, **fields: Any) -> Spec:
     if not isinstance(name, str):
         raise InvalidType(f"`name` must be a preset's name, got {shown(name)}.", "See clockhands.presets().")
     if name not in _data():
-        near = difflib.get_close_matches(name, _data(), 1)
         raise InvalidValue(
             f"There is no preset {shown(name)}.",
-            f"Did you mean {near[0]!r}?" if near else f"Presets are {', '.join(names())}.",
+            did_you_mean(name, _data(), f"Presets are {', '.join(names())}."),
         )
     spec = _preset(name).spec
     return with_fields(spec, **fields) if fields else spec

@@ -3,18 +3,18 @@
 >>> run([Job("one", "package.module:function", {"steps": 10})], "lokal")
 Traceback (most recent call last):
 clockhands.errors.InvalidValue: There is no engine 'lokal'.
-hint: Did you mean 'local'?
+hint: Did you mean local?
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
 from clockhands.jobs.engines._jobs import Event, Failed, Finished, Job, Lost, Pool, Started, Told, failure
+from clockhands.phrases import did_you_mean
 
 __all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "Lost", "Started", "Told", "run"]
 
@@ -53,10 +53,9 @@ def run(
         InvalidValue: There is no such engine, or a value cannot be used.
     """
     if engine not in ENGINES:
-        near = get_close_matches(str(engine), ENGINES, 1)
         raise InvalidValue(
             f"There is no engine {shown(engine)}.",
-            f"Did you mean {near[0]!r}?" if near else f"Engines are {', '.join(ENGINES)}.",
+            did_you_mean(str(engine), ENGINES, f"Engines are {', '.join(ENGINES)}."),
         )
     at_once = None if at_once is None else count("at_once", at_once)
     threads = None if threads is None else count("threads", threads)
