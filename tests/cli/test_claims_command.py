@@ -88,16 +88,16 @@ def test_claims_are_found_by_a_number_or_a_word(run, cases):
 
 def test_a_number_that_moved_is_named_and_the_exit_code_is_1(run, monkeypatch):
     """The library computes another ladder: its last rates are off by a thousandth."""
-    from clockhands.measures.claims import frequencies
+    from clockhands.measures.claims import quantities
 
-    right = frequencies.geometric
+    right = quantities.geometric
 
     def wrong(*arguments, **named):
         return right(*arguments, **named).mapped(
             lambda pair, rate: rate * 1001 / 1000 if pair else rate, "a wrong power"
         )
 
-    monkeypatch.setattr(frequencies, "geometric", wrong)
+    monkeypatch.setattr(quantities, "geometric", wrong)
     done = run("claims", "divisor-9956", "monotone-decay")
     told = " ".join(done.out.split())
     assert done.code == 1

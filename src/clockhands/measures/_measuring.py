@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from clockhands.encodings.mixtures import LayerMixture
@@ -29,7 +30,8 @@ _ALL: tuple[Callable[[MeasuredCode], Property], ...] = (
     bounded, unique, smooth, longer_texts, shift, kernel, turning, cover, base_bound, critical_dimension, spectrum,
     precision, adding, reach, edges, told_apart,
 )  # fmt: skip
-_MEASURES = dict(zip(QUESTIONS, _ALL, strict=True))
+MEASURES = MappingProxyType(dict(zip(QUESTIONS, _ALL, strict=True)))
+"""The function that measures each property, by name."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def properties(spec: Spec, length: int, dtype: object = "float32", *, values: An
     if isinstance(spec, LayerMixture):
         return _of_mixture(spec, length, dtype, values)
     subject = subject_of(spec, length, dtype, values)
-    found: dict[str, Any] = {name: each(subject) for name, each in _MEASURES.items()}
+    found: dict[str, Any] = {name: each(subject) for name, each in MEASURES.items()}
     return Properties(spec, subject.length, subject.dtype.name, **found)
 
 

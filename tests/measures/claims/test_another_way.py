@@ -13,14 +13,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from clockhands.measures.claims import CLAIMS, attention, trained
-from clockhands.measures.claims.claim import Claim
+from clockhands.measures.claims import CLAIMS, SUBJECTS
 from measures.claims import ladders, roundings
 
 FORMULAS = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text(encoding="utf-8"))
 ROWS = [(subject, name) for subject, claims in FORMULAS.items() for name in claims]
 # What these state without training has tests of its own in test_attention_claims.py, or is no number to compute again.
-ELSEWHERE = {each.id for module in (attention, trained) for each in vars(module).values() if isinstance(each, Claim)}
+ELSEWHERE = {each.id for title in ("Attention and order", "Trained models") for each in SUBJECTS[title]}
 PLAIN = {"math": math, "np": np, "Fraction": Fraction, "combinations": combinations, "fmean": fmean}
 
 

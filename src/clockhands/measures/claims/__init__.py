@@ -1,12 +1,12 @@
 """Common statements about position encodings, with a verdict, numbers that are recomputed, an argument and a source.
 
-A subject is a Python file, whose functions compute the numbers (see `claim.py`), and a TOML file of the same name with
-the statements; every claim in such a file is found automatically.
+A subject is a TOML file with the statements (see `claim.py`). The Python file of the same name has the functions that
+compute their numbers; claims whose numbers are all taken from stored results have none.
 """
 
 from types import MappingProxyType
 
-from clockhands.measures.claims import (
+from clockhands.measures.claims import (  # noqa: F401 - their functions compute the claims
     attention,
     dot_products,
     frequencies,
@@ -20,7 +20,7 @@ from clockhands.measures.claims import (
     table_rows,
     trained,
 )
-from clockhands.measures.claims.claim import Claim, Number, Recomputed, Stated, recompute
+from clockhands.measures.claims.claim import Claim, Number, Recomputed, Stated, claims_of, recompute
 from clockhands.measures.claims.studies import (
     AS_TRAINED,
     OF_TRAINING,
@@ -35,20 +35,20 @@ from clockhands.measures.claims.studies import (
 
 SUBJECTS = MappingProxyType(
     {
-        title: tuple(each for each in vars(module).values() if isinstance(each, Claim))
-        for title, module in (
-            ("Frequencies and wavelengths", frequencies),
-            ("Rows of a table", table_rows),
-            ("Other functions of the position", functions),
-            ("Dot products and shifts", dot_products),
-            ("Adding and projecting", projections),
-            ("RoPE", rotations),
-            ("Score biases", score_biases),
-            ("Attention and order", attention),
-            ("Longer texts", longer_texts),
-            ("Trained models", trained),
-            ("What introductions say", introductions),
-            ("Rounding", precision),
+        title: claims_of(subject)
+        for title, subject in (
+            ("Frequencies and wavelengths", "frequencies"),
+            ("Rows of a table", "table_rows"),
+            ("Other functions of the position", "functions"),
+            ("Dot products and shifts", "dot_products"),
+            ("Adding and projecting", "projections"),
+            ("RoPE", "rotations"),
+            ("Score biases", "score_biases"),
+            ("Attention and order", "attention"),
+            ("Longer texts", "longer_texts"),
+            ("Trained models", "trained"),
+            ("What introductions say", "introductions"),
+            ("Rounding", "precision"),
         )
     }
 )

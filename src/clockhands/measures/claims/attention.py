@@ -10,7 +10,7 @@ from clockhands.encodings.additive import AdditiveCode, Sinusoidal, add, table
 from clockhands.encodings.heads import margin, relative_head
 from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.measures.claims.claim import Numbers, claim
-from clockhands.measures.claims.studies import measured, real_model
+from clockhands.measures.claims.studies import real_model
 from clockhands.measures.order import CodeOrder, OrderMatters, order
 from clockhands.measures.order.attention import Layer, attend
 
@@ -231,11 +231,9 @@ def pooling_loses_the_order() -> Numbers:
 
 @claim("sinks-come-from-the-code")
 def sinks_come_from_the_code() -> Numbers:
-    """The mean attention to the first of 64 words: the 64th harmonic number over 64; measured shares, by head too."""
+    """The mean attention to the first of 64 words: the 64th harmonic number over 64; shares by head."""
     words = np.eye(64)
     shares = through(words, 1, causal=True) - words
-    study = measured("sinks")
-    every = [share for arm in study.data["arms"] for share in study.value("language", arm, "sink_share").seeds.values()]
     heads = {
         arm: [share for model in each["first_token_shares"] for layer in model for share in layer]
         for arm, each in real_model("lab_sinks")["models"]["language"].items()
@@ -243,9 +241,6 @@ def sinks_come_from_the_code() -> Numbers:
     return {
         "first_of_64_by_the_mask_alone": float(shares[:, 0].mean()),
         "even_share_of_64": 1 / 64,
-        "measured_share_of_the_first_without_a_code": study.value("language", "none", "sink_share").mean,
-        "measured_largest_share_of_18_models_means_over_heads": max(every),
-        "measured_even_share": study.value("language", "none", "even_share").mean,
         "heads_of_6_models": sum(map(len, heads.values())),
         "largest_share_of_a_head": max(map(max, heads.values())),
         "largest_share_of_a_head_without_a_code": max(heads["none"]),

@@ -1,15 +1,19 @@
 """One common statement about position encodings: whether it is true, and the numbers that show it.
 
 The statements are data: each subject has a TOML file with the sentence, the verdict, the argument, the source, and the
-numbers as they were when the claim was written. The function of the same ID, in the Python file beside it, recomputes
-the numbers each time. A number that no longer agrees with the stated one has *moved*::
+numbers as they were when the claim was written. Each is recomputed every time: from the quantity that its row names
+(`clockhands.measures.claims.quantities`; what training showed is there, as stored results), or by the function of the
+same ID in the Python file beside it. A number that no longer agrees with the stated one has *moved*::
 
     [step-of-one-token]                                            @claim("step-of-one-token")
     statement = "Neighbouring positions are closer …"              def step_of_one_token() -> Numbers:
-    verdict = "false"                                                  return {"distance_at_width_512": …}
+    verdict = "false"                                                  return {"distance_in_the_limit": …}
     argument = "…"
     source = "…"
-    numbers = { distance_at_width_512 = "3.714" }
+    [step-of-one-token.numbers]
+    distance_in_the_limit = "0.161"
+    distance_at_width_512 = { is = "3.714", ladder = "distance_of_rows", offset = 1 }
+    measured_loss = { is = "1.97", study = "extrapolation", task = "language", arm = "sinusoidal" }
 
 A number is stated as text; the recomputed one may differ by half a unit of its last digit. "at most 1e-12" means zero
 up to rounding. A bare number is a count, which must match exactly.
@@ -24,7 +28,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from clockhands.measures.claims.studies import measured as results_of
+from clockhands.measures.claims.quantities import quantity
+from clockhands.measures.claims.studies import measured as study_of
 
 Verdict = Literal["true", "false", "only if", "not known"]
 Number = float | int | bool
@@ -133,16 +138,36 @@ class Claim:
     measured: tuple[str, ...] = ()
 
 
-def claim(id: str) -> Callable[[Callable[[], Numbers]], Claim]:  # noqa: A002 - it is what the claim calls it
-    """Decorator for the function that computes a claim's numbers; the TOML file beside its module has the statement."""
+_Compute = Callable[[], Numbers]
+_COMPUTED: dict[str, _Compute] = {}
 
-    def made(compute: Callable[[], Numbers]) -> Claim:
-        fields = data_of(compute.__module__.rpartition(".")[2])[id]
-        numbers = {name: stated(written) for name, written in fields["numbers"].items()}
-        texts: dict[str, Any] = {name: " ".join(fields.get(name, "").split()) for name in _TEXTS}
-        return Claim(id, numbers=numbers, compute=compute, measured=tuple(fields.get("measured", ())), **texts)
+
+def claim(id: str) -> Callable[[_Compute], _Compute]:  # noqa: A002 - it is what the claim calls it
+    """Decorator for the function that computes those numbers of a claim that its file takes from no quantity."""
+
+    def made(compute: _Compute) -> _Compute:
+        _COMPUTED[id] = compute
+        return compute
 
     return made
+
+
+def claims_of(subject: str) -> tuple[Claim, ...]:
+    """The claims that the TOML file of a subject states, in its order."""
+    return tuple(_claim(name, fields) for name, fields in data_of(subject).items())
+
+
+def _claim(name: str, fields: Mapping[str, Any]) -> Claim:
+    rows = {number: row for number, row in fields["numbers"].items() if isinstance(row, dict)}
+    written = fields["numbers"] | {number: row["is"] for number, row in rows.items()}
+    numbers = {number: stated(each) for number, each in written.items()}
+    texts: dict[str, Any] = {text: " ".join(fields.get(text, "").split()) for text in _TEXTS}
+
+    def compute() -> Numbers:
+        taken = {number: quantity({of: row[of] for of in row if of != "is"}) for number, row in rows.items()}
+        return _COMPUTED.get(name, dict)() | taken
+
+    return Claim(name, numbers=numbers, compute=compute, measured=tuple(fields.get("measured", ())), **texts)
 
 
 _TEXTS = ("statement", "verdict", "condition", "argument", "source", "waits_for")
@@ -200,7 +225,7 @@ class Recomputed:
             "argument": told.argument,
             "source": told.source,
             "waits_for": told.waits_for,
-            "measured": [results_of(name).to_dict() for name in told.measured],
+            "measured": [study_of(name).to_dict() for name in told.measured],
             "holds": self.holds,
         }
 

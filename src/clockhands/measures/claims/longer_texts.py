@@ -1,67 +1,18 @@
 """Claims about longer texts: what is defined beyond the training length, and what RoPE scalings change."""
 
 import math
-from statistics import fmean
 
 import numpy as np
 
-from clockhands.encodings.additive import Learned, Sinusoidal, table
-from clockhands.encodings.clocks import shift
+from clockhands.encodings.additive import Learned, table
 from clockhands.encodings.ladders import geometric
 from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.encodings.scaling import Linear, Llama3, Ntk, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.measures import first_failing_distance, smallest_sound_base
+from clockhands.measures import smallest_sound_base
 from clockhands.measures.claims.claim import Numbers, claim
-from clockhands.measures.claims.frequencies import distances_apart, seeds_that_recall
-from clockhands.measures.claims.studies import AS_TRAINED, measured, real_model
-
-
-@claim("sinusoids-extrapolate")
-def sinusoids_extrapolate() -> Numbers:
-    """A row at a far position, the rows of a long table, wavelengths above 512; losses and copies of trained models."""
-    waves = 2 * math.pi / np.array(geometric(256).rates)
-    rows = table(Sinusoidal(width=64), 65_536)
-    spec = Sinusoidal(width=512)
-    far = table(spec, [10**6, 10**6 + 7], "float64")
-    study, copies = measured("extrapolation"), measured("quick")
-    twice = study.value("language", "sinusoidal", "loss_ratio", length=128)
-    return {
-        "largest_number_at_a_million": float(np.abs(far[0]).max()),
-        "distinct_rows_of_65536": len({row.tobytes() for row in rows}),
-        "largest_difference_of_a_shift_at_a_million": float(np.abs(far[1] - shift(spec, 7) @ far[0]).max()),
-        "pairs_of_256_with_unseen_angles_at_1024": int((waves > 512).sum()),
-        "measured_loss_at_64_trained_tokens": study.value("language", "sinusoidal", length=64).mean,
-        "measured_loss_at_128_tokens": study.value("language", "sinusoidal", length=128).mean,
-        "measured_loss_at_128_tokens_without_a_code": study.value("language", "none", length=128).mean,
-        "measured_loss_ratio_of_128_to_64_tokens": twice.mean,
-        "measured_loss_ratio_of_128_to_64_tokens_least": twice.least,
-        "measured_loss_ratio_of_512_to_64_tokens": study.value("language", "sinusoidal", "loss_ratio", length=512).mean,
-        "measured_share_of_right_copies_at_64_trained_tokens": copies.value(
-            "copy", "sinusoidal", "accuracy", length=64
-        ).mean,
-        "measured_share_of_right_copies_at_256_tokens": copies.value("copy", "sinusoidal", "accuracy", length=256).mean,
-    }
-
-
-@claim("rotary-any-length")
-def rotary_any_length() -> Numbers:
-    """Rotations of the ladder of 64 pairs at the ends of two lengths; losses of trained models."""
-    turns = np.array(geometric(64).rates) / (2 * math.pi)
-    study = measured("extrapolation")
-    ratios = {n: study.value("language", "rotary", "loss_ratio", length=n) for n in (128, 256, 512)}
-    return {
-        "pairs_of_64_with_unseen_angles_past_4096": int((turns * 4096 < 1).sum()),
-        "largest_trained_turn_of_the_slowest_pair": turns[-1] * 4096,
-        "its_turn_at_four_times_the_length": turns[-1] * 16_384,
-        "measured_loss_ratio_of_128_to_64_trained_tokens": ratios[128].mean,
-        "measured_loss_ratio_of_128_to_64_trained_tokens_least": ratios[128].least,
-        "measured_loss_ratio_of_256_to_64_trained_tokens": ratios[256].mean,
-        "measured_loss_ratio_of_512_to_64_trained_tokens": ratios[512].mean,
-        "measured_loss_ratio_of_512_to_64_trained_tokens_for_alibi": study.value(
-            "language", "alibi", "loss_ratio", length=512
-        ).mean,
-    }
+from clockhands.measures.claims.quantities import rotations
+from clockhands.measures.claims.studies import real_model
 
 
 @claim("learned-tables-end")
@@ -143,34 +94,13 @@ def _split(before: tuple, after: tuple, factor: int) -> Numbers:
 
 @claim("yarn-without-training")
 def yarn_without_training() -> Numbers:
-    """Rotations of two pairs at the ends of both lengths; losses and recall of small models, glassllm and SmolLM2."""
-    before = np.array(geometric(64).rates) / (2 * math.pi)
-    after = np.array(Yarn(4, 4096)(geometric(64)).rates) / (2 * math.pi)
-    text, recall = measured("scaling"), measured("drope")
+    """Rotations of two pairs at the end of the longer texts; recall of SmolLM2."""
+    ladder = Yarn(4, 4096)(geometric(64))
     longer = real_model("smollm2_in_twice_its_context")["recall"]
     log_probability = {(each["depth"], each["scaling"]): each["log_probability"] for each in longer}
-    ratios = {
-        each: text.value("language", "rotary", "loss_ratio", length=256, variant=each) for each in ("yarn", AS_TRAINED)
-    }
-    right = {
-        each: recall.value("recall", "rotary", "accuracy", length=256, variant=each) for each in ("yarn", AS_TRAINED)
-    }
     return {
-        "slowest_turn_trained": before[-1] * 4096,
-        "slowest_turn_at_four_times_the_length": after[-1] * 16_384,
-        "middle_turns_trained": before[32] * 4096,
-        "middle_turns_at_four_times_the_length": after[32] * 16_384,
-        "measured_loss_ratio_of_256_to_64_trained_tokens": ratios["yarn"].mean,
-        "measured_the_same_without_yarn": ratios[AS_TRAINED].mean,
-        "measured_right_recalls_at_256_tokens": right["yarn"].mean,
-        "measured_right_recalls_at_256_tokens_without_yarn": right[AS_TRAINED].mean,
-        "measured_loss_of_glassllm_at_128_trained_tokens": recall.value("glassllm", "glass_rotary").mean,
-        "measured_loss_of_glassllm_at_512_tokens_with_yarn": recall.value(
-            "glassllm", "glass_rotary", length=512, variant="yarn"
-        ).mean,
-        "measured_loss_of_glassllm_at_512_tokens_without_yarn": recall.value(
-            "glassllm", "glass_rotary", length=512
-        ).mean,
+        "slowest_turn_at_four_times_the_length": rotations(ladder, 16_384),
+        "middle_turns_at_four_times_the_length": rotations(ladder, 16_384, pair=32),
         "in_smollm2_keys_recalled_of_2_in_its_context": sum(
             each["greedy"] == 1 for each in real_model("smollm2_in_its_context")["recall"] if each["depth"] is not None
         ),
@@ -189,66 +119,16 @@ def yarn_without_training() -> Numbers:
 
 @claim("low-frequencies-carry-meaning")
 def low_frequencies_carry_meaning() -> Numbers:
-    """The last pair of Gemma 7B's head width 256 and of Llama 3.1's 128 before scaling; the pairs of SmolLM2."""
-    pairs = real_model("smollm2")
-    fast, slow = pairs["groups"][0], pairs["groups"][-1]
-    gemma, llama = geometric(128).rates[-1], geometric(64, 500_000.0).rates[-1]
+    """The last pair of Gemma 7B's head width 256; the pairs of SmolLM2."""
     return {
-        "turn_of_the_slowest_pair_in_8192_tokens_base_10000": gemma * 8192 / (2 * math.pi),
-        "its_cosine_there": math.cos(gemma * 8192),
-        "turn_of_the_slowest_pair_in_8192_tokens_base_500000": llama * 8192 / (2 * math.pi),
-        "in_smollm2_share_of_the_slower_half": sum(pairs["share_of_query_and_key"][16:]),
-        "in_smollm2_nats_without_the_fastest_quarter": fast["removed"]["nats"],
-        "in_smollm2_nats_if_it_does_not_rotate": fast["unrotated"]["nats"],
-        "in_smollm2_nats_without_the_slowest_quarter": slow["removed"]["nats"],
-        "in_smollm2_nats_if_that_does_not_rotate": slow["unrotated"]["nats"],
-    }
-
-
-@claim("far-positions-look-alike")
-def far_positions_look_alike() -> Numbers:
-    """The smallest distance over offsets 1 to 200,000, by width."""
-    nearest = {}
-    for width in (8, 64, 512):
-        apart = distances_apart(geometric(width // 2), 200_001)
-        nearest[width] = 1 + int(np.argmin(apart[1:]))
-    rows = table(Sinusoidal(width=8), [0, nearest[8], 1], "float64")
-    return {
-        "nearest_offset_at_width_8": nearest[8],
-        "its_distance": float(np.linalg.norm(rows[1] - rows[0])),
-        "distance_of_neighbours_at_width_8": float(np.linalg.norm(rows[2] - rows[0])),
-        "nearest_offset_at_width_64": nearest[64],
-        "nearest_offset_at_width_512": nearest[512],
+        "its_cosine_there": math.cos(geometric(128).rates[-1] * 8192),
+        "in_smollm2_share_of_the_slower_half": sum(real_model("smollm2")["share_of_query_and_key"][16:]),
     }
 
 
 @claim("base-10000-for-any-length")
 def base_10000_for_any_length() -> Numbers:
-    """The first negative sums by base, the smallest base without one below 4,096, and recall of trained models."""
-    study = measured("base-bound")
-    learnt = {base: seeds_that_recall(base) for base in (10, 100, 400, 10_000)}
-    far = study.places("recall", "base_100")["56–62"]
-    longer = real_model("lab_bases")["models"]["recall"]["base_10_long"]["accuracy_64_whole"]
+    """The smallest base without a negative sum below 4,096."""
     return {
-        "first_distance_at_which_likeness_counts_against_base_10000": _fails_at(10_000.0),
-        "first_distance_with_base_500000": _fails_at(500_000.0),
         "smallest_sound_base_for_4096_tokens_in_thousands": (smallest_sound_base(64, 4096) or math.nan) / 1000,
-        "first_distance_with_base_100_in_16_pairs": first_failing_distance(geometric(16, 100.0).rates, 1000) or 0,
-        **{f"measured_seeds_of_3_that_learn_to_recall_with_base_{base}": seeds for base, seeds in learnt.items()},
-        "measured_keys_found_at_56_to_62_tokens_with_base_100_once_learnt": max(far.seeds.values()),
-        "measured_keys_found_with_base_10": study.value("recall", "base_10", "accuracy").mean,
-        "keys_found_with_base_10_after_2250_steps": fmean(longer),
-        "keys_found_with_base_10_after_2250_steps_by_the_best_of_3": max(longer),
-        "seeds_of_3_that_learn_to_recall_with_base_10_in_2250_steps": sum(share >= 0.9 for share in longer),
     }
-
-
-def _fails_at(base: float) -> int:
-    """The first distance below 100,000 at which the sum of 64 pairs is negative; 0 if there is none."""
-    return first_failing_distance(geometric(64, base).rates, 100_000) or 0
-
-
-@claim("larger-base-is-safer")
-def larger_base_is_safer() -> Numbers:
-    """The first negative sums of 64 pairs, by base."""
-    return {f"base_{base}_fails_at": _fails_at(float(base)) for base in (26_960, 28_000, 35_000, 60_000)}

@@ -15,42 +15,19 @@ from clockhands.encodings.ladders import geometric
 from clockhands.encodings.positions import positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.rotating import cosine_sine
+from clockhands.measures import phase_errors
 from clockhands.measures.claims.claim import Numbers, claim
 from clockhands.measures.claims.rotations import drawn
 
 FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 
 
-def _ladders(width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """The frequencies by ``exp(2i × (−ln 10,000 / d))`` and by ``1 / 10,000^(2i/d)``, rounded after each step."""
-    even = np.arange(0, width, 2).astype(dtype)
-    factor = np.asarray(-math.log(10_000) / width).astype(dtype)
-    by_logarithm = np.exp((even * factor).astype(float)).astype(dtype)
-    power = np.power(10_000.0, (even / np.asarray(width).astype(dtype)).astype(float)).astype(dtype)
-    return by_logarithm, (np.asarray(1).astype(dtype) / power).astype(dtype)
-
-
 @claim("log-form-for-stability")
 def log_form_for_stability() -> Numbers:
-    """The largest relative error of a frequency, computed both ways, in two dtypes."""
-    exact = np.array(geometric(256).rates)
-    found: Numbers = {}
-    for dtype in (FLOAT32, FLOAT16):
-        for name, rates in zip(("exp", "power"), _ladders(512, dtype), strict=True):
-            found[f"relative_error_by_{name}_in_{dtype.name}"] = float(np.abs(rates.astype(float) / exact - 1).max())
-    return {**found, "largest_power": 1 / exact[-1]}
-
-
-@claim("log-form-for-angles")
-def log_form_for_angles() -> Numbers:
-    """The largest error of frequency times position; that product is exact in float32."""
-    exact = np.array(geometric(256).rates)
-    ways: dict[str, np.ndarray] = dict(zip(("by_exp", "by_power"), _ladders(512, FLOAT32), strict=True))
-    ways["by_rounding_the_exact_rate"] = exact.astype(FLOAT32)
-    return {
-        f"angle_error_at_131072_{name}": float(131_072 * np.abs(rates.astype(float) - exact).max())
-        for name, rates in ways.items()
-    }
+    """The largest relative error of ``exp(2i × (−ln 10,000 / d))`` with every step in float16, the factor too."""
+    factor = np.asarray(-math.log(10_000) / 512).astype(FLOAT16)
+    rates = np.exp((np.arange(0, 512, 2).astype(FLOAT16) * factor).astype(float)).astype(FLOAT16).astype(float)
+    return {"relative_error_by_exp_in_float16": float(np.abs(rates / np.array(geometric(256).rates) - 1).max())}
 
 
 @claim("float32-keeps-the-offset-form")
@@ -70,7 +47,6 @@ def float32_keeps_the_offset_form() -> Numbers:
         return math.fsum(one * other)
 
     return {
-        "exact": math.fsum(np.cos(10 * np.array(geometric(256).rates))),
         "drifted_at_100000": drifted(100_000),
         "drifted_at_1000000": drifted(1_000_000),
         "from_exact_angles_at_100000": rounded(100_000),
@@ -96,13 +72,10 @@ def float32_fails_at_a_million() -> Numbers:
 @claim("fastest-pair-suffers-most")
 def fastest_pair_suffers_most() -> Numbers:
     """Angles in float32 against exact ones, of 64 pairs."""
-    exact = np.array(geometric(64).rates)
-    rates = exact.astype(FLOAT32)
-    near_by, far = (np.abs((np.float32(place) * rates).astype(float) - place * exact) for place in (32_768, 131_071))
+    near_by, far = np.abs(phase_errors(geometric(64), [32_768, 131_071], "float32", "throughout"))
     return {
         "error_of_pair_0_at_32768": near_by[0],
         "error_of_pair_0_at_131071": far[0],
-        "largest_error_at_131071": far.max(),
         "pair_with_the_largest_error": int(np.argmax(far)),
     }
 
@@ -164,21 +137,20 @@ def _bfloat16(numbers: np.ndarray) -> np.ndarray:
 
 @claim("large-base-is-unstable")
 def large_base_is_unstable() -> Numbers:
-    """Angles in float32, tables and float16 frequencies, by base; 2**-25 × 1.01 is 3.01e-8."""
-    exact = {n: np.array(geometric(256, 10.0**n).rates) for n in (4, 6, 8)}
-    places = np.arange(131_008, 131_072)[:, None]
-    errors = {
-        n: np.abs((places.astype(FLOAT32) * rates.astype(FLOAT32)).astype(float) - places * rates).max()
-        for n, rates in exact.items()
-    }
-    specs = [Sinusoidal(width=512, base=10.0**n) for n in exact]
+    """Angles in float32 and tables by base; frequencies in float16 that are 0; 2**-25 × 1.01 is 3.01e-8."""
+    ladders = {n: geometric(256, 10.0**n) for n in (4, 6, 8)}
+    places = range(131_008, 131_072)
+    specs = [Sinusoidal(width=512, base=10.0**n) for n in ladders]
     tables = [np.abs(table(spec, [131_071]) - table(spec, [131_071], "float64")).max() for spec in specs]
-    halves = {n: rates.astype(FLOAT16).astype(float) for n, rates in exact.items()}
     return {
-        **{f"angle_error_up_to_131071_with_ten_to_{n}": float(each) for n, each in errors.items()},
-        "largest_error_of_a_table_from_exact_angles": float(max(tables)),
         **{
-            f"frequency_error_in_float16_with_ten_to_{n}": float(np.abs(halves[n] / exact[n] - 1).max()) for n in (4, 6)
+            f"angle_error_up_to_131071_with_ten_to_{n}": float(
+                np.abs(phase_errors(ladder, places, "float32", "throughout")).max()
+            )
+            for n, ladder in ladders.items()
         },
-        "frequencies_of_256_that_are_0_in_float16_with_ten_to_8": int((halves[8] == 0).sum()),
+        "largest_error_of_a_table_from_exact_angles": float(max(tables)),
+        "frequencies_of_256_that_are_0_in_float16_with_ten_to_8": int(
+            (np.array(ladders[8].rates).astype(FLOAT16) == 0).sum()
+        ),
     }

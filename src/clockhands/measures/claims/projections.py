@@ -7,19 +7,12 @@ import numpy as np
 from clockhands.encodings.additive import Sinusoidal, table
 from clockhands.measures import (
     commuting_form,
-    cosine_below,
-    cosine_deviation,
-    cosine_quantile,
-    deviation_needed,
     drawn_projections,
     expected_offset_share,
-    expected_share,
     expected_terms,
     offset_share,
-    pair_error,
 )
 from clockhands.measures.claims.claim import Numbers, claim
-from clockhands.measures.claims.studies import real_model
 
 
 def _rows(width: int, positions: int = 512) -> np.ndarray:
@@ -48,9 +41,8 @@ def scores_depend_on_the_offset() -> Numbers:
 
 @claim("projections-destroy-the-offset")
 def projections_destroy_the_offset() -> Numbers:
-    """Expected and simulated shares, and those of models with fixed sinusoids trained in the lab."""
+    """Expected and simulated shares."""
     narrow, wide = _drawn_shares(64, 16), _drawn_shares(512, 64)
-    text, copy = (real_model(name) for name in ("lab_language", "lab_copy"))
     return {
         "expected_share_at_width_64": expected_offset_share(_rows(64)),
         "expected_share_at_width_512": expected_offset_share(_rows(512)),
@@ -60,9 +52,6 @@ def projections_destroy_the_offset() -> Numbers:
         "their_deviation_at_width_512": wide.std(ddof=1),
         "expected_share_over_32_positions_at_width_512": expected_offset_share(_rows(512, 32)),
         "chance_over_512_positions": 2 / 513,
-        "in_the_small_model_before_training": np.mean(text["untrained"]["distance_explains"]["trained"]),
-        "in_the_small_model_trained_on_text": np.mean(text["trained"]["distance_explains"]["trained"]),
-        "in_the_small_model_trained_to_copy": np.mean(copy["trained"]["distance_explains"]["trained"]),
     }
 
 
@@ -84,18 +73,6 @@ def crossed_terms_destroy_the_rotation() -> Numbers:
     }
 
 
-@claim("adding-destroys-the-token")
-def adding_destroys_the_token() -> Numbers:
-    """Shares of tokens that are nearest to themselves after the addition."""
-    return {
-        "found_among_50000_at_width_512_deviation_1": expected_share(512, 16.0),
-        "found_among_50000_at_width_64_deviation_1": expected_share(64, math.sqrt(32)),
-        "found_among_50000_at_width_16_deviation_1": expected_share(16, math.sqrt(8)),
-        "found_among_50000_at_width_512_without_the_factor": expected_share(512, 16.0, 512**-0.5),
-        "deviation_needed_for_99_percent_at_width_512": deviation_needed(512, 16.0),
-    }
-
-
 @claim("factor-root-width")
 def factor_root_width() -> Numbers:
     """Norms, and the share that a nearest-neighbour search finds."""
@@ -103,28 +80,7 @@ def factor_root_width() -> Numbers:
     return {
         "row_over_token_without": 16.0 / (small * math.sqrt(512)),
         "row_over_token_with": 16.0 / math.sqrt(512),
-        "another_token_is_nearer_without": pair_error(512, 16.0, small),
         "another_token_is_nearer_in_the_limit": math.erfc(math.sqrt(0.5)) / 2,
-        "found_among_50000_without": expected_share(512, 16.0, small),
-        "found_among_50000_with": expected_share(512, 16.0),
-    }
-
-
-@claim("adding-is-orthogonal")
-def adding_is_orthogonal() -> Numbers:
-    """The law of the cosine at two widths, and the cosines of MiniLM's tokens with the rows of its table."""
-    trained = real_model("minilm")["token_cosines"]
-    return {
-        "cosine_deviation_at_width_512": cosine_deviation(512),
-        "cosine_of_999_in_1000_below_at_width_512": cosine_quantile(512, 0.999),
-        "cosine_deviation_at_width_16": cosine_deviation(16),
-        "share_below_a_quarter_at_width_16": cosine_below(16, 0.25),
-        "found_among_50000_at_a_right_angle_all_the_same": expected_share(512, 16.0, 512**-0.5),
-        "cosine_deviation_at_width_384": cosine_deviation(384),
-        "in_minilm_cosine_deviation": trained["deviation"],
-        "in_minilm_largest_cosine": trained["largest"],
-        "in_minilm_cosine_deviation_without_the_means": trained["centred"],
-        "in_minilm_tokens_found": trained["found"],
     }
 
 

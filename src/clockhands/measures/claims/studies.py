@@ -296,3 +296,48 @@ def measured(name: str) -> MeasuredStudy:
             f"then tools/studies_document.py with the results file.",
         )
     return _studies()[name]
+
+
+def of_results(*, figure: str = "mean", reaching: float | None = None, **where: Any) -> float:
+    """A number of the stored results, as the file of a claim refers to it.
+
+    Args:
+        figure: ``"mean"``, ``"least"`` or ``"most"`` of the estimate; of the results of all models the ``"smallest"``,
+            the ``"largest"``, or the one ``"farthest"`` from 0.
+        reaching: Instead of a figure: how many models have a result of at least this.
+        where: ``study`` and the arguments of `MeasuredStudy.value`; with ``minus``, those of
+            `MeasuredStudy.difference`, where ``"itself"`` is the same arm; with ``place``, those of
+            `MeasuredStudy.places`. Several arms are a list. Or ``model``, the name of a `real_model`, and ``at``, the
+            keys that lead to a number, or to a list of the numbers of several models.
+
+    >>> of_results(study="quick", task="copy", arm="sinusoidal", measure="accuracy", reaching=0.9)
+    3
+    """
+    if "model" in where:
+        found: Any = real_model(where["model"])
+        for key in where["at"]:
+            found = found[key]
+        if not isinstance(found, list):
+            return found
+        of_arms = [estimated(dict(enumerate(found)))]
+    else:
+        of_arms = _of_study(**where)
+    numbers = [number for each in of_arms for number in each.seeds.values()]
+    if reaching is not None:
+        return sum(number >= reaching for number in numbers)
+    if figure in ("smallest", "largest", "farthest"):
+        return {"smallest": min(numbers), "largest": max(numbers), "farthest": max(map(abs, numbers))}[figure]
+    (estimate,) = of_arms
+    return getattr(estimate, figure)
+
+
+def _of_study(
+    study: str, task: str, arm: str | list[str], minus: str = "", place: str = "", **more: Any
+) -> list[Estimate]:
+    """The estimate of each arm, or of its difference from another."""
+    own, arms = measured(study), [arm] if isinstance(arm, str) else arm
+    if place:
+        return [own.places(task, each)[place] for each in arms]
+    if not minus:
+        return [own.value(task, each, **more) for each in arms]
+    return [own.difference(task, each, each if minus == "itself" else minus, **more) for each in arms]
