@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,16 @@ def test_claims(cases):
         with cases(name):
             texts = (told.statement, told.condition, told.argument, told.source, told.waits_for)
             in_the_terms_of_the_field(" ".join(map(str, texts)))
+
+
+def test_sentences_of_measures(cases):
+    def texts(name, row):
+        for key, each in row.items():
+            yield from texts(f"{name}.{key}", each) if isinstance(each, dict) else [(f"{name}.{key}", each)]
+
+    for name, text in texts("", tomllib.loads((SOURCES / "measures" / "sentences.toml").read_text(encoding="utf-8"))):
+        with cases(name):
+            in_the_terms_of_the_field(re.sub(r"\{[\w:?,.%]*\}", "", text))
 
 
 def test_labels():

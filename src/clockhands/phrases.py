@@ -1,9 +1,12 @@
-"""Phrases of messages and reports: values as text, words in a list, numbers of things, the name that was meant."""
+"""Phrases of messages and reports: values as text, lists of words, the name that was meant, and templates."""
 
 import difflib
 import math
 import numbers
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from string import Formatter
+from typing import Any
 
 
 def shown(value: object) -> str:
@@ -149,3 +152,79 @@ def did_you_mean(word: str, known: Collection[str], otherwise: str = "", alike: 
     """
     near = nearest(word, known, alike)
     return otherwise if near is None else f"Did you mean {near}?"
+
+
+def said(number: float) -> str:
+    """A number as text: commas between thousands, three digits for small numbers.
+
+    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
+    ('8,192', '438,001', '0.0123', '12.5')
+    """
+    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share as text: 0% and 100% are only written if they are exact.
+
+    >>> percent(0.3829), percent(0.00001), percent(0.99999), percent(1.0)
+    ('38.3%', 'under 0.1%', 'over 99.9%', '100%')
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return "under 0.1%" if share < 1e-3 else "over 99.9%" if share > 0.999 else f"{share:.1%}"
+
+
+def filled(template: str, value: Callable[..., Any]) -> str:
+    """A template with values.
+
+    ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
+    ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
+    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:z}`` a z-score; ``{name:capital}`` begins with a
+    capital letter; ``{name:said}`` and ``{name:percent}`` are as these functions give them. A part in square brackets
+    is left out if a value in it is missing, empty or 0. Where a part has ``{name:?}``, which itself is nothing, that
+    value alone decides.
+
+    Args:
+        template: The text.
+        value: What a name stands for; in a part in square brackets it is asked with None, the value if there is none.
+
+    >>> filled("{pairs} pairs[ of the {part}]", {"pairs": 1024}.get)
+    '1,024 pairs'
+    """
+    words: list[str] = []
+    for number, part in enumerate(re.split(r"[\[\]]", template)):
+        otherwise = (None,) if number % 2 else ()
+        pieces = [
+            (text, name, None if name is None else value(name, *otherwise), spec, how)
+            for text, name, spec, how in Formatter().parse(part)
+        ]
+        deciding = [held for _, _, held, spec, _ in pieces if spec == "?"]
+        deciding = deciding or [held for _, name, held, _, _ in pieces if name is not None]
+        if number % 2 and not all(deciding):
+            continue
+        for text, name, held, spec, how in pieces:
+            words.append(text)
+            if name is not None:
+                words.append(_filled_in(held, spec or "", how))
+    return "".join(words)
+
+
+def _filled_in(value: Any, spec: str, how: str | None) -> str:
+    if "/" in spec:
+        one, more = spec.split("/")
+        return one if (len(value) if isinstance(value, Sized) else value) == 1 else more
+    if spec == "?":
+        return ""
+    if spec == "capital":
+        return f"{value[:1].upper()}{value[1:]}"
+    if spec in ("said", "percent"):
+        return said(value) if spec == "said" else percent(value)
+    if spec == "times":
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    if spec == "z":
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
+    if spec == "and":
+        return listed([each if isinstance(each, str) else spoken(each) for each in value])
+    if spec:
+        return format(value, spec)
+    return str(value) if how == "s" or (how is None and isinstance(value, str)) else spoken(value)

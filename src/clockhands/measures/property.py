@@ -1,11 +1,17 @@
 """The result of measuring one property of a code: whether it holds, its numbers, a short answer and a sentence."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
+from importlib import resources
+from types import MappingProxyType
 from typing import Any, Concatenate, Literal, ParamSpec
 
 from clockhands.measures.subject import MeasuredCode
+from clockhands.phrases import filled
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 State = Literal["measured", "not applicable", "not computed"]
 
@@ -81,6 +87,36 @@ def measured(brief: str, says: str, *, holds: bool | None = None, **numbers: Any
     return Property("measured", holds, brief, says, numbers)
 
 
+def sentence(name: str, **values: Any) -> str:
+    """A sentence of `sentences.toml` with values; the name is that of its table and its key, ``"turning.still"``."""
+    found: Any = _sentences()
+    for part in name.split("."):
+        found = found.get(part, "") if part == "says" else found[part]
+    return filled(found, lambda key, *otherwise: values.get(key, *otherwise) if otherwise else values[key])
+
+
+@cache
+def _sentences() -> Mapping[str, Any]:
+    return tomllib.loads(resources.files("clockhands.measures").joinpath("sentences.toml").read_text(encoding="utf-8"))
+
+
+def answer(
+    case: str, *more: str, holds: bool | None = None, words: Mapping[str, Any] = _NONE, **numbers: Any
+) -> Property:
+    """A property that was measured, told by a case of `sentences.toml`: its ``brief`` and, if any, what it ``says``.
+
+    Args:
+        case: The table of the case, such as ``"bounded.grows"``.
+        more: Sentences that follow; empty ones are left out.
+        holds: The answer to a yes-or-no question.
+        words: Values of the templates beside the numbers.
+        numbers: The figures.
+    """
+    values = {**numbers, **words}
+    says = " ".join(filter(None, [sentence(f"{case}.says", **values), *more]))
+    return Property("measured", holds, sentence(f"{case}.brief", **values), says, numbers)
+
+
 def not_applicable(why: str) -> Property:
     """A property that makes no sense for a code, and why."""
     return Property("not applicable", None, "not applicable", why)
@@ -103,43 +139,21 @@ _Given = ParamSpec("_Given")
 _Measure = Callable[Concatenate[MeasuredCode, _Given], Property]
 
 
-def measure(**senseless: str) -> Callable[[_Measure[_Given]], _Measure[_Given]]:
+def measure(function: _Measure[_Given]) -> _Measure[_Given]:
     """Decorator: turns a function of a subject into a measure, which gives an answer for every code.
 
-    Args:
-        senseless: For each kind of code (`MeasuredCode.kind`) to which the question does not apply, the reason.
+    ``senseless`` in the property's table of `sentences.toml` has, for each kind of code (`MeasuredCode.kind`) to which
+    the question does not apply, the reason.
     """
 
-    def made(function: _Measure[_Given]) -> _Measure[_Given]:
-        @wraps(function)
-        def answered(subject: MeasuredCode, *given: _Given.args, **named: _Given.kwargs) -> Property:
-            if subject.kind in senseless:
-                return not_applicable(senseless[subject.kind])
-            try:
-                return function(subject, *given, **named)
-            except Unanswered as reason:
-                return reason.answer
+    @wraps(function)
+    def answered(subject: MeasuredCode, *given: _Given.args, **named: _Given.kwargs) -> Property:
+        senseless = _sentences()[function.__name__].get("senseless", {})
+        if subject.kind in senseless:
+            return not_applicable(senseless[subject.kind])
+        try:
+            return function(subject, *given, **named)
+        except Unanswered as reason:
+            return reason.answer
 
-        return answered
-
-    return made
-
-
-def said(number: float) -> str:
-    """A number as text: commas between thousands, three digits for small numbers.
-
-    >>> said(8192), said(438001.27), said(0.0123456), said(12.5)
-    ('8,192', '438,001', '0.0123', '12.5')
-    """
-    return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
-
-
-def percent(share: float) -> str:
-    """A share as text: 0% and 100% are only written if they are exact.
-
-    >>> percent(0.3829), percent(0.00001), percent(0.99999), percent(1.0)
-    ('38.3%', 'under 0.1%', 'over 99.9%', '100%')
-    """
-    if share in (0, 1):
-        return f"{share:.0%}"
-    return "under 0.1%" if share < 1e-3 else "over 99.9%" if share > 0.999 else f"{share:.1%}"
+    return answered

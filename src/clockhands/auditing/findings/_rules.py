@@ -1,16 +1,15 @@
 """The kinds of findings, each a row of a TOML file of this folder, and their cases, each described by its evidence."""
 
 import operator
-import re
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
-from string import Formatter
 from typing import Any, ClassVar
 
 from clockhands.arguments import listed
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import filled
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import Catalogue, rows_in
 
@@ -218,55 +217,6 @@ class Case:
     def opposed(self) -> str:
         """What the file says, where its values contradict each other."""
         return self.said("but")
-
-
-def filled(template: str, value: Callable[..., Any]) -> str:
-    """A template with values, such as those of a case.
-
-    ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
-    ``{name:.2g}`` are those of Python. ``{name:is/are}`` is the first word for one, the second for another number;
-    ``{name:and}`` joins a list; ``{name:times}`` is a ratio; ``{name:z}`` a z-score; ``{name:capital}`` begins with a
-    capital letter. A part in square brackets is left out if a value in it is missing, empty or 0. Where a part has
-    ``{name:?}``, which itself is nothing, that value alone decides.
-
-    >>> filled("{pairs} pairs[ of the {part}]", case_of("never-turning", {"pairs": 1024}).value)
-    '1,024 pairs'
-    """
-    words: list[str] = []
-    for number, part in enumerate(re.split(r"[\[\]]", template)):
-        otherwise = (None,) if number % 2 else ()
-        pieces = [
-            (text, name, None if name is None else value(name, *otherwise), spec, how)
-            for text, name, spec, how in Formatter().parse(part)
-        ]
-        deciding = [held for _, _, held, spec, _ in pieces if spec == "?"]
-        deciding = deciding or [held for _, name, held, _, _ in pieces if name is not None]
-        if number % 2 and not all(deciding):
-            continue
-        for text, name, held, spec, how in pieces:
-            words.append(text)
-            if name is not None:
-                words.append(_shown(held, spec or "", how))
-    return "".join(words)
-
-
-def _shown(value: Any, spec: str, how: str | None) -> str:
-    if "/" in spec:
-        one, more = spec.split("/")
-        return one if (len(value) if isinstance(value, Sized) else value) == 1 else more
-    if spec == "?":
-        return ""
-    if spec == "capital":
-        return f"{value[:1].upper()}{value[1:]}"
-    if spec == "times":
-        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-    if spec == "z":
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}"
-    if spec == "and":
-        return listed([each if isinstance(each, str) else spoken(each) for each in value])
-    if spec:
-        return format(value, spec)
-    return str(value) if how == "s" or (how is None and isinstance(value, str)) else spoken(value)
 
 
 def _in_a_checkpoint(loaded: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from clockhands.encodings.dtypes import limits
 from clockhands.errors import InvalidValue
 from clockhands.measures.adding._recoverable import cosine_deviation, cosine_quantile, deviation_needed, expected_share
 from clockhands.measures.adding._score_terms import expected_offset_share, expected_terms
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode, row_norms
 
 VOCABULARY = 50_000
@@ -59,11 +59,7 @@ FOUND = 0.99
 _FIRST, _SPREAD = 128, 64
 
 
-@measure(
-    none="Without a position encoding, nothing is added to the token.",
-    rotary="RoPE adds nothing to the token: RoPE rotates queries and keys.",
-    bias="A score bias adds nothing to the token: a bias is added to the scores.",
-)
+@measure
 def adding(subject: MeasuredCode) -> Property:
     """Whether a token can be identified after the code was added; the module's docstring lists the numbers."""
     if subject.missing is not None:
@@ -74,12 +70,10 @@ def adding(subject: MeasuredCode) -> Property:
         if subject.length > _FIRST:
             rows += [_spread(subject, axis) for axis in range(subject.axes)]
     except InvalidValue as refused:
-        return not_computed(f"Some encodings cannot be computed in {subject.dtype.name}: {refused.message}")
+        return not_computed(sentence("adding.refused", dtype=subject.dtype.name, why=refused.message))
     lengths = np.concatenate([row_norms(each.astype(np.float64)) for each in rows])
     if not np.isfinite(lengths).all():
-        return not_computed(
-            f"Some encodings have infinite values or NaN in {subject.dtype.name}: use a dtype with a wider range."
-        )
+        return not_computed(sentence("adding.overflows", dtype=subject.dtype.name))
     farthest = max(rows, key=lambda each: float(np.abs(each).max(initial=0)))
     return _measured(subject, lengths, farthest, [each.astype(np.float64) for each in first])
 
@@ -112,31 +106,26 @@ def _measured(subject: MeasuredCode, lengths: np.ndarray, farthest: np.ndarray, 
         "offset_share": offset,
         "offset_share_of_noise": None if offset is None else 2 / (number + 1),
     }
-    rows = "" if math.isclose(longest, lengths.min(), rel_tol=1e-2) else ", the largest norm of all positions,"
-    says = (
-        f"After an encoding of norm {_short(longest)}{rows} is added, {_percent(found)} of {VOCABULARY:,} random "
-        "tokens "
-        f"with standard deviation 1 per dimension (norm {_short(root)}) can still be identified. With a standard "
-        f"deviation of {_short(1 / root)}, as without the factor sqrt({width}), {_percent(small)} of the tokens can be "
-        f"identified. Identifying {_percent(FOUND)} of the tokens needs a standard deviation of {_short(needed)} "
-        "per "
-        "dimension. If the position is known, subtracting its encoding recovers the token."
-    )
-    if offset is not None:
-        says += (
-            f" With random query and key weights, the distance of two positions explains {_percent(offset)} of the "
-            f"variance of the position-position scores of the first {number} positions; pure chance would explain "
-            f"{_percent(2 / (number + 1))}."
-        )
-    if (off := numbers["sum_rounding"]) > 0.05:
-        left = ": almost nothing of the token is left" if off > 0.9 else ""
-        says += (
-            f" In {subject.dtype.name}, the rounding error of token + encoding is up to {off:.2f} times the standard "
-        )
-        says += f"deviation of the token{left}."
+    off = numbers["sum_rounding"]
+    words = {
+        "longest": _short(longest),
+        "varied": not math.isclose(longest, lengths.min(), rel_tol=1e-2),
+        "found": _percent(found),
+        "token": _short(root),
+        "deviation": _short(1 / root),
+        "width": width,
+        "found_small": _percent(small),
+        "most": _percent(FOUND),
+        "needed": _short(needed),
+        "explained": "" if offset is None else _percent(offset),
+        "chance": _percent(2 / (number + 1)),
+        "off": off if off > 0.05 else None,
+        "dtype": subject.dtype.name,
+        "lost": off > 0.9,
+    }
     holds = found >= FOUND
-    brief = f"{'yes' if holds else 'no'}: {_percent(found)} of tokens still found"
-    return measured(brief, says, holds=holds, **numbers)
+    more = [sentence("adding.rounding", **words)] if off > 0.05 else []
+    return answer(f"adding.{'found' if holds else 'not_found'}", *more, holds=holds, words=words, **numbers)
 
 
 def _spread(subject: MeasuredCode, axis: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import InvalidValue
-from clockhands.measures.property import Property, measured, not_computed
+from clockhands.measures.property import Property, answer, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 _SIDE = 48
@@ -55,17 +55,17 @@ def diagonals(subject: MeasuredCode) -> Property:
     spec = subject.spec
     assert isinstance(spec, BiasCode)
     if subject.length == 1:
-        return not_computed("A text of one token has no second position to shift to: use a length of at least 2.")
+        return not_computed(sentence("shift.one_token"))
     number = min(subject.length, getattr(spec, "tokens", subject.length))
     side = min(number, _SIDE)
     places = range(number - side, number)
     figures: dict[str, object] = {"depends_on": spec.reads, "tokens": side}
     if spec.learned and subject.values is None:
         if not isinstance(spec, TableCode):
-            return _property_of(spec, figures, spec.reads == "distance", None, "by the formula of the bias")
+            return _property_of(spec, figures, spec.reads == "distance", None, "by_formula")
         square = row_numbers(spec, places, places).astype(np.float64)[None]
         figures |= {"largest_difference": along_diagonals(square)}
-        return _property_of(spec, figures, not figures["largest_difference"], None, "for any trained values")
+        return _property_of(spec, figures, not figures["largest_difference"], None, "for_any_values")
     square = np.asarray(bias(spec, places, places, values=subject.values, dtype="float64"))
     within = _without_own(square)
     size = max(float(np.abs(square).max(initial=0)), 1e-300)
@@ -94,27 +94,14 @@ def _property_of(
     figures: dict[str, object],
     holds: bool,
     rounded: float | None,
-    how: str,  # the reason, as text
+    how: str,  # how it is known: the name of a sentence
 ) -> Property:
-    name = type(spec).__name__
-    told = f", {how}" if how else ""
-    if spec.reads == "key" and holds:
-        beside = f" After rounding, these differences vary by up to {rounded:.2g} between queries." if rounded else ""
-        brief = "yes, except for a constant per row"
-        says = (
-            f"The values of the bias {name} depend only on the position of the key. For every query, the differences "
-            "from the bias at distance 0 depend only on the distance, and softmax uses only these differences."
-            f"{beside}"
-        )
-    elif holds:
-        beside = "" if spec.reads == "distance" else " within this length, although the formula allows more"
-        brief = "yes: by distance alone"
-        says = (
-            f"The values of the bias {name} depend only on the distance of query and key{beside}{told}: moving query "
-            "and key by the same number of tokens changes nothing."
-        )
-    else:
-        why = "the row and the column of query and key in the window, not only on their distance"
-        why = "the position of the query and on the distance of query and key" if spec.ordered else why
-        brief, says = "no: depends on the positions", f"The values of the bias {name} depend on {why}{told}."
-    return measured(brief, says, holds=holds, **figures)
+    where = "positions" if spec.ordered else "places"
+    case = where if not holds else "keys" if spec.reads == "key" else "distances"
+    words = {
+        "bias": type(spec).__name__,
+        "how": sentence(f"shift.bias.{how}") if how else "",
+        "rounded": rounded,
+        "within": spec.reads != "distance",
+    }
+    return answer(f"shift.bias.{case}", holds=holds, words=words, **figures)

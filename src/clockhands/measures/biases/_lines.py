@@ -8,11 +8,13 @@ Softmax does not change when a constant is added to a whole row. What counts is 
 line[distance]``: at equal content, the weight of a key is ``exp(-fall)`` times that of the query's own position.
 """
 
+from typing import Any
+
 import numpy as np
 
 from clockhands.encodings import biases
 from clockhands.encodings.biases import BiasCode, bias
-from clockhands.measures.property import Property, Unanswered, not_applicable, not_computed
+from clockhands.measures.property import Property, Unanswered, not_applicable, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 # Numbers computed at once: 128 MiB of float64. A longer line is "not computed".
@@ -21,13 +23,10 @@ MOST_NUMBERS = 2**24
 # The end of the range of positions; larger distances do not exist.
 MOST_DISTANCE = 2.0**63
 
-AFTER_SAYS = {
-    "as before": "A key after the query gets the same bias as the key at the same distance before the query.",
-    "as itself": "All keys after the query get the same bias as the key at distance 0.",
-    "more": "A key after the query would get a larger bias than the key at distance 0, so a causal mask is needed.",
-    "own": "Keys after the query have other bias values than keys before the query, so the bias distinguishes before "
-    "from after.",
-}
+
+def after_says(spec: Any) -> str:
+    """A sentence on the bias of keys after the query."""
+    return sentence(f"reach.keys_after.{spec.keys_after.replace(' ', '_')}")
 
 
 def name(spec: BiasCode) -> str:
@@ -70,11 +69,8 @@ def unknown(subject: MeasuredCode) -> Property | None:
     if not spec.learned:
         return None
     if subject.values is None:
-        words = ", ".join(f"{each} {list(shape)}" for each, shape in spec.shapes.items())
-        return not_computed(
-            f"The bias values of {name(spec)} are trained: pass them to clockhands.properties as values=, with these "
-            f"arrays and shapes: {words}."
-        )
+        arrays = ", ".join(f"{each} {list(shape)}" for each, shape in spec.shapes.items())
+        return not_computed(sentence("reach.no_values", bias=name(spec), arrays=arrays))
     return None
 
 
@@ -85,12 +81,8 @@ def refuse_more(subject: MeasuredCode, numbers: int) -> None:
         Unanswered: It would be too long.
     """
     if numbers > MOST_NUMBERS:
-        raise Unanswered(
-            not_computed(
-                f"This measure needs {numbers:,} bias values of {name(_bias(subject))}, more than the limit of "
-                f"{MOST_NUMBERS:,}: use a shorter length."
-            )
-        )
+        words = {"numbers": numbers, "bias": name(_bias(subject)), "most": MOST_NUMBERS}
+        raise Unanswered(not_computed(sentence("reach.too_long", **words)))
 
 
 def tokens(distance: float) -> str:
@@ -99,21 +91,17 @@ def tokens(distance: float) -> str:
     return f"{text} token{'' if text == '1' else 's'}"
 
 
-def refuse_others(subject: MeasuredCode, asked: str, instead: str) -> None:
+def refuse_others(subject: MeasuredCode, property: str) -> None:  # noqa: A002 - the field's own word
     """Refuse a code that is not a bias.
 
     Raises:
-        Unanswered: The question applies to biases only.
+        Unanswered: The question of the property applies to biases only.
     """
     if subject.kind == "bias":
         return
-    why = f"Without a position encoding there is no bias for a distance, so {asked}."
-    if subject.kind != "none":
-        what = "RoPE rotates queries and keys"
-        if subject.kind == "additive":
-            what = f"The {type(subject.spec).__name__} encoding is added to tokens"
-        why = f"{what} and has no bias for a distance, so {asked}; see the property {instead}."
-    raise Unanswered(not_applicable(why))
+    words = {each: sentence(f"{property}.{each}") for each in ("so", "instead")}
+    words["encoding"] = type(subject.spec).__name__
+    raise Unanswered(not_applicable(sentence(f"reach.other_kinds.{subject.kind}", **words)))
 
 
 def _bias(subject: MeasuredCode) -> BiasCode:

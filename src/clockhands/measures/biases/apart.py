@@ -38,7 +38,7 @@ from clockhands.encodings.biases.values import values_of
 from clockhands.encodings.dtypes import before_rounding
 from clockhands.errors import InvalidValue
 from clockhands.measures.biases._lines import (
-    AFTER_SAYS,
+    after_says,
     line,
     name,
     refuse_more,
@@ -46,11 +46,11 @@ from clockhands.measures.biases._lines import (
     unknown,
 )
 from clockhands.measures.biases.edges import Plane, rows_of_window, sides
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 
-@measure()
+@measure
 def told_apart(subject: MeasuredCode) -> Property:
     """Which distances have different biases in the subject's dtype; see the module.
 
@@ -58,7 +58,7 @@ def told_apart(subject: MeasuredCode) -> Property:
     value does not fit the dtype, or there would be too many values.
     """
     spec = subject.spec
-    refuse_others(subject, "no head gives two distances the same bias", "unique")
+    refuse_others(subject, "told_apart")
     missing = unknown(subject)
     if isinstance(spec, Window | LogWindow):
         return _of_window(subject, spec, missing)
@@ -170,58 +170,30 @@ def _property_of(subject: MeasuredCode, numbers: np.ndarray, known: bool) -> Pro
     """The property of a line, [heads, distances], or of the buckets [1, distances] where values are not known."""
     spec: Any = subject.spec
     apart = _apart(numbers)
-    said = _says(subject, apart) if known else _says_of_buckets(subject, apart)
     worst = apart.merged[apart.fewest]
-    return measured(
-        f"yes: all {apart.places:,}" if worst is None else f"no: {worst[0]:,} and {worst[1]:,} are equal",
-        f"{said} {AFTER_SAYS[spec.keys_after]}",
-        holds=worst is None,
-        **apart.numbers(),
-        keys_after=spec.keys_after,
-        values_known=known,
-    )
+    of_keys = known and isinstance(spec, LinearCode) and spec.form == "key"
+    words = {
+        **_words(apart), "bias": name(spec), "dtype": subject.dtype.name, "length": subject.length,
+        "one_key": of_keys and worst is None, "merges": of_keys and worst is not None,
+    }  # fmt: skip
+    pair = worst if known else apart.first
+    said = "distinct" if pair is None else "merged"
+    if not known:
+        said = "one_bucket" if pair is None and apart.places == 1 else f"{said}_buckets"
+    told = sentence(f"told_apart.{said}", **words), after_says(spec)
+    more = {"keys_after": spec.keys_after, "values_known": known}
+    case = f"told_apart.{'all' if worst is None else 'two_equal'}"
+    return answer(case, *told, holds=worst is None, words=words, **apart.numbers(), **more)
 
 
-def _says_of_buckets(subject: MeasuredCode, apart: _Apart) -> str:
-    spec: Any = subject.spec
-    if apart.first is None:
-        if apart.places == 1:
-            return f"Distance 0, the only distance in a text of one token, has a separate bucket in {name(spec)}."
-        return f"Each of the {apart.places:,} distances within the length has a separate bucket in {name(spec)}."
-    near, far = apart.first
-    return (
-        f"The {subject.length:,} distances within the length fall into {apart.counts[0]:,} buckets, so no head can "
-        f"distinguish all these distances: {near:,} and {far:,} are the first two distances in the same bucket."
-    )
-
-
-def _says(subject: MeasuredCode, apart: _Apart) -> str:
-    spec: Any = subject.spec
-    kind, pair = subject.dtype.name, apart.merged[apart.fewest]
-    of_keys = isinstance(spec, LinearCode) and spec.form == "key"
-    if pair is None:
-        said = (
-            f"Every head of {name(spec)} has a different bias value for each of {apart.places:,} distances in {kind}."
-        )
-        same = (
-            " This form of ALiBi uses the position of the key; with a causal mask, the attention weights are the same "
-        )
-        same += "as with distances."
-        return said + same * of_keys
+def _words(apart: _Apart) -> dict[str, Any]:
+    """What sentences say of the head with the fewest different values."""
+    near, far = apart.merged[apart.fewest] or (None, None)
     which = f"Head {apart.fewest}" if len(apart.counts) > 1 else "The head"
-    said = (
-        f"{which} of {name(spec)} has only {apart.counts[apart.fewest]:,} different bias values in {kind} for "
-        f"{subject.length:,} distances: {pair[0]:,} and {pair[1]:,} are the first two distances with the same bias "
-        "value."
-    )
-    merges = (
-        " This form of ALiBi uses the position of the key; with a causal mask, the attention weights are the same as "
-        "with distances. But the bias values of this form grow along the text, so rounding to "
-        f"{kind} gives the keys nearest to a late query equal values; with distances, the farthest keys would get "
-        "equal "
-        "values."
-    )
-    return said + merges * of_keys
+    return {
+        "places": apart.places, "head": apart.fewest, "which": which, "values": apart.counts[apart.fewest],
+        "near": near, "far": far,
+    }  # fmt: skip
 
 
 def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> Property:
@@ -230,40 +202,18 @@ def _of_window(subject: MeasuredCode, spec: Plane, missing: Property | None) -> 
         return missing
     used = np.flatnonzero(rows_of_window(spec, subject.length)[: spec.differences])
     if not used.size:
-        return not_computed(
-            f"The first token of {name(spec)} is the class token, which has no distances: use a length of at least 2."
-        )
-    tokens = min(subject.length, spec.tokens)
-    plane = f"The first {tokens:,} tokens of the window have {used.size:,} different steps from one token to another"
-    alike = (
-        "The bias depends only on the step between two tokens (rows and columns), not on where in the window the two "
-    )
-    alike += "tokens are."
+        return not_computed(sentence("reach.class_token", bias=name(spec)))
+    words = {"tokens": min(subject.length, spec.tokens), "steps": used.size, "dtype": subject.dtype.name}
     if missing:
         known = {"distances": int(used.size), "keys_after": "own", "values_known": False}
-        brief = f"yes: all {used.size:,} steps"
-        return measured(
-            brief, f"{plane}, and each step has a separate row of the bias table. {alike}", holds=True, **known
-        )
+        return answer("told_apart.steps_with_rows", holds=True, words=words, **known)
     table = np.asarray(spec.table(values_of(type(spec).__name__, subject.values, spec.shapes)))[used].T
     with np.errstate(over="ignore"):
         rounded = before_rounding(table, subject.dtype).astype(subject.dtype).astype(np.float64)
     if not np.isfinite(rounded).all():
-        return not_computed(
-            f"A learned value of magnitude {np.abs(table).max():.3g} does not fit {subject.dtype.name}. Use float32."
-        )
+        return not_computed(sentence("told_apart.too_large", largest=np.abs(table).max(), **words))
     apart = _apart(rounded, used.tolist())
-    worst, kind = apart.merged[apart.fewest], subject.dtype.name
-    told = (
-        f"every head has a different bias value for each step in {kind}"
-        if worst is None
-        else f"head {apart.fewest} has {apart.counts[apart.fewest]:,} different bias values for these steps in {kind}"
-    )
-    return measured(
-        f"yes: all {used.size:,} steps" if worst is None else f"no: rows {worst[0]:,} and {worst[1]:,} are equal",
-        f"{plane}; {told}. {alike}",
-        holds=worst is None,
-        **apart.numbers(),
-        keys_after="own",
-        values_known=True,
-    )
+    holds = apart.merged[apart.fewest] is None
+    numbers = {**apart.numbers(), "keys_after": "own", "values_known": True}
+    case = f"told_apart.{'distinct_steps' if holds else 'merged_steps'}"
+    return answer(case, holds=holds, words=words | _words(apart), **numbers)

@@ -17,7 +17,7 @@ import numpy as np
 from clockhands.encodings.biases import Fire, Kerple, LogWindow
 from clockhands.encodings.biases.codes import TableCode
 from clockhands.encodings.biases.linear import LinearCode
-from clockhands.measures.property import Property, measured, not_computed, said
+from clockhands.measures.property import Property, answer, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 _WINDOW = 16.0  # the factor by which Swin-V2 multiplies a sigmoid
@@ -35,8 +35,7 @@ def bounded_bias(subject: MeasuredCode) -> Property:
     if isinstance(spec, LinearCode):
         return _line(spec, last)
     if isinstance(spec, LogWindow):
-        says = "The bias is 16 times a sigmoid, so the bias adds between 0 and 16 to a score, for any trained values."
-        return _within(_WINDOW, says)
+        return _within(_WINDOW, "sigmoid")
     if isinstance(spec, TableCode):
         return _looked_up(spec, subject.values)
     values = subject.values
@@ -44,80 +43,51 @@ def bounded_bias(subject: MeasuredCode) -> Property:
         return _kerple(spec, values, last)
     if isinstance(spec, Fire):
         return _fire(values)
-    return not_computed(f"No bound of the bias {type(spec).__name__} is known.")
+    return not_computed(sentence("bounded.bias.unknown", bias=type(spec).__name__))
 
 
 def _line(spec: LinearCode, last: int) -> Property:
     slope = max(spec.slopes)
-    if spec.form == "key":
-        what = "adds {} to a score for each position before the key"
-    elif spec.form == "last-key":
-        what = "subtracts {} from a score for each token between the key and the last key"
-    else:
-        what = "subtracts {} from a score for each token of distance"
-    end = "key position" if spec.form == "key" else "distance"
-    says = (
-        f"The head with the largest slope {what.format(f'{slope:.4g}')}, without limit: the total is "
-        f"{slope * last:,.6g} at {end} {last:,}."
-    )
+    form = spec.form if spec.form in ("key", "last-key") else "distance"
     slopes = {"largest_slope": slope, "smallest_slope": min(spec.slopes), "growth_per_token": slope}
-    return _without_end(slope * last, last, says, **slopes)
+    return _without_end(f"line.{form}", slope * last, last, **slopes)
 
 
-def _within(limit: float | None, says: str) -> Property:
+def _within(limit: float | None, case: str, **words: Any) -> Property:
     """A bias that stays within a limit; the limit is None where the learned values are not known."""
-    brief = "yes: by learned numbers" if limit is None else f"yes: at most {limit:.4g}"
-    return measured(brief, says, holds=True, largest=None, limit=limit)
+    says = sentence(f"bounded.bias.{case}", limit=limit, **words)
+    brief = "unknown_limit" if limit is None else "limit"
+    return answer(f"bounded.bias.{brief}", holds=True, words={"why": says}, largest=None, limit=limit)
 
 
-def _without_end(largest: float, last: int, says: str, **more: float) -> Property:
+def _without_end(case: str, largest: float, last: int, **more: float) -> Property:
     """A bias that grows with the distance, with its size at the last distance."""
-    brief = f"no: {said(largest)} at distance {last:,}"
-    return measured(brief, says, holds=False, largest=largest, limit=None, **more)
+    total = {"what": sentence(f"bounded.bias.{case}", largest=largest, last=last, **more), "last": last}
+    return answer("bounded.bias.without_end", holds=False, words=total, largest=largest, limit=None, **more)
 
 
 def _looked_up(spec: TableCode, values: Any) -> Property:
     if values is None:
-        return _within(
-            None,
-            "The bias values are read from a trained table, so the largest value in this table is the bound. To know "
-            "the bound, pass the table to clockhands.properties as values=.",
-        )
+        return _within(None, "unknown_table")
     limit = float(np.abs(values[spec.name]).max()) * getattr(spec, "scale", 1.0)
-    return _within(limit, f"The bias values are read from a table, whose largest absolute value is {limit:.4g}.")
+    return _within(limit, "table")
 
 
 def _kerple(spec: Kerple, values: Any, last: int) -> Property:
     what = "logarithm" if spec.kernel == "log" else "power"
     if values is None:
-        return measured(
-            f"no: grows as a {what}",
-            f"The bias subtracts a {what} of the distance from a score, without limit. To know how much, pass the "
-            "trained values to clockhands.properties as values=.",
-            holds=False,
-            largest=None,
-            limit=None,
-        )
+        return answer("bounded.bias.unknown_kernel", holds=False, words={"what": what}, largest=None, limit=None)
     p, a = values["p"], values["a"]
     heads = p * np.log1p(a * last) if spec.kernel == "log" else a * float(last) ** p
-    largest = float(heads.max())
-    return _without_end(
-        largest,
-        last,
-        f"The head with the largest bias subtracts a {what} of the distance from a score, without limit: the bias is "
-        f"-{largest:.6g} at distance {last:,}.",
-    )
+    return _without_end(what, float(heads.max()), last)
 
 
 def _fire(values: Any) -> Property:
-    says = "A small network computes the bias from a number between 0 and 1, so the bias is bounded"
     if values is None:
-        says += ". To know the bound, pass the trained weights of the network to clockhands.properties as values=."
-        return _within(None, says)
+        return _within(None, "unknown_network")
     weights, begins = values["w1"][:, 0], values["b1"]
     with np.errstate(divide="ignore", invalid="ignore"):
         corners = -begins / weights
     shares = np.concatenate([[0.0, 1.0], corners[(corners > 0) & (corners < 1)]])
     hidden = np.maximum(0.0, shares[:, None] * weights + begins)
-    limit = float(np.abs(hidden @ values["w2"].T + values["b2"]).max())
-    return _within(limit, f"{says}: its absolute value is at most {limit:.4g} at any distance.")
+    return _within(float(np.abs(hidden @ values["w2"].T + values["b2"]).max()), "network")

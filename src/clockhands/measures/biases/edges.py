@@ -18,13 +18,14 @@ Numbers of buckets (`Buckets`, `CeilingBuckets`, `Clipped`), all whole and exact
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, LogWindow, Window, row_numbers
 from clockhands.encodings.biases.linear import LinearCode
 from clockhands.measures.biases._lines import MOST_DISTANCE, name, refuse_others
-from clockhands.measures.property import Property, measure, measured, not_applicable
+from clockhands.measures.property import Property, answer, measure, not_applicable, sentence
 from clockhands.measures.subject import MeasuredCode
 
 Bucketed = Buckets | CeilingBuckets | Clipped
@@ -92,111 +93,103 @@ def rows_of_window(spec: Plane, length: int) -> np.ndarray:
     return np.concatenate([used.reshape(-1), np.array([number > 0, number > 0, True][:extra], bool)])
 
 
-@measure()
+@measure
 def edges(subject: MeasuredCode) -> Property:
     """At which distances a bucket begins, exactly as given by the formula in real numbers.
 
     Not applicable to codes without buckets: each distance has a separate bias, or none has one.
     """
     spec = subject.spec
-    refuse_others(subject, "there are no buckets of distances", "kernel")
+    refuse_others(subject, "edges")
     if isinstance(spec, Window | LogWindow):
         return _of_window(spec, subject.length)
     if not isinstance(spec, Bucketed):
         of = "position of a key" if isinstance(spec, LinearCode) and spec.form == "key" else "distance"
-        return not_applicable(f"{name(spec)} has no buckets: a formula computes a separate bias value for every {of}.")  # type: ignore[arg-type]
+        return not_applicable(sentence("edges.no_buckets", bias=name(spec), of=of))  # type: ignore[arg-type]
     before, after = sides(spec)
     used = {*before.within(subject.length).rows, *after.within(subject.length).rows}
     ever = {*before.rows, *after.rows}
     unused = [row for row in range(spec.rows) if row not in used]
     never = [row for row in range(spec.rows) if row not in ever]
-    return measured(
-        _brief(before),
-        f"{_says(before, 'For keys before the query')}{_setting(spec, max(before.firsts[-1], after.firsts[-1]))} "
-        f"{_after_says(before, after)} {_used(spec.rows, unused, never, subject.length)}",
-        rows=spec.rows,
-        first_distances_before=list(before.firsts),
-        first_distances_after=list(after.firsts),
-        exact_through_before=before.exact_through,
-        exact_through_after=after.exact_through,
-        last_from_before=before.firsts[-1],
-        last_from_after=after.firsts[-1],
-        rows_used=len(used),
-        rows_unused=unused,
-        rows_never_used=never,
+    numbers = {
+        "rows": spec.rows,
+        "first_distances_before": list(before.firsts),
+        "first_distances_after": list(after.firsts),
+        "exact_through_before": before.exact_through,
+        "exact_through_after": after.exact_through,
+        "last_from_before": before.firsts[-1],
+        "last_from_after": after.firsts[-1],
+        "rows_used": len(used),
+        "rows_unused": unused,
+        "rows_never_used": never,
+    }
+    return answer(
+        f"edges.{_course(before)}",
+        _says(before, "before"),
+        _setting(spec, max(before.firsts[-1], after.firsts[-1])),
+        _after_says(before, after),
+        _used(subject.length, numbers),
+        words=_words(before),
+        **numbers,
     )
 
 
-def _brief(side: BucketSide) -> str:
+def _course(side: BucketSide) -> str:
+    """How the buckets of a side go on: one for all distances, each distance alone up to the last bucket, or wider."""
     own, last = side.exact_through, side.firsts[-1]
-    if last == 0:
-        return "one for all distances"
-    widens = ", then wider" if last > own + 1 else ""
-    return f"{'each to ' if own else 'own for '}{own:,}{widens}, one from {last:,}"
+    return "one_bucket" if last == 0 else "alone" if last == own + 1 else "wider"
+
+
+def _words(side: BucketSide) -> dict[str, Any]:
+    own = side.exact_through
+    return {"own": own, "to": "each to" if own else "own for", "next": own + 1, "last": side.firsts[-1]}
 
 
 def _says(side: BucketSide, way: str) -> str:
-    own, last = side.exact_through, side.firsts[-1]
-    if last == 0:
-        return f"{way}, all distances share one bucket."
-    each = f"each distance from 0 to {own:,} has a separate bucket" if own else "only distance 0 has a separate bucket"
-    if last == own + 1:
-        return f"{way}, {each}, and all distances from {last:,} on share one bucket."
-    return (
-        f"{way}, {each}, buckets become wider from distance {own + 1:,} on, and all distances from {last:,} on share "
-        "the "
-        "last bucket."
-    )
+    own = "each" if side.exact_through else "only"
+    values = _words(side) | {"way": sentence(f"edges.ways.{way}")}
+    return sentence(f"edges.says.{_course(side)}", **values, each=sentence(f"edges.{own}", **values))
 
 
 def _after_says(before: BucketSide, after: BucketSide) -> str:
     if len(after.firsts) == 1:
-        return "All keys after the query are in the bucket of distance 0."
-    if after.firsts == before.firsts:
-        return (
-            "The buckets for keys after the query begin at the same distances as the buckets for keys before the query."
-        )
-    return _says(after, "For keys after the query")
+        return sentence("edges.after_as_itself")
+    return sentence("edges.after_as_before") if after.firsts == before.firsts else _says(after, "after")
 
 
 def _setting(spec: Bucketed, last: int) -> str:
     """The effect of the named setting, where the last bucket begins before the distance in that setting."""
     if isinstance(spec, Clipped) or last >= spec.max_distance:
         return ""
-    return (
-        f" The setting max_distance={spec.max_distance:,} is not the distance at which the last bucket begins: "
-        "max_distance only sets how fast buckets become wider."
-    )
+    return sentence("edges.setting", most=spec.max_distance)
 
 
-def _used(rows: int, unused: list[int], never: list[int], length: int) -> str:
-    taken = f"{rows - len(unused):,} of the {rows:,} rows" if unused else f"all {rows:,} rows"
-    said = f"A text of {length:,} token{'s' * (length > 1)} uses {taken} of the bias table"
-    if not never:
-        return f"{said}."
-    which = f"row {never[0]:,} is" if len(never) == 1 else f"{len(never):,} rows are"
-    return f"{said}; {which} used at no length."
+def _used(length: int, numbers: dict[str, Any]) -> str:
+    rows, never = numbers["rows"], numbers["rows_never_used"]
+    taken = "some_rows" if numbers["rows_unused"] else "all_rows"
+    values = {"rows": rows, "taken": rows - len(numbers["rows_unused"]), "length": length}
+    which = "unused_row" if len(never) == 1 else "unused_rows"
+    unused = sentence(f"edges.{which}", number=len(never), first=never[0]) if never else ""
+    return sentence(f"edges.{taken}", **values, unused=unused)
 
 
 def _of_window(spec: Plane, length: int) -> Property:
     used = rows_of_window(spec, length)
-    unused = np.flatnonzero(~used).tolist()
-    never = np.flatnonzero(~rows_of_window(spec, spec.tokens)).tolist()
-    asked = "row of the bias table" if isinstance(spec, Window) else "bias value, computed by a network"
-    extra = " Three more rows of the bias table are for the class token." if spec.rows > spec.differences else ""
-    within = min(length, spec.tokens)
-    return measured(
-        f"a row for each of {spec.differences:,} steps",
-        f"The window of {spec.height} x {spec.width} tokens has no buckets of distances: each of the "
-        f"{spec.differences:,} steps between two tokens, of up to {spec.height - 1} rows and {spec.width - 1} "
-        "columns, has "
-        f"a separate {asked}.{extra} "
-        f"{_used(spec.rows, unused, never, within)}",
-        rows=spec.rows,
-        tokens=spec.tokens,
-        steps_down=spec.height - 1,
-        steps_across=spec.width - 1,
-        rows_used=int(used.sum()),
-        rows_unused=unused,
-        rows_never_used=never,
-    )
+    numbers = {
+        "rows": spec.rows,
+        "tokens": spec.tokens,
+        "steps_down": spec.height - 1,
+        "steps_across": spec.width - 1,
+        "rows_used": int(used.sum()),
+        "rows_unused": np.flatnonzero(~used).tolist(),
+        "rows_never_used": np.flatnonzero(~rows_of_window(spec, spec.tokens)).tolist(),
+    }
+    words = {
+        "height": spec.height,
+        "width": spec.width,
+        "steps": spec.differences,
+        "of_a_network": isinstance(spec, LogWindow),
+        "of_a_table": isinstance(spec, Window),
+        "extra": spec.rows > spec.differences,
+    }
+    return answer("edges.window", _used(min(length, spec.tokens), numbers), words=words, **numbers)

@@ -43,8 +43,8 @@ from clockhands.encodings.biases import Buckets, CeilingBuckets, Clipped, Fire, 
 from clockhands.encodings.biases.linear import LinearCode
 from clockhands.encodings.biases.values import values_of
 from clockhands.measures.biases._lines import (
-    AFTER_SAYS,
     MOST_DISTANCE,
+    after_says,
     line,
     name,
     refuse_more,
@@ -53,7 +53,7 @@ from clockhands.measures.biases._lines import (
     unknown,
 )
 from clockhands.measures.biases.edges import Plane, rows_of_window, sides
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 HALF, ONE, HUNDREDTH = math.log(2), 1.0, math.log(100)
@@ -61,14 +61,14 @@ HALF, ONE, HUNDREDTH = math.log(2), 1.0, math.log(100)
 _FALLS = {"half_weight": HALF, "fall_of_one": ONE, "hundredth_weight": HUNDREDTH}
 
 
-@measure()
+@measure
 def reach(subject: MeasuredCode) -> Property:
     """How far each head sees; the module lists the numbers and their accuracy.
 
     Not applicable to codes without a bias for a distance; not computed where learned values are not given.
     """
     spec = subject.spec
-    refuse_others(subject, "no head has a fixed reach", "kernel")
+    refuse_others(subject, "reach")
     missing = unknown(subject)
     if missing is not None:
         return _without_values(subject, missing)
@@ -174,9 +174,7 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
     down, across = np.indices((2 * spec.height - 1, 2 * spec.width - 1)).reshape(2, -1)
     steps = np.maximum(abs(down - spec.height + 1), abs(across - spec.width + 1))[used]
     if not steps.size:
-        return not_computed(
-            f"The first token of {name(spec)} is the class token, which has no distances: use a length of at least 2."
-        )
+        return not_computed(sentence("reach.class_token", bias=name(spec)))
     values = values_of(type(spec).__name__, subject.values, spec.shapes)
     table = np.asarray(spec.table(values))[: spec.differences][used]
     rings = np.array([np.bincount(steps, head) for head in table.T]) / np.bincount(steps)
@@ -188,68 +186,52 @@ def _of_window(subject: MeasuredCode, spec: Plane) -> Property:
 def _property_of(subject: MeasuredCode, reached: _Reached, **more: Any) -> Property:
     spec: Any = subject.spec
     shortest, longest = reached.ends
-    return measured(
-        _brief(reached.hundredths[shortest], reached.hundredths[longest]),
-        f"{_looks(spec, reached)} {_farthest(reached)} {AFTER_SAYS[spec.keys_after]}",
-        heads=len(reached.hundredths),
-        **{f"{each}_distance_by_head": list(distances) for each, distances in reached.distances.items()},  # type: ignore[arg-type]
-        shortest_reach=reached.hundredths[shortest],
-        shortest_reach_head=shortest,
-        longest_reach=reached.hundredths[longest],
-        longest_reach_head=longest,
-        farthest_distance=reached.farthest,
-        farthest_fall_by_head=[fall if math.isfinite(fall) else None for fall in reached.falls.tolist()],
-        farthest_weight_by_head=reached.weights.tolist(),
-        smallest_farthest_weight=float(reached.weights.min()),
-        heads_seeing_all=reached.seeing,
-        keys_after=spec.keys_after,
-        **more,
-    )
-
-
-def _brief(shortest: float | None, longest: float | None) -> str:
-    if shortest is None:
-        return "to any distance"
-    if longest is None:
-        return f"from {tokens(shortest)} to any distance"
-    if tokens(shortest) == tokens(longest):
-        return tokens(shortest)
-    return f"{tokens(shortest).rpartition(' ')[0]} to {tokens(longest)}"
-
-
-def _looks(spec: Any, reached: _Reached) -> str:
-    """A sentence on the shortest and the longest reach."""
-    shortest, longest = reached.ends
     near, far = reached.hundredths[shortest], reached.hundredths[longest]
-    if near is None:
-        return f"In every head of {name(spec)}, every key has more than 1/100 of the attention weight at distance 0."
+    smallest = float(reached.weights.min())
 
     def at(distance: float) -> str:
         return f"{distance} steps away" if reached.plane else f"{tokens(distance)} back"
 
-    weight = "of the attention weight of an equal key at distance 0"
-    if len(reached.hundredths) == 1:
-        return f"In the only head, a key {at(near)} has 1/100 {weight}."
-    said = f"In head {shortest}, which looks back least, a key {at(near)} has 1/100 {weight}. In head {longest}, "
-    said += "which looks back farthest, "
-    return said + (
-        f"every key has more than 1/100 {weight}." if far is None else f"a key {at(far)} has 1/100 {weight}."
+    words = {
+        "bias": name(spec),
+        "shortest": "" if near is None else tokens(near),
+        "least": "" if near is None else tokens(near).rpartition(" ")[0],
+        "longest": "" if far is None else tokens(far),
+        "at_near": "" if near is None else at(near),
+        "at_far": "" if far is None else at(far),
+        "first": shortest,
+        "last": longest,
+        "away": f"{reached.farthest} steps away, on average" if reached.plane else at(reached.farthest),
+        "keys": "keys" if reached.plane else "key",
+        "have": "have" if reached.plane else "has",
+        "smallest": "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}",
+        "seeing": reached.seeing,
+        "of_heads": len(reached.hundredths),
+    }
+    one = len(reached.hundredths) == 1
+    near_says = "any_distance" if near is None else "only_head" if one else "any_in_one" if far is None else "heads"
+    told = sentence(f"reach.{near_says}", **words), sentence(f"reach.farthest{'_of_one' if one else ''}", **words)
+    same = words["shortest"] == words["longest"]
+    brief = "to_any" if near is None else "from" if far is None else "same" if same else "between"
+    return answer(
+        f"reach.{brief}",
+        *told,
+        after_says(spec),
+        words=words,
+        heads=len(reached.hundredths),
+        **{f"{each}_distance_by_head": list(distances) for each, distances in reached.distances.items()},  # type: ignore[arg-type]
+        shortest_reach=near,
+        shortest_reach_head=shortest,
+        longest_reach=far,
+        longest_reach_head=longest,
+        farthest_distance=reached.farthest,
+        farthest_fall_by_head=[fall if math.isfinite(fall) else None for fall in reached.falls.tolist()],
+        farthest_weight_by_head=reached.weights.tolist(),
+        smallest_farthest_weight=smallest,
+        heads_seeing_all=reached.seeing,
+        keys_after=spec.keys_after,
+        **more,
     )
-
-
-def _farthest(reached: _Reached) -> str:
-    """A sentence on the weight of the farthest key."""
-    heads, smallest = len(reached.hundredths), float(reached.weights.min())
-    away = f"{reached.farthest} steps away, on average" if reached.plane else f"{tokens(reached.farthest)} back"
-    least = "less than 1e-300" if smallest < 1e-300 else f"{smallest:.2g}"
-    keys, have = ("keys", "have") if reached.plane else ("key", "has")
-    if heads == 1:
-        return f"The farthest {keys}, {away}, {have} {least} times the attention weight at distance 0."
-    give = "gives" if reached.seeing == 1 else "give"
-    seeing = (
-        f"{reached.seeing} of {heads} heads {give} the farthest {keys}, {away}, at least 1/100 of the attention weight"
-    )
-    return f"{seeing} at distance 0; the smallest weight of any head is {least} times the weight at distance 0."
 
 
 def _without_values(subject: MeasuredCode, missing: Property) -> Property:
@@ -257,17 +239,8 @@ def _without_values(subject: MeasuredCode, missing: Property) -> Property:
     spec = subject.spec
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         last = sides(spec)[0].firsts[-1]
-        return not_computed(
-            f"{missing.says} For any trained values, all keys {last:,} or more tokens back have the same bias, so "
-            "equal "
-            "content gives these keys the same attention weight.",
-            one_number_from=last,
-        )
+        return not_computed(f"{missing.says} {sentence('reach.buckets_end', last=last)}", one_number_from=last)
     if isinstance(spec, LogWindow):
-        return not_computed(
-            f"{missing.says} For any trained values, the bias is between 0 and 16, so the attention weight of a key "
-            "is at "
-            f"least exp(-16) = {math.exp(-16):.2g} times the weight of any other key with equal content.",
-            least_weight=math.exp(-16),
-        )
+        least = math.exp(-16)
+        return not_computed(f"{missing.says} {sentence('reach.sigmoid', least=least)}", least_weight=least)
     return missing

@@ -48,7 +48,7 @@ from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.measures.ladders.sound_bases import product, search_step, searchable, smallest_sound_base, sound_bases
 from clockhands.measures.ladders.turning import turned_through, turning_ladders
-from clockhands.measures.property import Property, measure, measured, not_applicable, said
+from clockhands.measures.property import Property, answer, measure, not_applicable, sentence
 from clockhands.measures.shifts._kernels import kernel_by_distance
 from clockhands.measures.subject import MeasuredCode
 
@@ -112,13 +112,7 @@ def farthest_looked_at(pairs: int, limit: int) -> int:
     return min(limit, max(_MOST_COSINES // (max(pairs, 1) * dear), 2))
 
 
-@measure(
-    additive="The bound of Men et al. 2024 applies to RoPE, not to an encoding that is added to tokens. For an added "
-    "encoding, the property kernel shows the same sum of cosines: the dot product of two encodings.",
-    bias="The bound of Men et al. 2024 applies to RoPE; a score bias adds the same value for a matching token and a "
-    "random token.",
-    none="Without a position encoding, a matching token scores the same at every distance.",
-)
+@measure
 def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     """Whether a matching key scores as high as a random one in the mean at any distance, with equal weight of pairs.
 
@@ -128,7 +122,7 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
     spec = subject.spec
     assert isinstance(spec, Rotary)
     if subject.length == 1:
-        return not_applicable("A text of one token has no distance between two positions.")
+        return not_applicable(sentence("base_bound.one_token"))
     still = spec.head_width // 2 - spec.ladder.pairs
     first, looked, numbers = _own(subject, spec, still)
     found = {
@@ -139,12 +133,23 @@ def base_bound(subject: MeasuredCode, search: bool = True) -> Property:
         **numbers,
         **_sound_plain_ladders(spec, subject.length, still, search),
     }
+    words = {
+        "axes": spec.number_of_axes,
+        "still": found["pairs_standing_still"],
+        "far": min(looked, subject.length),
+        "never_in_step": found.get("first_failing_distance_in_step") is None,
+        "along": f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else "",
+    }
+    holds = None
     if first is not None:
-        return measured(f"no: fails at distance {first:,}", _fails(spec, found), holds=False, **found)
-    if looked < subject.length:
-        brief, far = f"yes, for {looked:,} tokens", f"below {looked:,} tokens"
-        return measured(brief, _holds(spec, found, far), **found)
-    return measured("yes", _holds(spec, found, f"below {subject.length:,} tokens"), holds=True, **found)
+        case, holds = "fails", False
+        said = "fails_with_axes" if spec.number_of_axes > 1 else "fails_at"
+    else:
+        said = "never_negative" if 2 * words["still"] >= found["pairs"] else "holds"
+        case, holds = ("yes_so_far", None) if looked < subject.length else ("yes", True)
+    bases = "" if said == "never_negative" else _says_bases(found)
+    return answer(f"base_bound.{case}", sentence(f"base_bound.{said}", **found, **words), bases, holds=holds, **found,
+                  words=words)  # fmt: skip
 
 
 def _own(subject: MeasuredCode, spec: Rotary, still: int) -> tuple[int | None, int, dict[str, int | None]]:
@@ -190,87 +195,28 @@ def _between(sound: list[tuple[float, float]], end: float) -> list[list[float]]:
     return [*gaps, [sound[-1][1], end]] if sound[-1][1] < end else gaps
 
 
-def _fails(spec: Rotary, found: dict[str, Any]) -> str:
-    first = found["first_failing_distance"]
-    told = (
-        f"At a distance of {first:,} tokens, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
-        "pairs is negative for the first time: with equal weight in every pair, a query at this distance scores a "
-        "matching token below a random token in the mean."
-    )
-    if spec.number_of_axes > 1:
-        told = (
-            f"If the distance reaches {first:,} along each of {spec.number_of_axes} axes, the sum of cos(frequency × "
-            f"distance) over all {found['pairs']} dimension pairs can be negative: with equal weight in every pair, a "
-            "query then scores a matching token below a random token in the mean."
-        )
-        step = found["first_failing_distance_in_step"]
-        told += " If the distance is the same along all axes, the sum of cosines is " + (
-            "never negative." if step is None else f"negative for the first time at distance {step:,}."
-        )
-    return told + _says_bases(found)
-
-
-def _holds(spec: Rotary, found: dict, where: str) -> str:
-    still = found["pairs_standing_still"]
-    if 2 * still >= found["pairs"]:
-        rotate = "rotates" if still == 1 else "rotate"
-        return (
-            f"{still} of the {found['pairs']} dimension pairs of a head never {rotate}, so the sum of the cosines of "
-            "all pairs is never negative: with any base, and equal weight in every pair, a query scores a matching "
-            "token no lower than a random token in the mean."
-        )
-    along = f" along {spec.number_of_axes} axes" if spec.number_of_axes > 1 else ""
-    return (
-        f"At every distance{along} {where}, the sum of cos(frequency × distance) over all {found['pairs']} dimension "
-        "pairs is 0 or more: with equal weight in every pair, a query scores a matching token no lower than a random "
-        "token in the mean. A head that weights pairs differently may do otherwise." + _says_bases(found)
-    )
-
-
 def _says_bases(found: dict[str, Any]) -> str:
     smallest, gaps = found["smallest_sound_base"], found["failing_above"]
     if smallest is None or smallest == 1:
         return ""
-    told = (
-        f" For unscaled RoPE with this number of dimension pairs, {said(smallest)} is the smallest base found whose "
-        "sum of "
-        "cosines is not negative within this length."
-    )
     if not gaps:
-        return f"{told} No larger base up to {said(found['searched_to'])} has a negative sum within this length."
-    ranges = "range has" if len(gaps) == 1 else "ranges have"
-    which = "this range is" if len(gaps) == 1 else "the last range is"
-    return (
-        f"{told} Of the larger bases up to {said(found['searched_to'])}, tested in steps of "
-        f"{100 * found['search_step']:.2g}%, {len(gaps)} {ranges} a negative sum again; {which} from "
-        f"{said(gaps[-1][0])} to {said(gaps[-1][1])}."
-    )
+        return sentence("base_bound.no_gaps", **found)
+    words = {"number": len(gaps), "step": 100 * found["search_step"], "first": gaps[-1][0], "last": gaps[-1][1]}
+    return sentence("base_bound.gaps", **found, **words)
 
 
-@measure()
+@measure
 def critical_dimension(subject: MeasuredCode) -> Property:
     """How many RoPE dimensions have a pair that completes a rotation in training; the module lists the numbers."""
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition | SineOnly):
-        return not_applicable(
-            "The critical dimension counts dimension pairs that each rotate at a fixed frequency; "
-            f"the {type(subject.spec).__name__} encoding has no such pairs."
-        )
+        return not_applicable(sentence("critical_dimension.other_pairs", encoding=type(subject.spec).__name__))
     by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]
     channels, seen = 2 * sum(ladder.pairs for ladder in ladders), sum(by_axis)
     formula = _by_formula(subject, channels)
-    new = channels - seen
-    who = f"{seen} of {channels}" if new else f"all {channels}"
-    rest = f"; the other {new} dimensions reach new angles in longer texts" if new else ""
-    return measured(
-        f"{seen} of {channels} dimensions",
-        f"In training texts of {subject.length:,} tokens, {who} dimensions belong to pairs that complete a "
-        f"rotation{rest}.",
-        critical_dimension=seen,
-        channels=channels,
-        by_formula=formula,
-        by_axis=by_axis,
-    )
+    numbers = {"critical_dimension": seen, "channels": channels, "by_formula": formula, "by_axis": by_axis}
+    words = {"length": subject.length, "new": channels - seen}
+    return answer(f"critical_dimension.{'all' if seen == channels else 'some'}", words=words, **numbers)
 
 
 def _by_formula(subject: MeasuredCode, channels: int) -> int | None:

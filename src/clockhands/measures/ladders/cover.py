@@ -37,8 +37,9 @@ from typing import Any
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.ladders import evenly_spaced, geometric
 from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelengths
-from clockhands.measures.property import Property, measure, measured, not_applicable, percent
+from clockhands.measures.property import Property, answer, measure, not_applicable, sentence
 from clockhands.measures.subject import MeasuredCode
+from clockhands.phrases import listed, percent
 
 # A pair covers the distances over which it rotates by 1/8 to 1/2 of a full rotation.
 _LEAST, _MOST = 8, 2
@@ -119,18 +120,14 @@ def _alternatives(pairs: int, length: int) -> dict[str, Any]:
     }
 
 
-@measure()
+@measure
 def cover(subject: MeasuredCode) -> Property:
     """Which distances some dimension pair resolves; the module lists the numbers."""
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
-        return not_applicable(
-            "This encoding rotates by a function of the position, so one token of distance rotates a dimension pair "
-            "by a "
-            "different angle at each position, and no pair resolves a fixed distance."
-        )
+        return not_applicable(sentence("cover.warped"))
     if subject.length == 1:
-        return not_applicable("A text of one token has no distance between two positions.")
+        return not_applicable(sentence("cover.one_token"))
     each = [cover_of(ladder.rates, subject.length) for ladder in ladders]
     axis = min(range(len(each)), key=lambda one: each[one]["covered_share"])
     own, ladder = each[axis], ladders[axis]
@@ -143,59 +140,33 @@ def cover(subject: MeasuredCode) -> Property:
         "longest_wavelength": max(moving, default=None),
         **_alternatives(ladder.pairs, subject.length),
     }
-    return measured(
-        _brief(numbers), _sentence(subject, numbers, several=len(each) > 1), holds=own["covered_share"] == 1, **numbers
-    )
+    return _property_of(subject, numbers, several=len(each) > 1)
 
 
-def _brief(numbers: dict[str, Any]) -> str:
+def _property_of(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) -> Property:
     first, longest = numbers["first_uncovered_distance"], numbers["longest_covered_distance"]
+    covered = "every" if first is None else "none" if longest is None else "some"
     if first is None:
-        return "every distance is resolved"
-    if longest is None or first > longest:
-        return "no distance is resolved" if first == 1 else f"none from {first:,} on"
-    if numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
-        return f"none below {numbers['shortest_covered_distance']:,}"
-    return f"{percent(1 - numbers['covered_share'])} are not, first {first:,}"
-
-
-def _sentence(subject: MeasuredCode, numbers: dict[str, Any], *, several: bool) -> str:
-    first, longest, pairs = numbers["first_uncovered_distance"], numbers["longest_covered_distance"], numbers["pairs"]
-    along = f" along axis {numbers['axis']}" if several else ""
-    number = f"the {subject.length - 1:,} distances{along}"
-    each, none = f"Each of {number} is resolved", f"None of {number} is resolved"
-    if subject.length == 2:
-        each, none = (
-            f"The only distance{along}, 1 token, is resolved",
-            f"The only distance{along}, 1 token, is not resolved",
-        )
-    if first is None:
-        told = f"{each}: some dimension pair completes 1/8 to 1/2 of a rotation within this distance."
-    elif longest is None:
-        told = f"{none}: no dimension pair completes 1/8 to 1/2 of a rotation within this distance."
+        case = "every_distance"
+    elif longest is None or first > longest:
+        case = "no_distance" if first == 1 else "none_from"
+    elif numbers["uncovered_distances"] == numbers["shortest_covered_distance"] - 1:
+        case = "none_below"
     else:
-        told = (
-            f"{percent(1 - numbers['covered_share'])} of {number} are not resolved: no dimension pair completes 1/8 to "
-            "1/2 "
-            f"of a rotation within these distances. The first unresolved distance is {first:,} tokens; the longest "
-            f"resolved distance is {longest:,} tokens."
-        )
-    wasted = numbers["wasted_pairs"]
-    if wasted:
-        resolve = "resolves" if wasted == 1 else "resolve"
-        told += f" {wasted} of {pairs} dimension pair{'s' * (pairs > 1)} {resolve} no distance below "
-        told += f"{subject.length:,} tokens."
-    return f"{told[0].upper()}{told[1:]} {_compared(numbers)}"  # "over 99.9%" may begin a sentence
-
-
-def _compared(numbers: dict[str, Any]) -> str:
-    """A sentence on what the alternatives would leave uncovered."""
-    left = [percent(1 - numbers[f"base_{base}_covered_share"]) for base in _BASES]
-    others = [f"{share} at base {base:,}" for share, base in zip(left[1:], _BASES[1:], strict=True)]
-    return (
-        f"An unscaled encoding with the same number of dimension pairs would not resolve {left[0]} of the distances at "
-        f"base {_BASES[0]}, {', '.join(others[:-1])} and {others[-1]}. An encoding with frequencies evenly spaced "
-        "from 1 "
-        f"to 1/10,000 rad per token would not resolve "
-        f"{percent(1 - numbers['evenly_spaced_covered_share'])} of the distances."
-    )
+        case = "some_are_not"
+    left = {base: 1 - numbers[f"base_{base}_covered_share"] for base in _BASES}
+    values = {
+        **numbers,
+        "left": 1 - numbers["covered_share"],
+        "along": f" along axis {numbers['axis']}" if several else "",
+        "distances": subject.length - 1,
+        "length": subject.length,
+        "at_bases": listed(f"{percent(left[base])} at base {base:,}" for base in _BASES[1:]),
+        "left_first": left[_BASES[0]],
+        "first_base": str(_BASES[0]),
+        "left_evenly": 1 - numbers["evenly_spaced_covered_share"],
+    }
+    said = sentence(f"cover.{covered if subject.length > 2 or covered == 'some' else f'{covered}_of_one'}", **values)
+    said = f"{said[0].upper()}{said[1:]}"  # "over 99.9%" may begin a sentence
+    holds = numbers["covered_share"] == 1
+    return answer(f"cover.{case}", said, sentence("cover.others", **values), holds=holds, words=values, **numbers)

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clockhands.encodings.additive import WarpedPosition
-from clockhands.encodings.biases import BiasCode, Fire, Kerple, bias
+from clockhands.encodings.biases import Fire, Kerple, bias
 from clockhands.encodings.biases.linear import LinearCode
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.encodings.ladders import Ladder, geometric
@@ -55,8 +55,9 @@ from clockhands.measures.ladders._angle_errors import (
     rounded,
 )
 from clockhands.measures.ladders.turning import turning_ladders
-from clockhands.measures.property import Property, measure, measured, not_applicable, not_computed, said
+from clockhands.measures.property import Property, answer, measure, not_applicable, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
+from clockhands.phrases import said
 
 __all__ = ["WAYS", "first_position_off", "phase_error", "phase_errors", "precision", "precision_table"]
 
@@ -67,18 +68,14 @@ _FARTHEST_FIRST = 1 << 20  # positions that are searched one by one for the firs
 _MOST_NUMBERS = 1 << 22  # biases that are measured at most
 
 
-@measure()
+@measure
 def precision(subject: MeasuredCode) -> Property:
     """How large the errors of angles, or biases, are in a dtype; the module lists the numbers."""
     if subject.kind == "bias":
         return _of_bias(subject)
     ladders = turning_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
-        return not_computed(
-            "Angle errors are measured only for encodings that rotate by the position itself, but this encoding "
-            "rotates "
-            "by a function of the position: measure a Sinusoidal encoding with the same frequencies instead."
-        )
+        return not_computed(sentence("precision.warped"))
     plain = len(ladders) == 1 and ladders[0].ratio is not None
     whole = ladders[0] if len(ladders) == 1 else Ladder(sum((ladder.exact for ladder in ladders), ()))
     # The base of a geometric ladder; None for other ladders.
@@ -96,8 +93,7 @@ def precision(subject: MeasuredCode) -> Property:
         first = first_position_off(whole, limit, dtype, way, radians, base=base)
         numbers[f"{dtype}_{way}_first_off_by_{size}"] = first
     numbers |= {name: list(errors) for name, errors in _bases(whole.pairs, at).items()}
-    name = subject.dtype.name
-    return measured(_brief(name, last, numbers, usual), _sentence(name, last, numbers, usual), **numbers)
+    return _property_of(subject.dtype.name, last, numbers, usual)
 
 
 @lru_cache(maxsize=64)
@@ -124,35 +120,30 @@ def _radians(error: float | None) -> str:
     return f"{said(float(f'{error:.3g}') if error < 1000 else error)} rad"
 
 
-def _brief(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
-    error = numbers[f"{name}_{usual}"][numbers["positions"].index(last)]
-    if error is None:
-        return f"overflows before {last:,}"
-    return f"{_radians(error)} off at {last:,}" if error else f"exact at {last:,}"
-
-
-def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
-    def error(dtype: str, position: int) -> float | None:
-        return numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
-
+def _property_of(name: str, last: int, numbers: dict[str, Any], usual: str) -> Property:
     def largest(dtype: str, position: int) -> str:
-        found = error(dtype, position)
-        if found is None:
-            return f"some angle is too large for {dtype} at position {position:,}"
-        return f"the largest angle error is {_radians(found)} at position {position:,}"
+        found = numbers[f"{dtype}_{usual}"][numbers["positions"].index(position)]
+        said = "overflows" if found is None else "largest"
+        return sentence(f"precision.{said}", dtype=dtype, position=position, error=_radians(found))
 
-    told = f"If frequencies, positions and angles are computed in {name}, {largest(name, last)}"
-    told += f", and {largest(name, _FAR)}." if last < _FAR else "."
-    first = numbers[f"{name}_{usual}_first_off_by_a_tenth"]
-    if first is not None:
-        told += f" In {name}, position {first:,} is the first with an angle error of more than 0.1 rad."
-    for dtype in ("float32", "bfloat16"):
-        if dtype != name:
-            told += f" In {dtype}, {largest(dtype, last)}."
-            first = numbers[f"{dtype}_{usual}_first_off_by_one"]
-            if first is not None:
-                told += f" In {dtype}, position {first:,} is the first with an angle error of more than 1 rad."
-    return told
+    own = numbers[f"{name}_{usual}"][numbers["positions"].index(last)]
+    words = {
+        "dtype": name, "last": last, "error": _radians(own), "at_last": largest(name, last),
+        "farther": largest(name, _FAR) if last < _FAR else "", "off": numbers[f"{name}_{usual}_first_off_by_a_tenth"],
+    }  # fmt: skip
+    others = [
+        sentence(
+            "precision.other",
+            dtype=dtype,
+            at_last=largest(dtype, last),
+            off=numbers[f"{dtype}_{usual}_first_off_by_one"],
+        )
+        for dtype in ("float32", "bfloat16")
+        if dtype != name
+    ]
+    case = "too_large" if own is None else "errors" if own else "exact"
+    told = sentence("precision.in_the_dtype", **words)
+    return answer(f"precision.{case}", told, *others, words=words, **numbers)
 
 
 # Biases
@@ -161,29 +152,28 @@ def _sentence(name: str, last: int, numbers: dict[str, Any], usual: str) -> str:
 def _of_bias(subject: MeasuredCode) -> Property:
     spec = subject.spec
     if not isinstance(spec, LinearCode | Kerple | Fire):
-        return not_applicable(
-            "The bias values are read from a table by distance, not computed, so no computation rounds them."
-        )
+        return not_applicable(sentence("precision.table"))
     if spec.shapes and subject.values is None:
-        return not_computed(
-            f"The bias {type(spec).__name__} has trained values: pass them to clockhands.properties as values=."
-        )
+        return not_computed(sentence("precision.no_values", bias=type(spec).__name__))
     if spec.heads * subject.length > _MOST_NUMBERS:
-        return not_computed(
-            f"{spec.heads} heads have {spec.heads * subject.length:,} bias values at {subject.length:,} distances, "
-            "more "
-            f"than the limit of {_MOST_NUMBERS:,}: use a shorter length."
-        )
+        numbers = {"heads": spec.heads, "numbers": spec.heads * subject.length, "length": subject.length}
+        return not_computed(sentence("precision.too_long", **numbers, most=_MOST_NUMBERS))
     exact = bias(spec, 1, subject.length, values=subject.values, dtype="float64")[:, 0, ::-1]
     numbers: dict[str, Any] = {}
     for name in (*DTYPES, *({subject.dtype.name} - set(DTYPES))):
         numbers |= {f"{name}_{key}": value for key, value in _merged(exact, output_dtype(name)).items()}
     firsts = [first for first in numbers[f"{subject.dtype.name}_first_merged_distance"] if first is not None]
-    return measured(
-        f"merges from distance {min(firsts):,} on" if firsts else "every distance distinct",
-        _bias_sentence(subject, numbers, firsts),
-        **numbers,
-    )
+    name, worst = subject.dtype.name, max(numbers["bfloat16_most_merged"])
+    words = {
+        "dtype": name,
+        "last": subject.length - 1,
+        "first": min(firsts, default=None),
+        "next": min(firsts, default=0) + 1,
+        "most": max(numbers[f"{name}_most_merged"]),
+        "worst": worst if name != "bfloat16" and worst > 1 else None,
+        "nearest": worst > 1 and spec.reads == "key",
+    }
+    return answer(f"precision.{'merged' if firsts else 'distinct'}", words=words, **numbers)
 
 
 def _merged(exact: NDArray[np.float64], dtype: np.dtype) -> dict[str, list[Any]]:
@@ -209,25 +199,3 @@ def _longest_run(same: NDArray[np.bool_]) -> int:
     """
     ends = np.flatnonzero(~np.concatenate([[False], same, [False]]))
     return int(np.diff(ends).max())
-
-
-def _bias_sentence(subject: MeasuredCode, numbers: dict[str, Any], firsts: list[int]) -> str:
-    name, last = subject.dtype.name, subject.length - 1
-    if not firsts:
-        told = f"In {name}, every head has a different bias value for each distance up to {last:,}."
-    else:
-        first, most = min(firsts), max(numbers[f"{name}_most_merged"])
-        told = (
-            f"In {name}, {first:,} and {first + 1:,} are the first two distances with the same bias value in some "
-            "head. "
-            f"Up to distance {last:,}, some head has the same bias value for {most:,} consecutive distances in {name}."
-        )
-    worst = max(numbers["bfloat16_most_merged"])
-    if name != "bfloat16" and worst > 1:
-        told += f" In bfloat16, some head has the same bias value for {worst:,} consecutive distances."
-    if worst > 1 and isinstance(subject.spec, BiasCode) and subject.spec.reads == "key":
-        told += (
-            " The bias values are largest for the keys nearest to the query, so the nearest keys are the first with "
-        )
-        told += "equal values."
-    return told

@@ -30,11 +30,12 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any
 
-from clockhands.encodings.additive import FourierFeatures, NoPosition, SineOnly, WarpedPosition
+from clockhands.encodings.additive import FourierFeatures, SineOnly, WarpedPosition
 from clockhands.encodings.ladders import Ladder, working
 from clockhands.encodings.positions import numpy_of
-from clockhands.measures.property import Property, Unanswered, measure, measured, not_applicable, not_computed, said
+from clockhands.measures.property import Property, Unanswered, answer, measure, not_applicable, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
+from clockhands.phrases import said
 
 # A pair whose wavelength equals the length completes its rotation; rounding must not change that.
 _TURN = 2 * math.pi * (1 - 1e-12)
@@ -107,26 +108,16 @@ def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     spec = subject.spec
     if isinstance(spec, FourierFeatures):
         if subject.values is None:
-            raise Unanswered(
-                not_computed(
-                    "The frequencies of Fourier features are random or trained: pass them to clockhands.properties as "
-                    "values=."
-                )
-            )
+            raise Unanswered(not_computed(sentence("turning.no_frequencies")))
         rates = abs(numpy_of(subject.values, "values").astype("float64")).reshape(-1, spec.pairs)[: spec.axes]
         with localcontext(working()):
             factor = Decimal(spec.multiplier)
             return tuple(Ladder(tuple(Decimal(rate) * factor for rate in row)) for row in rates.tolist())
     if subject.ladders:
         return subject.ladders
-    if subject.kind == "bias":
-        why = "A score bias has no rotating dimension pairs, because a bias only adds a value to each score."
-    elif isinstance(spec, NoPosition):
-        why = "Without a position encoding, no dimension pair rotates."
-    else:
-        why = "its values are learned rows" if subject.spec_is_learned else ("its dimensions are not sines and cosines")
-        why = f"The {type(spec).__name__} encoding has no rotating dimension pairs, because {why}."
-    raise Unanswered(not_applicable(why))
+    why = "learned_rows" if subject.spec_is_learned else "other_dimensions"
+    why = {"bias": "no_pairs_of_a_bias", "none": "no_pairs_of_none"}.get(subject.kind, why)
+    raise Unanswered(not_applicable(sentence(f"turning.{why}", encoding=type(spec).__name__)))
 
 
 def span(subject: MeasuredCode) -> float:
@@ -138,7 +129,7 @@ def span(subject: MeasuredCode) -> float:
     return subject.length
 
 
-@measure()
+@measure
 def turning(subject: MeasuredCode) -> Property:
     """Which pairs complete a rotation within the length; the module lists the numbers."""
     ladders = turning_ladders(subject)
@@ -162,56 +153,31 @@ def turning(subject: MeasuredCode) -> Property:
         "axis": axis,
         "never_completing_by_axis": never,
     }
-    incomplete = sum(never) + still
-    return measured(
-        f"{incomplete or 'none'} of {pairs} {_pairs(subject, pairs)}",
-        _sentence(subject, numbers, reach),
-        **numbers,
-    )
+    return _property_of(subject, numbers, reach)
 
 
-def _pairs(subject: MeasuredCode, number: int) -> str:
-    """How a sentence names the pairs: two channels, or one channel for a sine without its cosine."""
-    one = "sine" if isinstance(subject.spec, SineOnly) else "pair"
-    return one if number == 1 else f"{one}s"
-
-
-def _tokens(number: int) -> str:
-    return f"{number:,} token" if number == 1 else f"{number:,} tokens"
-
-
-def _sentence(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> str:
-    pairs, never, still = numbers["pairs"], numbers["never_completing"], numbers["standing_still"]
-    what, within, unit = _pairs(subject, pairs), _tokens(subject.length), "tokens"
-    what = what if what.startswith("sine") else f"dimension {what}"
-    if isinstance(subject.spec, WarpedPosition):
-        within, unit = f"{within} ({said(reach)} units of the function of the position)", "of these units"
-    axes = len(numbers["never_completing_by_axis"])
-    one = "sine" if what.startswith("sine") else "pair"
-    slowest = f"the slowest {one}" + ("" if axes == 1 else f", along axis {numbers['axis']},")
-    slow = numbers["slowest_wavelength"]
-    needed = "more than 1e308" if slow is None else said(slow)
-    told = []
-    if never:
-        first = numbers["first_never_completing"]
-        since = f", from pair {first} on," if axes == 1 and first == pairs - never and not still else ""
-        share, never_does = 100 * numbers["slowest_share_of_circle"], "completes" if never + still == 1 else "complete"
-        told.append(
-            f"{never + still} of {pairs} {what}{since} never {never_does} a rotation within {within}; {slowest} needs "
-            f"{needed} {unit} for a rotation and completes {share:.2g}% of a rotation."
-        )
-    elif still < pairs:
-        told.append(
-            f"{f'{pairs - still} of {pairs}' if still else f'All {pairs}'} {what} complete a rotation within {within}; "
-            f"{slowest} needs {needed} {unit} for a rotation."
-        )
+def _property_of(subject: MeasuredCode, numbers: dict[str, Any], reach: float) -> Property:
+    never, still, first = (numbers[each] for each in ("never_completing", "standing_still", "first_never_completing"))
+    pairs, slow, fast = (numbers[each] for each in ("pairs", "slowest_wavelength", "more_than_half_a_turn_a_token"))
+    one, axes = "sine" if isinstance(subject.spec, SineOnly) else "pair", len(numbers["never_completing_by_axis"])
+    warped = isinstance(subject.spec, WarpedPosition)
+    words = {
+        "incomplete": never + still,
+        "turning": pairs - still,
+        "one": one,
+        "what": one if one == "sine" else f"dimension {one}",
+        "since": str(first) if never and axes == 1 and first == pairs - never and not still else None,
+        "length": subject.length,
+        "units": reach if warped else None,
+        "along": None if axes == 1 else str(numbers["axis"]),
+        "needed": "more than 1e308" if slow is None else said(slow),
+        "unit": "of these units" if warped else "tokens",
+        "percent": 100 * (numbers["slowest_share_of_circle"] or 0),
+    }
+    told = ["never"] if never else ["some" if still else "all"] if still < pairs else []
     if still:
-        rotate = "rotates, because its frequency is" if still == 1 else "rotate, because their frequencies are"
-        told.insert(len(told) if never else 0, f"{still} of {pairs} {what} never {rotate} 0.")
-    fast = numbers["more_than_half_a_turn_a_token"]
+        told.insert(len(told) if never else 0, "still")
     if fast:
-        told.append(
-            f"{fast} of {pairs} {what} {'rotates' if fast == 1 else 'rotate'} by more than half a rotation per token, "
-            "which looks the same as a slower rotation backward (aliasing)."
-        )
-    return " ".join(told)
+        told.append("aliased")
+    more = [sentence(f"turning.{each}", **(numbers | words)) for each in told]
+    return answer("turning.some_never" if never + still else "turning.all_complete", *more, words=words, **numbers)

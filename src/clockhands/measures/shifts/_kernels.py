@@ -48,7 +48,7 @@ from clockhands.encodings.phases import units
 from clockhands.encodings.positions import positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.measures.property import Property, measure, measured, not_computed, percent
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode, row_norms, rows_within
 
 # Rows, and multiplications, of a measure over pairs of tokens; of longer texts only the first tokens are used.
@@ -194,12 +194,7 @@ def dot_products_by_distance(rows: NDArray[np.float64]) -> tuple[NDArray[np.floa
     return means, float(np.clip((numbers[1:] * (means[1:] - common) ** 2).sum() / about, 0, 1))
 
 
-@measure(
-    none="Without a position encoding, all positions are equally similar.",
-    bias=(
-        "A score bias has one value for each distance, not for each position; see the properties reach and told_apart."
-    ),
-)
+@measure
 def kernel(subject: MeasuredCode) -> Property:
     """The similarity of two positions by distance; the module lists the numbers.
 
@@ -207,13 +202,9 @@ def kernel(subject: MeasuredCode) -> Property:
     with the largest share of distances out of order is reported.
     """
     if subject.length == 1:
-        return not_computed("A text of one token has no distance between two positions: use a length of at least 2.")
+        return not_computed(sentence("kernel.one_token"))
     if subject.length > _FARTHEST:
-        return not_computed(
-            f"The similarity is computed at every distance only for lengths of up to {_FARTHEST:,} tokens: use a "
-            "shorter "
-            "length, or call clockhands.kernel with the distances that you need."
-        )
+        return not_computed(sentence("kernel.too_long", most=_FARTHEST))
     # For these codes the dot product of two positions is the kernel of the frequencies.
     rotary = isinstance(subject.spec, Rotary)
     if own := subject.ladders if rotary else subject.clock_ladders:
@@ -254,30 +245,20 @@ def _property_of_ladder(subject: MeasuredCode, found: dict[str, Any], axis: int)
     found["even"] = rotary is None or rotary.xpos is None
     if rotary is not None:
         found["attention_factor_squared"] = rotary.attention_factor**2
-    where = f" along axis {axis}" if subject.axes > 1 else ""
-    what = "score" if rotary else "dot product"
-    of = "RoPE score of a query and an equal key" if rotary else "dot product of two encodings"
-    rise, negative, last = found["first_rise"], found["first_negative"], subject.length - 1
-    if rise is None:
-        course = f"falls with every token of distance up to distance {last:,}"
-    else:
-        course = (
-            f"falls with every token of distance up to distance {rise:,} and oscillates beyond: the {what} rises in "
-            f"{found['share_of_steps_rising']:.0%} of all steps to the next distance. In "
-            f"{found['share_out_of_order']:.1%} of all pairs of distances, the larger distance has the larger {what}"
-        )
-    below = "is never negative" if negative is None else f"is negative for the first time at distance {negative:,}"
-    sides = "The dot product of two encodings does not show which position comes first."
-    if rotary:
-        sides = "The score of an equal key is the same at the same distance before and after the query."
-    if not found["even"]:
-        sides = "With xPos, the score is larger for keys after the query."
-    far = f"at distance {last:,} the {what} is {found['at_the_length']:.2f} times the {what} at distance 0"
-    says = f"The {of}{where} {course}. The {what} {below}; {far}. {sides}"
-    if rotary is not None and rotary.attention_factor != 1:
-        says += f" Scores are also multiplied by {rotary.attention_factor**2:.4g}, the square of the attention factor."
-    brief = f"falls to {rise:,}, then oscillates" if rise is not None else "falls at every step"
-    return measured(brief, says, **found)
+    words = {
+        "what": "score" if rotary else "dot product",
+        "of": "RoPE score of a query and an equal key" if rotary else "dot product of two encodings",
+        "where": f" along axis {axis}" if subject.axes > 1 else "",
+        "last": subject.length - 1,
+        "negative": found["first_negative"] is not None,
+        "never": found["first_negative"] is None,
+        "scaled": rotary is not None and rotary.attention_factor != 1,
+    }
+    case = "falls" if found["first_rise"] is None else "oscillates"
+    sides = "of_additive" if rotary is None else "of_rotary" if found["even"] else "of_xpos"
+    values = found | words
+    more = (f"kernel.{each}" for each in ("far", sides, *(["factor"] if words["scaled"] else [])))
+    return answer(f"kernel.{case}", *(sentence(each, **values) for each in more), words=words, **found)
 
 
 def _of_rows(subject: MeasuredCode) -> Property:
@@ -302,24 +283,13 @@ def _of_rows(subject: MeasuredCode) -> Property:
     found, _ = each[axis]
     if subject.axes > 1:
         found |= {"axis": axis}
-    where = f" along axis {axis}" if subject.axes > 1 else ""
-    over = "" if tokens == subject.length else f" (of the first {tokens:,} tokens)"
     explained = found["explained_by_distance"]
-    near = found["cosine_of_neighbours"]
-    neighbours = (
-        "" if near is None else f" Neighbouring positions have encodings with a cosine of {near:.3f} on average."
-    )
-    if explained is None:
-        return measured(
-            "too few or all equal",
-            f"The dot products of all pairs of encodings{where} are the same{over}.{neighbours}",
-            **found,
-        )
-    if explained > 1 - 1e-9:
-        says = f"The dot product of two encodings{where} depends only on their distance{over}.{neighbours}"
-        return measured("by distance alone", says, **(found | {"even": True}))
-    says = (
-        f"The dot product of two encodings{where} depends on both positions, not only on their distance: the distance "
-        f"explains {percent(explained)} of the variance of the dot products{over}.{neighbours}"
-    )
-    return measured(f"distance explains {percent(explained)}", says, **found)
+    words = {
+        "where": f" along axis {axis}" if subject.axes > 1 else "",
+        "beginning": None if tokens == subject.length else tokens,
+        "near": found["cosine_of_neighbours"] is not None,
+    }
+    if explained is not None and explained > 1 - 1e-9:
+        found |= {"even": True}
+    case = "all_equal" if explained is None else "by_distance" if found["even"] else "by_positions"
+    return answer(f"kernel.{case}", words=words, **found)

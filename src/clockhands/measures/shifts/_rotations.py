@@ -58,9 +58,10 @@ from clockhands.encodings.positions import positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.measures.biases._diagonals import diagonals
-from clockhands.measures.property import Property, measure, measured, not_computed, percent
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.shifts._linear_maps import Judged, judged
 from clockhands.measures.subject import MeasuredCode, rows_within, zero_tokens
+from clockhands.phrases import percent
 
 _COMPARED = 12  # tokens that are compared at each distance
 _LONGEST = 1 << 60  # tokens: the sum of two distances is still a position
@@ -70,7 +71,7 @@ _ROWS, _WORK = 8192, 3e9  # rows, and multiplications, of a fit; of longer texts
 _EXACT, _EXACT_TRAINED = 1e-8, 1e-6
 
 
-@measure(none="Without a position encoding all positions are the same, so a shift changes nothing.")
+@measure
 def shift(subject: MeasuredCode) -> Property:
     """Whether a shift is one rotation at every position; the module lists the numbers.
 
@@ -81,9 +82,9 @@ def shift(subject: MeasuredCode) -> Property:
     if subject.kind == "bias":
         return diagonals(subject)
     if subject.length == 1:
-        return not_computed("A text of one token has no second position to shift to: use a length of at least 2.")
+        return not_computed(sentence("shift.one_token"))
     if subject.length > _LONGEST:
-        return not_computed(f"Shifts are tested up to {_LONGEST:,} tokens: use a shorter length.")
+        return not_computed(sentence("shift.too_long", most=_LONGEST))
     if isinstance(subject.spec, Sinusoidal) and subject.missing is not None:
         # A trained scale multiplies rows and shifted rows by the same number.
         subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
@@ -124,38 +125,19 @@ def _of_hands(subject: MeasuredCode) -> Property:
     axis = max(range(len(each)), key=lambda number: each[number]["largest_error"] / each[number]["error_bound"])
     found = each[axis] | ({"axis": axis} if subject.axes > 1 else {})
     if not math.isfinite(found["largest_error"]):
-        return not_computed(f"Some values of the encoding do not fit {subject.dtype.name}: use float32.")
-    pairs = found["hands"]
-    rounding = (
-        f"In {subject.dtype.name}, shifted values differ from rotated values by at most {found['largest_error']:.1e}; "
-        f"rounding explains a difference of up to {found['error_bound']:.1e}"
-    )
+        return not_computed(sentence("shift.overflows", dtype=subject.dtype.name))
     if "decay_per_token_most" in found:
-        says = (
-            f"A shift by k tokens rotates the {pairs} dimension pairs by the same angles at every position, and xPos "
-            "also "
-            f"multiplies each pair of a query by a factor of {found['decay_per_token_most']:.5f} to "
-            f"{found['decay_per_token_least']:.5f} per token. {rounding}."
-        )
-        return measured("no: a rotation times a decay", says, holds=False, **found)
-    along = f" along any of the {subject.axes} axes" if subject.axes > 1 else ""
-    who = "a query or key" if isinstance(subject.spec, Rotary) else "the encoding"
-    reordered = getattr(subject.spec, "reordered", False)
-    order = ", if its dimensions are in the order of the output" if reordered else ""
-    if found["largest_error"] > found["error_bound"]:
-        says = (
-            f"A shift by k tokens{along} is not exactly a rotation of {who}: the difference is larger than rounding "
-            f"explains. {rounding}."
-        )
-        return measured("no: the error exceeds rounding", says, holds=False, **found)
-    zeros = ", ".join(map(str, zero_tokens(subject)))
-    except_zero = f" Position {zeros} is left out of this comparison, because its encoding is zero." if zeros else ""
-    says = (
-        f"A shift by k tokens{along} rotates the {pairs} dimension pair{'s' * (pairs > 1)} of {who} by the same angles "
-        f"at every position{order}. {rounding}.{except_zero}"
-    )
-    rotate = "1 pair rotates" if pairs == 1 else f"{pairs} pairs rotate"
-    return measured(f"yes: {rotate}", says, holds=True, **found)
+        case = "decays"
+    else:
+        case = "not_exact" if found["largest_error"] > found["error_bound"] else "rotations"
+    words = {
+        "dtype": subject.dtype.name,
+        "along": f" along any of the {subject.axes} axes" if subject.axes > 1 else "",
+        "who": "a query or key" if isinstance(subject.spec, Rotary) else "the encoding",
+        "reordered": getattr(subject.spec, "reordered", False),
+        "zeros": ", ".join(map(str, zero_tokens(subject))),
+    }
+    return answer(f"shift.{case}", holds=case == "rotations", words=words, **found)
 
 
 def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str, Any]:
@@ -254,60 +236,36 @@ def _of_rows(subject: MeasuredCode) -> Property:
     axis = max(range(len(each)), key=lambda number: each[number].numbers["residual_share"][0] or 0.0)
     found: dict[str, Any] = each[axis].numbers | {"distances": distances, "tokens": tokens}
     found |= {"axis": axis} if subject.axes > 1 else {}
-    along = f" along axis {axis}" if subject.axes > 1 else ""
-    over = "" if tokens == subject.length else f"; only the first {tokens:,} tokens were used"
+    along, over = f" along axis {axis}" if subject.axes > 1 else "", None if tokens == subject.length else tokens
+    figures = zip(distances, found["residual_share"], found["largest_error"], strict=True)
     steps = [
-        f"{_left(share)} of the variance for a shift by {k} token{'s' if k > 1 else ''} (largest error {error:.2g})"
-        for k, share, error in zip(distances, found["residual_share"], found["largest_error"], strict=True)
+        sentence("shift.step", left=_left(share), distance=k, error=error)
+        for k, share, error in figures
         if share is not None
     ]
-    fit = (
-        f"The best linear map, tested on rows that were not used to fit the map, leaves unexplained "
-        f"{' and '.join(steps)}{over}."
-        if steps
-        else ""
-    )
+    fit = sentence("shift.fit", steps=" and ".join(steps), over=over) if steps else ""
+    share, addition = found["residual_share"][0], each[axis].addition
+    words = {"along": along, "left": "" if share is None else _left(share)}
     if isinstance(spec, WarpedPosition):
         first, last = (_step_of(spec, subject.first + at) for at in (0, subject.length - 2))
         found |= {"first_step_turns": first, "last_step_turns": last}
-        says = (
-            f"A step to the next position rotates dimension pair 0 by {first:.3g} rad at the first position, but by "
-            f"{last:.3g} rad at the last position, so a shift is not one rotation for all positions. {fit}"
-        )
-        return measured("no: steps rotate by different angles", says.rstrip(), holds=False, **found)
+        return answer("shift.warped", fit, holds=False, **found)
     if subject.spec_is_learned:
-        return _of_learned(spec.width, found, fit, exact=each[axis].linear, addition=each[axis].addition)
-    if each[axis].addition:
-        says = (
-            f"A shift{along} adds a constant row and is not a rotation: a linear map plus a constant row computes the "
-            f"shifted rows with an error of at most {max(found['largest_error_with_constant']):.1e}. {fit}"
-        )
-        return measured("no: a step is an addition", says, holds=False, **found)
-    near = " Within this length, a linear map can still compute the shift from the other dimensions."
-    near = near if each[axis].linear else ""
-    share = found["residual_share"][0]
-    brief = "no, but nearly" if near else "no" if share is None else f"no: the best map leaves {_left(share)}"
-    says = f"No single matrix shifts the {name} encoding{along}: {spec.why_no_shift()}. {fit}{near}".rstrip()
-    return measured(brief, says, holds=False, **found)
-
-
-def _of_learned(width: int, found: dict[str, Any], fit: str, *, exact: bool, addition: bool) -> Property:
-    """A code with trained values: only its rows show whether a map shifts them."""
-    share = found["residual_share"][0]
-    if share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= width):
-        return not_computed(
-            f"{found['tokens']:,} rows of width {width} are too few to find a linear map for a shift, even if such a "
-            f"map exists: use a longer length. {fit}".rstrip(),
-            **found,
-        )
-    if exact or addition:
-        beside = " if the map includes a constant row" if addition else ""
-        brief = "yes: one linear map fits" if exact else "no: a step is an addition"
-        says = f"One linear map, fitted to some rows of the table, also shifts all other rows{beside}, except for "
-        says += f"rounding. {fit}"
-        return measured(brief, says, holds=exact, **found)
-    says = f"No single linear map shifts all rows, because each row was trained separately. {fit}"
-    return measured(f"no: the best map leaves {_left(share)}", says, holds=False, **found)
+        few = share is None or (share > 0.5 and found["tokens"] * 2 // 3 <= spec.width)
+        if few:
+            why = sentence("shift.too_few", tokens=found["tokens"], width=spec.width, fit=fit)
+            return not_computed(why, **found)
+        case = "one_map" if each[axis].linear else "one_affine_map" if addition else "no_map"
+        return answer(f"shift.{case}", fit, holds=case == "one_map", words=words, **found)
+    if addition:
+        words["error"] = max(found["largest_error_with_constant"])
+        return answer("shift.addition", fit, holds=False, words=words, **found)
+    # Within the length a linear map can compute the shift of some codes from the other dimensions.
+    case = "nearly" if each[axis].linear else "unknown_share" if share is None else "no_matrix"
+    near = sentence("shift.near") if each[axis].linear else ""
+    words |= {"encoding": name, "why": spec.why_no_shift()}
+    told = sentence("shift.no_single_matrix", **words)
+    return answer(f"shift.{case}", told, fit, near, holds=False, words=words, **found)
 
 
 def _left(share: float) -> str:

@@ -41,7 +41,7 @@ from clockhands.encodings.ladders import Ladder
 from clockhands.encodings.phases import units
 from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidValue
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 # Multiplications of a decomposition, and rows of a code without a clock; more would take too long.
@@ -124,12 +124,7 @@ def _singular(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArra
     return np.sqrt(np.linalg.eigvalsh(products)[::-1].clip(0))
 
 
-@measure(
-    none="Without a position encoding, nothing is added to the embeddings, so no direction is used.",
-    rotary="RoPE rotates queries and keys and adds nothing to the embeddings, so RoPE uses no directions of "
-    "the embedding space.",
-    bias="A score bias is added to scores and not to embeddings, so a bias uses no directions of the embedding space.",
-)
+@measure
 def spectrum(subject: MeasuredCode) -> Property:
     """How many directions of its channels a code uses; the module lists the numbers.
 
@@ -137,15 +132,13 @@ def spectrum(subject: MeasuredCode) -> Property:
     that uses the smallest share of its channels is reported.
     """
     if subject.length == 1:
-        return not_computed(
-            "Counting directions needs the encodings of at least two positions: use a length of at least 2."
-        )
+        return not_computed(sentence("spectrum.one_token"))
     try:
         each = _each_axis(subject)
     except InvalidValue as error:
         return not_computed(str(error).splitlines()[0])
     if None in each:
-        return not_computed(f"Decomposing a table of {subject.length:,} rows takes too long: use a shorter length.")
+        return not_computed(sentence("spectrum.too_long", length=subject.length))
     found = [one for one in each if one is not None]
     axis = min(range(len(found)), key=lambda number: found[number]["directions_of_99_percent"] or 0)
     return _property_of(subject, found[axis], axis)
@@ -204,22 +197,11 @@ def _directions(shares: NDArray[np.float64], part: float) -> int:
 
 
 def _property_of(subject: MeasuredCode, found: dict[str, Any], axis: int) -> Property:
-    channels, most = found["channels"], found["directions_of_99_percent"]
     if subject.axes > 1:
         found |= {"axis": axis}
-    where = f" of axis {axis}" if subject.axes > 1 else ""
-    if most is None:
-        return measured(
-            "every row is the same", f"All {subject.length:,} positions{where} have the same encoding.", **found
-        )
-    most_of_it, ratio = found["directions_of_90_percent"], found["participation_ratio"]
-    says = (
-        f"For {subject.length:,} positions, 99% of the variance of the encodings lies in {most:,} of {channels:,} "
-        f"directions{where}, and 90% in {most_of_it:,} directions. The participation ratio, an effective number of "
-        f"directions, is {ratio:.1f}. The rank of the table of encodings is {found['rank']:,}, without directions "
-        "smaller "
-        f"than the rounding of {subject.dtype.name}. The mean of all encodings has {found['mean_share']:.0%} of the "
-        "norm "
-        "of one encoding."
+    words = {
+        "length": subject.length, "dtype": subject.dtype.name, "where": f" of axis {axis}" if subject.axes > 1 else ""
+    }  # fmt: skip
+    return answer(
+        "spectrum.all_equal" if found["directions_of_99_percent"] is None else "spectrum.spread", words=words, **found
     )
-    return measured(f"99% in {most:,} of {channels:,} directions", says, **found)

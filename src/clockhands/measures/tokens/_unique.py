@@ -38,7 +38,7 @@ from clockhands.arguments import listed
 from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.dtypes import limits
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import (
     MakeRows,
     MeasuredCode,
@@ -57,10 +57,7 @@ _MOVED = "rounding_moves_distance_by"
 _MOST_KERNELS = 1 << 32  # pairs x distances
 
 
-@measure(
-    bias="A score bias has one value for each pair of tokens, not for each position; the property told_apart shows "
-    "which distances the bias distinguishes."
-)
+@measure
 def unique(subject: MeasuredCode) -> Property:
     """Whether no two tokens within the length have the same row in the dtype.
 
@@ -72,9 +69,8 @@ def unique(subject: MeasuredCode) -> Property:
     rounded = _rounded_positions(subject)
     if subject.kind == "none":
         alone = subject.length == 1
-        return measured(
-            "yes: one token" if alone else "no: all equal",
-            "Without a position encoding, all positions are the same.",
+        return answer(
+            "unique.nothing_of_one" if alone else "unique.nothing",
             holds=alone,
             distinct=1,
             first_collision=None if alone else [0, 1],
@@ -180,87 +176,49 @@ def _fitting(make: MakeRows, length: int, dtype: np.dtype) -> tuple[int, Clockha
 
 
 def _property_of(subject: MeasuredCode, hands: PairLadders | None, numbers: dict[str, Any]) -> Property:
-    dtype, length = subject.dtype.name, subject.length
-    along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
+    length, along = subject.length, "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
     what = "rotation" if subject.kind == "rotary" else "encoding"
     collision, beyond = numbers["first_collision"], numbers["does_not_fit_from"]
-    sentences = []
+    nearest, merged, zeros = numbers["nearest_distance"], numbers["first_positions_merged"], zero_tokens(subject)
+    words = {
+        "dtype": subject.dtype.name, "length": length, "along": along, "what": what, "moved": numbers.get(_MOVED, -1.0)
+    }  # fmt: skip
+    told = []
     if collision is not None:
-        earlier, later = collision
-        distinct = numbers["distinct"]
-        rest = f"all {length:,} positions have the same {what}"
-        if distinct > 1:
-            rest = f"the {length:,} positions have only {distinct:,} different {what}s"
-        sentences.append(f"Positions {earlier:,} and {later:,} have the same {what} in {dtype}{along}: {rest}.")
-        brief = f"no: {earlier:,} and {later:,} are equal"
+        case = "equal" if numbers["distinct"] > 1 else "all_equal"
+        words |= dict(zip(("earlier", "later"), collision, strict=True))
     elif beyond is not None:
-        brief = f"no: no values from {beyond:,} on"
+        case = "no_values"
     else:
-        same = f"No two of the {length:,} positions have the same {what} in {dtype}{along}."
-        sentences.append(
-            same
-            if length > 1
-            else "A text of one token has no second position to compare with: use a length of at least 2."
-        )
-        brief = "yes"
-        if numbers["nearest_distance"] is not None and numbers["nearest_distance"] <= numbers.get(_MOVED, -1.0):
-            brief = "yes, but by rounding alone"
+        case = "one_token" if length == 1 else "distinct"
+        if nearest is not None and nearest <= words["moved"]:
+            case = "by_rounding"
     if beyond is not None:
-        sentences.append(f"From position {beyond:,} on, the encoding has no values: {numbers['why_it_does_not_fit']}")
-    if numbers["nearest_distance"] is not None and (collision is None or hands is not None):
-        sentences.append(_nearest(hands, numbers, dtype, what))
+        told.append("beyond")
+    if nearest is not None and (collision is None or hands is not None):
+        told.append("nearest_rows" if hands is None else "nearest_offset")
+        words |= {"two": _listed(numbers["nearest_pair"]), "close": words["moved"] >= nearest}
+        if hands is not None:
+            which = "neighbours" if numbers["nearest_offset"] == 1 else "apart"
+            words["which"] = sentence(f"unique.{which}", **numbers)
     elif collision is None and length > LARGEST_TABLE:
-        sentences.append(
-            f"The two positions with the nearest {what}s were not searched for, because the search is limited to "
-            f"{LARGEST_TABLE:,} positions."
-        )
+        told.append("not_searched")
+        words["most"] = LARGEST_TABLE
     if isinstance(subject.spec, FourierFeatures) and subject.axes > 1:
-        sentences.append(
-            "The axes of this encoding share their dimensions, but only positions that differ along a single axis were "
-            "compared."
-        )
-    zeros = zero_tokens(subject)
+        told.append("shared_axes")
     if zeros:
-        sentences.append(
-            f"The encoding{'s' * (len(zeros) > 1)} of {_listed(zeros)} {'is' if len(zeros) == 1 else 'are'} all zeros, "
-            "as for padding."
-        )
-    if numbers.get("comes_round_after") is not None:
-        sentences.append(_round(numbers["comes_round_after"], what))
+        told.append("zeros")
+        words |= {"zeros": zeros, "of_zeros": _listed(zeros)}
+    tokens = numbers.get("comes_round_after")
+    if tokens is not None:
+        told.append("whole_period" if abs(tokens - round(tokens)) < 1e-9 * tokens else "period")
     if numbers.get("nearly_comes_round_after") is not None:
-        sentences.append(f"The {what} nearly repeats after {numbers['nearly_comes_round_after']:,.1f} tokens.")
-    merged = numbers["first_positions_merged"]
+        told.append("near_period")
     if merged is not None:
-        sentences.append(
-            f"If the position numbers are also rounded to {dtype}, the {length:,} positions become only "
-            f"{numbers['positions_distinct_in_dtype']:,} different numbers: positions {merged[0]:,} and {merged[1]:,} "
-            "become the same number."
-        )
-    return measured(brief, " ".join(sentences), holds=collision is None and beyond is None, **numbers)
-
-
-def _nearest(hands: PairLadders | None, numbers: dict[str, Any], dtype: str, what: str) -> str:
-    distance = f"{numbers['nearest_distance']:.4g}"
-    if hands is None:
-        return f"The nearest two {what}s are those of {_listed(numbers['nearest_pair'])}, at a distance of {distance}."
-    k, moved = numbers["nearest_offset"], numbers[_MOVED]
-    which = "Neighbouring positions" if k == 1 else f"Positions {k:,} tokens apart"
-    says = (
-        f"{which} have the nearest {what}s, at a distance of {distance} before rounding; rounding to {dtype} changes "
-        f"this distance by at most {moved:.1g}"
-    )
-    if moved >= numbers["nearest_distance"]:
-        says += f", so rounding may make the two {what}s equal"
-    return says + "."
-
-
-def _round(tokens: float, what: str) -> str:
-    nearly_whole = abs(tokens - round(tokens)) < 1e-9 * tokens
-    return f"After {tokens:,.7g} tokens, every dimension pair has completed a whole number of rotations" + (
-        f" (to all digits of the frequencies), so the {what} repeats at integer positions."
-        if nearly_whole
-        else f"; {tokens:,.7g} is not an integer, so at integer positions the {what} never repeats exactly."
-    )
+        told.append("merged")
+        words |= dict(zip(("one", "other"), merged, strict=True))
+    more = [sentence(f"unique.{each}", **(numbers | words)) for each in told]
+    return answer(f"unique.{case}", *more, holds=collision is None and beyond is None, words=words, **numbers)
 
 
 def _listed(positions: list[int]) -> str:

@@ -31,14 +31,14 @@ from clockhands.encodings.dtypes import limits
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.bounded import bounded_bias
-from clockhands.measures.property import Property, measure, measured, not_computed, said
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode, PairLadders, different_axes, hands_of, row_norms, rows_of
 
 _MOST_NUMBERS = 1 << 24
 _BLOCK = 1 << 20
 
 
-@measure()
+@measure
 def bounded(subject: MeasuredCode) -> Property:
     """Whether the numbers of the code have a limit that holds at any length.
 
@@ -51,13 +51,7 @@ def bounded(subject: MeasuredCode) -> Property:
     if subject.kind == "bias":
         return bounded_bias(subject)
     if subject.kind == "none":
-        return measured(
-            "yes: all 0",
-            "Without a position encoding, nothing is added to tokens or scores.",
-            holds=True,
-            largest=0.0,
-            limit=0.0,
-        )
+        return answer("bounded.nothing", holds=True, largest=0.0, limit=0.0)
     if isinstance(spec, Rotary):
         return _xpos(subject, spec) if spec.xpos is not None else _rotary(subject, spec)
     if subject.missing is not None:
@@ -66,7 +60,7 @@ def bounded(subject: MeasuredCode) -> Property:
         hands = hands_of(subject)
         return _by_kind(subject) if hands is None else _clock(subject, hands)
     except ClockhandsError as error:  # a table for standardisation that is too large, or has no spread
-        return not_computed(f"The values of the encoding cannot be computed: {error.message}")
+        return not_computed(sentence("bounded.no_values", why=error.message))
 
 
 def _dtype(subject: MeasuredCode, largest: float | None) -> dict[str, Any]:
@@ -76,30 +70,16 @@ def _dtype(subject: MeasuredCode, largest: float | None) -> dict[str, Any]:
 
 def _clock(subject: MeasuredCode, hands: PairLadders) -> Property:
     # At position 0 every cosine is 1.
+    # At position 0 every cosine is 1.
     largest = hands.factor if subject.first == 0 else _looked_for(subject).get("largest")
-    return measured(
-        f"yes: at most {hands.factor:.4g}",
-        f"The absolute value of every number in the encoding is at most {hands.factor:.6g} at any position, and the "
-        f"encoding of every position has the norm {hands.norm:.6g}.",
-        holds=True,
-        largest=largest,
-        limit=hands.factor,
-        row_norm=hands.norm,
-        **_dtype(subject, largest),
-    )
+    numbers = {"largest": largest, "limit": hands.factor, "row_norm": hands.norm, **_dtype(subject, largest)}
+    return answer("bounded.pairs", holds=True, **numbers)
 
 
 def _rotary(subject: MeasuredCode, spec: Rotary) -> Property:
     factor = spec.attention_factor
-    says = "RoPE keeps the norms of queries and keys at every position, because RoPE only rotates them."
-    if factor != 1:
-        says = (
-            f"RoPE multiplies the norm of the rotated dimensions of queries and keys by the attention factor, "
-            f"{factor:.6g}, at every position."
-        )
-    return measured(
-        "yes: norms are kept" if factor == 1 else f"yes: norms x {factor:.4g}",
-        says,
+    return answer(
+        "bounded.rotations" if factor == 1 else "bounded.scaled_rotations",
         holds=True,
         largest=factor,
         limit=factor,
@@ -115,19 +95,9 @@ def _xpos(subject: MeasuredCode, spec: Rotary) -> Property:
     exponent = rate * max(abs(subject.first - spec.xpos.centre), abs(subject.last - spec.xpos.centre))
     largest = spec.attention_factor * math.exp(exponent) if exponent < 700 else None
     shown = f"{largest:.4g}" if largest is not None else f"10**{exponent / math.log(10):.0f}"
-    return measured(
-        f"no: keys grow x {shown}",
-        f"From position {spec.xpos.centre:,.6g} on, xPos makes keys larger by up to {math.expm1(rate):.3%} per token "
-        "and "
-        f"queries smaller by the same factor, up to a factor of {shown} within {subject.length:,} tokens. So with "
-        "xPos, "
-        "the score of a query and a key decays with their distance.",
-        holds=False,
-        largest=largest,
-        limit=None,
-        growth_per_token=rate,
-        **{**_dtype(subject, largest), **({"fits_dtype": False} if largest is None else {})},
-    )
+    fits = {**_dtype(subject, largest), **({"fits_dtype": False} if largest is None else {})}
+    words = {"shown": shown, "centre": spec.xpos.centre, "step": math.expm1(rate), "length": subject.length}
+    return answer("bounded.xpos", holds=False, words=words, largest=largest, limit=None, growth_per_token=rate, **fits)
 
 
 def _without_values(subject: MeasuredCode) -> Property:
@@ -135,11 +105,7 @@ def _without_values(subject: MeasuredCode) -> Property:
     if isinstance(spec, FourierFeatures):
         return _beside_coordinates(subject) or _limited(subject, spec.scale, "for any frequencies")
     if isinstance(spec, Sinusoidal):
-        says = (
-            "The encoding is bounded, because one trained factor multiplies all its cosines and sines. To know the "
-            "bound, pass this factor to clockhands.properties as values=."
-        )
-        return measured("yes: by its scale", says, holds=True, largest=None, limit=None)
+        return answer("bounded.by_its_scale", holds=True, largest=None, limit=None)
     assert subject.missing is not None
     return not_computed(subject.missing)
 
@@ -157,16 +123,8 @@ def _by_kind(subject: MeasuredCode) -> Property:
         )
     if isinstance(spec, Learned):
         found = _looked_for(subject)
-        return measured(
-            f"yes: at most {found['largest']:.3g}",
-            f"The largest absolute value of the learned table is {found['largest']:.4g}, and the norms of its rows are "
-            f"{found['smallest_row_norm']:.4g} to {found['largest_row_norm']:.4g}. The last row of the learned table "
-            f"is row {spec.rows - 1:,}.",
-            holds=True,
-            limit=found["largest"],
-            **found,
-            **_dtype(subject, found["largest"]),
-        )
+        numbers = {"limit": found["largest"], **found, **_dtype(subject, found["largest"])}
+        return answer("bounded.learned", holds=True, words={"last": spec.rows - 1}, **numbers)
     if isinstance(spec, Sinusoidal):
         mean, factor = spec.affine
         return _limited(subject, factor * abs(subject.trained_scale) * (1 + abs(mean)), "at any position")
@@ -175,7 +133,7 @@ def _by_kind(subject: MeasuredCode) -> Property:
         return beside
     limit = getattr(spec, "limit", None)
     if limit is None:
-        return not_computed(f"The {type(spec).__name__} encoding does not define the largest size of its values.")
+        return not_computed(sentence("bounded.no_limit", encoding=type(spec).__name__))
     return _limited(subject, limit, "at any position")
 
 
@@ -189,15 +147,10 @@ def _beside_coordinates(subject: MeasuredCode) -> Property | None:
 def _limited(subject: MeasuredCode, limit: float, where: str) -> Property:
     found = _looked_for(subject)
     largest = found.get("largest")
-    says = f"The absolute value of every number in the encoding is at most {limit:.6g} {where}."
-    if largest is not None:
-        says += (
-            f" In a text of {subject.length:,} token{'s' * (subject.length > 1)}, the largest absolute value of the "
-            "encoding "
-            f"is {largest:.4g}, and the norm of the encoding is {found['smallest_row_norm']:.4g} to "
-            f"{found['largest_row_norm']:.4g}, depending on the position."
-        )
-    return measured(f"yes: at most {limit:.4g}", says, holds=True, limit=limit, **found, **_dtype(subject, largest))
+    words = {"where": where, "length": subject.length}
+    within = "" if largest is None else sentence("bounded.within_the_length", **words, **found)
+    numbers = {"limit": limit, **found, **_dtype(subject, largest)}
+    return answer("bounded.limited", within, holds=True, words=words, **numbers)
 
 
 def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
@@ -208,16 +161,8 @@ def _growing(subject: MeasuredCode, why: str, each: float) -> Property:
         # Too many rows, or rows that are not known: sines and cosines beside a coordinate are at most as large as its
         # unit.
         largest = each * max(last, 1 if not isinstance(subject.spec, Counter) else 0)
-    return measured(
-        f"no: {said(largest)} at position {last:,}",
-        f"The largest value of the encoding grows by {each:.4g} per token without limit, because {why}. At position "
-        f"{last:,}, the largest value of the encoding is {largest:,.6g}.",
-        holds=False,
-        limit=None,
-        growth_per_token=each,
-        **{**found, "largest": largest},
-        **_dtype(subject, largest),
-    )
+    numbers = {"limit": None, "growth_per_token": each, **found, "largest": largest, **_dtype(subject, largest)}
+    return answer("bounded.grows", holds=False, words={"why": why, "last": last}, **numbers)
 
 
 def _looked_for(subject: MeasuredCode) -> dict[str, Any]:

@@ -42,25 +42,19 @@ from clockhands.errors import InvalidValue
 from clockhands.measures.biases._lines import unknown
 from clockhands.measures.biases.edges import sides
 from clockhands.measures.ladders.turning import completes, span, turning_ladders
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
 _MOST_NUMBERS = 1 << 24
 _SAME = 1e-9
-_MEASURE_IT = "Whether a model works there has to be measured."
 
 
-@measure()
+@measure
 def longer_texts(subject: MeasuredCode) -> Property:
     """Whether the code has values past the length, and which of them did not occur within it; see the module."""
     spec = subject.spec
     if subject.kind == "none":
-        return measured(
-            "yes: no positions",
-            f"Without a position encoding, nothing depends on the position. {_MEASURE_IT}",
-            holds=True,
-            **_numbers("channels", 0, 0, None),
-        )
+        return answer("longer_texts.nothing", holds=True, **_numbers("channels", 0, 0, None))
     if subject.kind == "bias":
         return _bias(subject)
     if isinstance(spec, Learned):
@@ -87,51 +81,25 @@ def _pairs(subject: MeasuredCode) -> Property:
     total, still = len(rates), rates.count(0.0)
     new = sum(rate > 0 and not completes(rate, reach) for rate in rates)
     of = "sines" if isinstance(spec, SineOnly) else "pairs"
-    what = of if of == "sines" else "dimension pairs"
     far = subject.length if isinstance(spec, Rotary) else subject.last + 1
-    where = f"The encoding is defined at every position past the length of {subject.length:,} tokens."
-    if isinstance(spec, Rotary) and spec.xpos is not None:
-        return measured(
-            "no: a new decay",
-            f"{where} The decay of xPos is new at every distance from {far:,} on, in all {total} {what}. {_MEASURE_IT}",
-            holds=False,
-            **_numbers(of, total, total, far),
-        )
-    repeat = f"{total - new - still} of {total} {what} complete a rotation within the length and repeat angles that "
-    told = [where, f"{repeat}occurred there."]
-    if still:
-        told.append(f"{still} of {total} never rotate.")
-    if new:
-        told.append(f"{new} of {total} reach{'es' * (new == 1)} angles that do not occur within the length.")
-    else:
-        told.append("The combination of all angles is still new at every position that is unique.")
     raw = getattr(spec, "raw", None) is not None
-    if raw:
-        told.append("The raw coordinates beside them grow.")
-    return measured(
-        f"no: {new} of {total} {of} new" if new else "no: raw coordinates grow" if raw else "yes: all angles seen",
-        " ".join([*told, _MEASURE_IT]),
-        holds=not new and not raw,
-        **_numbers(of, total, new, far if new or raw else None),
-    )
+    words = {"what": of if of == "sines" else "dimension pairs", "length": subject.length, "far": far, "still": still,
+             "raw": raw, "seen": total - new - still, "of": of}  # fmt: skip
+    if isinstance(spec, Rotary) and spec.xpos is not None:
+        return answer("longer_texts.xpos", holds=False, words=words, **_numbers(of, total, total, far))
+    case = "new_angles" if new else "raw" if raw else "angles_seen"
+    numbers = _numbers(of, total, new, far if new or raw else None)
+    return answer(f"longer_texts.{case}", holds=not new and not raw, words=words, **numbers)
 
 
 def _rows(subject: MeasuredCode, spec: Learned) -> Property:
     """A learned table: its rows past the length belong to no shorter text, and it has no row past its last."""
     rest, last = spec.usable - subject.length, spec.usable - 1
     if not rest:
-        return measured(
-            f"no: ends at {last:,}",
-            f"The encoding is not defined past the length: position {last:,} has the last row of the table.",
-            holds=False,
-            **_numbers("rows", 0, 0, None, last, defined=False),
-        )
-    return measured(
-        f"no: {rest:,} rows untrained",
-        f"The table has {rest:,} more rows, up to position {last:,}; no text of at most {subject.length:,} tokens uses "
-        f"or trains them. Past position {last:,}, the encoding is not defined.",
-        holds=False,
-        **_numbers("rows", rest, rest, subject.length, last),
+        return answer("longer_texts.table_ends", holds=False, **_numbers("rows", 0, 0, None, last, defined=False))
+    words = {"length": subject.length}
+    return answer(
+        "longer_texts.rows_left", holds=False, words=words, **_numbers("rows", rest, rest, subject.length, last)
     )
 
 
@@ -141,115 +109,58 @@ def _channels(subject: MeasuredCode) -> Property:
         return not_computed(subject.missing)
     length, total = subject.length, subject.spec.width  # type: ignore[union-attr]
     if isinstance(subject.spec, NormalizedCounter):
-        return measured(
-            "no: steps of a new size",
-            "In a longer text, the position is divided by a larger number: the values stay between 0 and 1, and the "
-            f"step from one position to the next has a size that did not occur. {_MEASURE_IT}",
-            holds=False,
-            **_numbers("channels", total, total, 1),
-        )
+        return answer("longer_texts.other_steps", holds=False, **_numbers("channels", total, total, 1))
     if 2 * length * total > _MOST_NUMBERS:
-        return not_computed(
-            f"This measure needs {2 * length * total:,} values, more than the limit of {_MOST_NUMBERS:,}: use a "
-            "shorter length."
-        )
+        return not_computed(sentence("longer_texts.too_long", numbers=2 * length * total, most=_MOST_NUMBERS))
+    words = {"length": length, "twice": 2 * length}
     try:
         before, after = (subject.rows(*part, dtype="float64") for part in ((0, length), (length, 2 * length)))
     except InvalidValue as refused:
-        return measured(
-            "no: not defined past it",
-            f"The encoding is not defined for {2 * length:,} tokens: {refused.message}",
-            holds=False,
-            **_numbers("channels", total, None, None, defined=False, looked_to=2 * length),
-        )
+        numbers = _numbers("channels", total, None, None, defined=False, looked_to=2 * length)
+        return answer("longer_texts.undefined", holds=False, words=words | {"why": refused.message}, **numbers)
     allowed = _SAME * float(np.abs(before).max(initial=1e-300))
     out = (after > before.max(axis=0) + allowed) | (after < before.min(axis=0) - allowed)
     new, places = int(out.any(axis=0).sum()), np.flatnonzero(out.any(axis=1))
     first = subject.first + length + int(places[0]) if len(places) else None
     numbers = _numbers("channels", total, new, first, looked_to=2 * length)
-    where = f"The encoding is defined past the length of {length:,} tokens."
-    if first is None:
-        return measured(
-            "yes: all values seen",
-            f"{where} No channel leaves the interval of its values within {2 * length:,} tokens. {_MEASURE_IT}",
-            holds=True,
-            **numbers,
-        )
-    return measured(
-        f"no: {new} of {total} channels new",
-        f"{where} {new} of {total} channels leave the interval of their values, first at position {first:,}. "
-        f"{_MEASURE_IT}",
-        holds=False,
-        **numbers,
-    )
+    case = "values_seen" if first is None else "new_values"
+    return answer(f"longer_texts.{case}", holds=first is None, words=words, **numbers)
 
 
 def _bias(subject: MeasuredCode) -> Property:
     spec, length = subject.spec, subject.length
-    where = f"The bias is defined at every distance past the length of {length:,} tokens."
     heads = spec.heads  # type: ignore[union-attr]
     if isinstance(spec, Window | LogWindow):
-        return measured(
-            f"no: {spec.tokens:,} tokens only",
-            f"The bias is defined for the {spec.tokens:,} tokens of its window, and for no longer text.",
-            holds=False,
-            **_numbers("heads", heads, 0, None, spec.tokens - 1, defined=False),
-        )
+        numbers = _numbers("heads", heads, 0, None, spec.tokens - 1, defined=False)
+        return answer("longer_texts.window", holds=False, words={"tokens": spec.tokens}, **numbers)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
-        return _buckets(subject, heads, where)
+        return _buckets(subject, heads)
     if isinstance(spec, Fire):
-        return _shares(subject, spec, where)
-    return measured(
-        "no: every new distance",
-        f"{where} Every head gives each distance from {length:,} on a bias that no distance within the length has. "
-        f"{_MEASURE_IT}",
-        holds=False,
-        **_numbers("heads", heads, heads, length),
-    )
+        return _shares(subject, spec)
+    numbers = _numbers("heads", heads, heads, length)
+    return answer("longer_texts.new_distances", holds=False, words={"length": length}, **numbers)
 
 
-def _buckets(subject: MeasuredCode, heads: int, where: str) -> Property:
+def _buckets(subject: MeasuredCode, heads: int) -> Property:
     """Buckets of keys before the query: those past the length that no distance within it reaches."""
     before = sides(subject.spec)[0]  # type: ignore[arg-type]
     used = set(before.within(subject.length).rows)
     first = next(
         (first for first, row in zip(before.firsts, before.rows, strict=True) if row not in used), None
     )  # that bucket begins past the length, since those within it are used
-    if first is None:
-        return measured(
-            "yes: all buckets seen",
-            f"{where} Every distance there is in a bucket that a distance within the length is in. {_MEASURE_IT}",
-            holds=True,
-            **_numbers("heads", heads, 0, None),
-        )
-    return measured(
-        f"no: a new bucket from {first:,}",
-        f"{where} From distance {first:,} on, distances are in buckets that no distance within the length is in, so no "
-        f"text of this length trains their biases. {_MEASURE_IT}",
-        holds=False,
-        **_numbers("heads", heads, heads, first),
-    )
+    case = "buckets_seen" if first is None else "new_buckets"
+    numbers = _numbers("heads", heads, 0 if first is None else heads, first)
+    return answer(f"longer_texts.{case}", holds=first is None, words={"length": subject.length}, **numbers)
 
 
-def _shares(subject: MeasuredCode, spec: Fire, where: str) -> Property:
+def _shares(subject: MeasuredCode, spec: Fire) -> Property:
     """FIRE's network sees shares from 0 to 1, and 1 only where a query stands at the threshold or past it."""
     missing = unknown(subject)
     if missing:
         return missing
     threshold = float(subject.values["threshold"])
-    if subject.last >= threshold:
-        return measured(
-            "yes: all shares seen",
-            f"{where} FIRE computes the bias from the distance as a share of the query's position, from 0 to 1, and "
-            f"shares up to 1 occur within the length, because its threshold is {threshold:,.6g}. {_MEASURE_IT}",
-            holds=True,
-            **_numbers("heads", spec.heads, 0, None),
-        )
-    return measured(
-        "no: larger shares are new",
-        f"{where} FIRE computes the bias from the distance as a share of the query's position, but of at least its "
-        f"threshold, {threshold:,.6g}. Within the length no share reaches 1, and longer texts have larger shares. "
-        f"{_MEASURE_IT}",
-        holds=False,
-        **_numbers("heads", spec.heads, spec.heads, subject.length),
-    )
+    seen = subject.last >= threshold
+    new, first = (0, None) if seen else (spec.heads, subject.length)
+    numbers = _numbers("heads", spec.heads, new, first)
+    words = {"length": subject.length, "threshold": threshold}
+    return answer(f"longer_texts.{'shares_seen' if seen else 'new_shares'}", holds=seen, words=words, **numbers)

@@ -35,7 +35,7 @@ from clockhands.encodings.ladders import Ladder
 from clockhands.encodings.phases import units
 from clockhands.encodings.positions import positions_of
 from clockhands.errors import ClockhandsError
-from clockhands.measures.property import Property, measure, measured, not_computed
+from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import (
     MakeRows,
     MeasuredCode,
@@ -103,10 +103,7 @@ def random_pair_distance(ladder: Ladder, length: int) -> float:
     return math.sqrt(2 * length / (length - 1) * float(lost.sum()))
 
 
-@measure(
-    bias="A score bias has one value for each distance, not for each position; see the properties reach and edges.",
-    none="Without a position encoding, a step to the next position changes nothing.",
-)
+@measure
 def smooth(subject: MeasuredCode) -> Property:
     """Whether a step of one token is small, and the same everywhere.
 
@@ -122,9 +119,7 @@ def smooth(subject: MeasuredCode) -> Property:
     if hands is not None:
         return _of_hands(subject, hands)
     if subject.length < 2:
-        return measured(
-            "one token", "A text of one token has no neighbouring position to compare with: use a length of at least 2."
-        )
+        return answer("smooth.one_token")
     return _of_rows(subject)
 
 
@@ -159,18 +154,14 @@ def _of_rows(subject: MeasuredCode) -> Property:
         makers = {axis: rows_of(subject, axis, kind) for axis in different_axes(subject)}
         width = makers[0](0, 1).shape[1]
     except ClockhandsError as error:
-        return not_computed(f"The values of the encoding cannot be computed: {error.message}")
+        return not_computed(sentence("smooth.no_values", why=error.message))
     if subject.length * width > _MOST_NUMBERS:
-        return not_computed(
-            f"Steps are measured row by row, and {subject.length:,} rows of width {width:,} are too many: use "
-            f"at most {_MOST_NUMBERS // width:,} tokens."
-        )
+        most = _MOST_NUMBERS // width
+        return not_computed(sentence("smooth.too_long", length=subject.length, width=width, most=most))
     try:
         each = [{**_steps(make, subject), "axis": axis} for axis, make in makers.items()]
     except ClockhandsError as error:
-        return not_computed(
-            f"The values of the encoding cannot be computed for {subject.length:,} tokens: {error.message}"
-        )
+        return not_computed(sentence("smooth.no_values_for", length=subject.length, why=error.message))
     worst = max(each, key=lambda found: found["of_random_pair"] or 0.0)
     return _property_of(worst if subject.axes > 1 else {**worst, "axis": None}, subject.length)
 
@@ -219,31 +210,14 @@ def _steps(make: MakeRows, subject: MeasuredCode) -> dict[str, Any]:
 
 
 def _property_of(numbers: dict[str, Any], length: int) -> Property:
-    step, random, same = (numbers[name] for name in ("adjacent_distance", "random_pair_distance", "same_everywhere"))
-    along = "" if numbers["axis"] is None else f" along axis {numbers['axis']}"
-    if same:
-        says = f"Every step to the next position{along} changes the encoding by a distance of {step:.4g}"
-    else:
-        says = (
-            f"A step to the next position{along} changes the encoding by a distance of {numbers['smallest_step']:.4g} "
-            "to "
-            f"{numbers['largest_step']:.4g}, on average {step:.4g}; the largest step is from position "
-            f"{numbers['largest_step_from']:,} to the next"
-        )
-    if numbers["relative_to_norm"] is not None:
-        says += f". The norm of the encoding is {numbers['row_norm']:.4g}{'' if same else ' on average'}"
-    cosine = numbers["cosine_of_neighbours"]
-    if cosine is not None:
-        says += f", and the cosine of the encodings of neighbouring positions is {cosine:.4f}"
-        says += "" if same else " on average"
-    if random is None:
-        says += ". With fewer than 3 tokens, this step cannot be compared with the distance of other positions."
-        return measured(f"step {step:.3g}", says, **numbers)
-    says += f". The encodings of two random positions among {length:,} are {random:.4g} apart (root mean square)."
+    random, same, axis = (numbers[name] for name in ("random_pair_distance", "same_everywhere", "axis"))
     share = numbers["of_random_pair"]
-    if not same:
-        brief = f"no: steps {numbers['smallest_step']:.3g} to {numbers['largest_step']:.3g}"
-        return measured(brief, says, holds=False, **numbers)
-    if share is None or share >= 1:
-        return measured(f"no: {step:.3g}, as far as any pair", says, holds=False, **numbers)
-    return measured(f"yes: {step:.3g}, random pairs {random:.3g}", says, holds=True, **numbers)
+    words = {
+        "along": "" if axis is None else f" along axis {axis}", "length": length, "mean": "" if same else " on average",
+        "normed": numbers["relative_to_norm"] is not None, "angled": numbers["cosine_of_neighbours"] is not None,
+    }  # fmt: skip
+    words["step"] = sentence(f"smooth.{'equal_steps' if same else 'steps'}", **words, **numbers)
+    if random is None:
+        return answer("smooth.short", words=words, **numbers)
+    holds = same and share is not None and share < 1
+    return answer(f"smooth.{'even' if holds else 'large' if same else 'uneven'}", holds=holds, words=words, **numbers)
