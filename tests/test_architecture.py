@@ -40,6 +40,7 @@ encodings.specs
 encodings.presets encodings.heads
 formats measures recognition jax
 configs torch
+models
 runtimes testing conversion
 auditing
 transformers jobs
@@ -62,6 +63,7 @@ ALLOWED = {
     "formats": {"gguf", "huggingface_hub", "ml_dtypes", "safetensors", "yaml"},
     "configs": {"huggingface_hub"},
     "runtimes": {"packaging"},
+    "models": {"torch"},
     "auditing": {"torch"},
     "testing": {"pytest", "hypothesis", "array_api_compat", "torch"},
     "jobs": {"ray"},

@@ -212,6 +212,21 @@ def test_a_factor_that_is_not_the_declared_one_is_told():
 # What a person and a program see
 
 
+def test_a_wrapped_forward_is_asked_for_each_kind_of_layer():
+    """It takes the kind among other keyword arguments, which its signature does not name."""
+    model = models.model_of("gemma3_text")
+    own = type(model.rotary_emb)
+
+    class Late(own):
+        def forward(self, x, position_ids, **more):
+            return own.forward(self, x, position_ids + 1, **more)
+
+    model.rotary_emb.__class__ = Late
+    found = firing(ch.audit(model))
+    assert {(each.code, each.layers) for each in found} == {("rotation-differs", "0-1"), ("rotation-differs", "2")}
+    assert all("takes each position for the one after it" in each.message for each in found)
+
+
 def test_the_report_is_printed_as_that_of_a_file_and_its_json_is_of_the_schema(capsys, audit_schema):
     audited = ch.audit(models.cast("gemma3_text"))
     assert repr(audited) == f"<Audit of Gemma3TextModel (loaded): {audited.verdict}>"

@@ -359,7 +359,8 @@ def audit(
         opened = overridden(open_target(target, stdin), overrides)
         return audit_opened(opened, length, weights=weights, runtime=named)
     # Imported here: audits of files do not need it.
-    from clockhands.auditing.modules import module_of, open_values
+    from clockhands.models.held_tensors import module_of
+    from clockhands.models.opened_modules import open_values
 
     module = module_of(target)
     if module is not None:
@@ -398,7 +399,9 @@ def _of_module(
     module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool, runtime: RuntimeRelease | None
 ) -> Audit:
     """The audit of a loaded module: its config like that of a file, and the position data that its parts hold."""
-    from clockhands.auditing.modules import open_module, resolve_module, walked
+    from clockhands.auditing.loaded_modules import resolve_module
+    from clockhands.models.held_tensors import walked
+    from clockhands.models.opened_modules import open_module
 
     if weights:
         raise InvalidType(

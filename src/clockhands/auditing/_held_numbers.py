@@ -5,7 +5,7 @@ blocks are read by the format's own library, if it is installed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import file_and_key
 from clockhands.recognition import LOW_PRECISION, Match, identify
-from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 
 _ABSENT = "Its trained numbers are not in what was read: name the weights to have them measured."
 
@@ -213,37 +212,3 @@ def _not_finite(rows: np.ndarray) -> str | None:
         if len(bad):
             return f"row {begin + int(bad[0])} holds NaN or infinite numbers."
     return None
-
-
-# What the rates should be
-
-
-@dataclass(frozen=True)
-class Expected(Reference):
-    """The frequencies that a module should hold, with the code that declares them and the layers that use them."""
-
-    code: Code = field(kw_only=True)
-    layers: str | None = None
-
-    @property
-    def factor_on_cosines(self) -> float:
-        """The factor on cosines and sines."""
-        return self.code.attention_factor or 1.0
-
-
-def expected_of(
-    code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
-) -> Expected | None:
-    """What a module that serves a code should hold; ``which`` of its ladders, ``reach`` the longest length used."""
-    if not code.rates:
-        return None
-    # The layout of a type whose class was not read is not known, and the rest is guessed from common keys.
-    sure = sure and code.layout is not None
-    factor = (code.scaling or {}).get("factor")
-    if isinstance(code.spec, Rotary):
-        made = reference_of(code.spec, which, reach, sure=sure)
-        return Expected(**(vars(made) | {"factor": factor, "base": code.base}), code=code, layers=layers)
-    plain = code.base ** (-np.arange(len(code.rates)) / len(code.rates)) if code.scaling and code.base else None
-    ladders = {"as declared": np.array(code.rates)}
-    slack = slack_of(code.rates, factor)
-    return Expected(None, ladders, plain, slack, code.base, factor, sure, code=code, layers=layers)

@@ -14,19 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.auditing.modules import Expected, expected_of
+from clockhands.configs.expected_rates import Expected, expected_of
 from clockhands.configs.resolved import TEXT, Code, layer_numbers
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.scores import score_scale
+from clockhands.models.measured_rotations import compared, padded, rates_at
 from clockhands.probes._attended import Attended, attended
 from clockhands.probes._yardsticks import runner
-from clockhands.recognition.diagnosis import Cosines, of_table
+from clockhands.recognition.diagnosis import Cosines
 
 TOKENS = 6
-_CONSECUTIVE, _FAR = 64, (127, 511, 1023, 4095, 16383, 65535)
+POSITIONS = 64
 ROUNDINGS = 4
 """Of a rotated number: its cosine or sine, two products and their sum."""
 _BATCH = 512  # texts of one token in one pass
@@ -116,38 +117,9 @@ def _hard(spec: object) -> bool:
     return isinstance(spec, Rotary) and (bool(spec.xpos) or len(spec.blocks) > 1)
 
 
-def lengths_of(declared: Sequence[DeclaredLayer], context: int | None) -> list[int]:
-    """The lengths to measure: one, or two where frequencies depend on it."""
-    scalings = [getattr(each.code.spec, "scaling", None) for each in declared if each.expected is not None]
-    whole = context or 4096
-    dynamic = [each.original for each in scalings if isinstance(each, Dynamic)]
-    long = [each.original for each in scalings if isinstance(each, LongRope)]
-    if dynamic:
-        return [max(min([*dynamic, whole]) - 1, 16)]
-    if long and whole > min(long):
-        return [min(long), whole]
-    return [whole]
-
-
 def changes_with_length(declared: Sequence[DeclaredLayer]) -> bool:
     """Whether frequencies depend on the length in use."""
     return any(isinstance(getattr(each.code.spec, "scaling", None), Dynamic | LongRope) for each in declared)
-
-
-def ladder_at(each: DeclaredLayer, length: int) -> np.ndarray:
-    """The frequencies of a layer at a length in use."""
-    assert each.expected is not None
-    ladders = list(each.expected.ladders.values())
-    scaling = getattr(each.code.spec, "scaling", None)
-    longer = isinstance(scaling, LongRope) and length > scaling.original
-    return ladders[1] if longer and len(ladders) > 1 else ladders[0]
-
-
-def positions_of(length: int) -> np.ndarray:
-    """The first positions, and some far ones."""
-    near = np.arange(min(_CONSECUTIVE, length))
-    far = [place for place in (*_FAR, length - 1) if _CONSECUTIVE <= place < length]
-    return np.unique(np.concatenate([near, np.array(far, np.int64)]))
 
 
 def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> list[Attended]:
@@ -244,7 +216,7 @@ def _of_heads(
         if far <= allowed:
             return None
         return None, {"moved": far, "behaves as": "one that rotates, where the config declares no rotation"}
-    ladder = ladder_at(want, length)
+    ladder = rates_at(want.expected, length)
     place = want.channels(rows.shape[-1])
     inside = rows[..., place]
     beside = np.delete(rows, np.r_[place], axis=-1)
@@ -252,9 +224,9 @@ def _of_heads(
     cosine, sine, left = fitted(inside, pair_channels(want.rotated // 2, want.layout))
     sine = want.sign * sine
     table = Cosines(positions.astype(np.float64), cosine, sine, "float16")
-    rates = np.concatenate([ladder, np.zeros(max(0, cosine.shape[1] - len(ladder)))])
+    rates = padded(ladder, cosine.shape[1])
     if left <= allowed:
-        verdict = of_table(table, want.expected, 1.0, rates)
+        verdict = compared(table, want.expected, rates, 1.0)
         if verdict.code is None or _rounded_only(table, rates, want.expected.slack, dtype):
             if beside.size and moved(beside) > allowed:
                 return "unrotated-channels-turned", {

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from clockhands.arguments import listed
-from clockhands.auditing.modules import open_module, walked
 from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.models.held_tensors import walked
+from clockhands.models.opened_modules import open_module
 from clockhands.probes._layers import begun_at, kept_outputs, stacks
 from clockhands.probes._places import Reached, all_removed, reached
 from clockhands.probes._positions_used import ROUNDING, PositionsUsed, positions_used

@@ -24,10 +24,12 @@ from clockhands.encodings import rotary
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.ladders import Explicit
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.models.measured_rotations import lengths_in_use, rates_at
 from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.probes._image_coordinates import image_coordinates
 from clockhands.probes._in_effect import (
+    POSITIONS,
     ROUNDINGS,
     TOKENS,
     DeclaredLayer,
@@ -35,10 +37,7 @@ from clockhands.probes._in_effect import (
     changes_with_length,
     declared_layers,
     differing,
-    ladder_at,
-    lengths_of,
     moved,
-    positions_of,
     rows_of,
     single_tokens,
     tolerance,
@@ -49,6 +48,7 @@ from clockhands.probes._statistics import difference
 from clockhands.probes._yardsticks import divergence, runner, takes
 from clockhands.probes.models import RunningModel
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
+from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing import check_generation
 
 SHIFT = 1000
@@ -230,9 +230,10 @@ def _rotations(
     tokens = _some_tokens(ids)
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
-    for length in lengths_of(list(declared.values()), audited.context):
+    specs = [each.code.spec for each in declared.values() if each.expected is not None]
+    for length in lengths_in_use(specs, audited.context or 4096):
         if places:
-            positions = positions_of(length)
+            positions = probe_positions(length, POSITIONS)
             given = single_tokens(module, tokens, positions)
         else:
             # Texts of one repeated token: all values are equal, so hidden states are too, at every position.
@@ -472,7 +473,7 @@ def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
     place = each.channels(heads.shape[-1])
     direction = "backward" if each.sign < 0 else "forward"
     assert each.layout is not None
-    rates = tuple(float(rate) for rate in ladder_at(each, length))
+    rates = tuple(float(rate) for rate in rates_at(each.expected, length))
     rates += (0.0,) * (each.rotated // 2 - len(rates))
     spec = rotary.Rotary(each.rotated, each.layout, spacing=Explicit(rates), direction=direction)
     made = heads.clone()

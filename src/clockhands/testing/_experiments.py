@@ -1,12 +1,13 @@
 """Experiments: inputs, expected outputs and error bounds, and what is wrong in an answer."""
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+from clockhands.recognition.probe_positions import probe_positions as telling  # noqa: F401 - of the checks of functions
 
 
 class Unasked(Exception):
@@ -85,18 +86,5 @@ def failed_of(asked: Iterable[Asked]) -> dict[str, Asked]:
     return {one.experiment.name: one for one in asked if one.wrong}
 
 
-# Positions that separate dtypes (bfloat16 represents whole numbers exactly up to 256, float16 up to 2,048), and powers
-# of two, which every dtype represents exactly.
-TELLING = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 64, 127, 128, 255, 256, 257, 259, 401, 511, 512, 1001, 1024, 2049)
 ROWS = 40
-TELLING_FAR = (2051, 2048, 4095, 4096, 4097, 7001, 8191, 8192, 16384, 30011, 32768, 65536, 99991, 131071)
-
-
-def telling(length: int) -> np.ndarray:
-    """40 sorted positions below a length at which rounding errors become visible; all positions of a shorter length.
-
-    The number is constant because libraries that compile do so for each number of rows.
-    """
-    found = {place for place in (*TELLING, *TELLING_FAR, length - 1) if 0 <= place < length}
-    others = (place for place in range(length) if place not in found)
-    return np.array(sorted(found | set(itertools.islice(others, max(ROWS - len(found), 0)))))
+"""Positions of an experiment."""

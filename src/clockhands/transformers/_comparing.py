@@ -1,6 +1,5 @@
-"""Calls a copy of a Transformers module and compares what it returns with what the model's config declares."""
+"""Compares what a copy of a Transformers module returns with what the model's config declares."""
 
-import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,16 +8,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clockhands.auditing.modules import DeclaredPart, Expected
+from clockhands.configs.expected_rates import Expected
 from clockhands.configs.resolved import TEXT, Code
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.errors import InvalidValue
-from clockhands.recognition.diagnosis import Cosines, of_table
+from clockhands.models.declared_parts import DeclaredPart
+from clockhands.models.measured_rotations import ROWS, RotaryPart, compared, cosines_in, error_bound
+from clockhands.recognition.probe_positions import probe_positions
 from clockhands.transformers._rotary_part import Form, RotaryOutput, frequencies_of
 
-_NEAR, _FAR = 512, (777, 1024, 2049, 4097, 8191)
-_PART_MAY_RAISE = (Exception,)
+ROUNDING = 2.0**-21
+"""Of a cosine or sine that float32 arithmetic makes of a phase, and of the exact one."""
+
+_LENGTH = 8192  # of a part whose frequencies do not depend on the length
 
 
 def of_text(code: Code) -> bool:
@@ -71,29 +74,29 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
             f"The forward of {where} in {name} was replaced on the object, as hooks do: nothing was changed.",
             "Swap before the model is dispatched, or remove the hook first (accelerate.hooks.remove_hook_from_module).",
         )
+    rotary, pairs = RotaryPart(part.owner, kind), len(spec.rates)
     found: RotaryOutput | None = None
     for length in _lengths(spec):
-        positions = np.unique([*range(min(_NEAR, length)), *(far for far in _FAR if far < length), length - 1])
-        given = _returned(part.owner, kind, positions, len(spec.rates), torch.float32)
-        narrow = _returned(part.owner, kind, positions, len(spec.rates), torch.bfloat16)
+        positions = probe_positions(length, ROWS)
+        given, narrow = (rotary.rows(positions, pairs, dtype) for dtype in (torch.float32, torch.bfloat16))
         if given is None or narrow is None:
             raise InvalidValue(
                 f"{where} of {name} is a {type(part.owner).__name__} that returns no cosines and sines for positions "
                 "[batch, seq], as the rotary modules of Transformers do: nothing was changed.",
                 "`swap` knows the families that docs/guides/transformers.md lists; `ch.audit(model)` checks others.",
             )
-        output = _form(given, narrow, spec, codes[0], positions, length)
+        output = _form(given, narrow[0].dtype, spec, codes[0], positions, length)
         if output is None or (found is not None and output != found):
             raise differs(name, where, part.owner)
         found = output
     assert found is not None
-    found = _with_axes(part.owner, kind, found, codes[0])
+    found = _with_axes(rotary, found, codes[0])
     if found is None:
         raise differs(name, where)
     return found
 
 
-def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Expected) -> RotaryOutput | None:
+def _with_axes(part: RotaryPart, output: RotaryOutput, expected: Expected) -> RotaryOutput | None:
     """The output with the axis of each pair, for a part that takes three coordinates of a token and returns one row.
 
     None if what it returns for three coordinates does not agree with the config.
@@ -101,7 +104,7 @@ def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Exp
     longest = _lengths(output.spec)[0]
     ids = torch.arange(min(64, max(longest // 4, 1)))[None]
     given = torch.stack((ids, 2 * ids, 3 * ids))
-    answer = _called(owner, kind, given, len(output.spec.rates), torch.float32)
+    answer = part.output(given, len(output.spec.rates))
     declared = expected.code.spec
     axes = declared.axes if isinstance(declared, Rotary) else None
     # A part for one coordinate raises, or returns an array of another shape (Transformers 5.0 to 5.17).
@@ -109,52 +112,31 @@ def _with_axes(owner: Any, kind: str | None, output: RotaryOutput, expected: Exp
         return output
     if answer[0].shape[:-1] == ids.shape and isinstance(declared, Rotary) and axes is not None:
         output = replace(output, of_axes=replace(frequencies_of(declared), axes=axes))
-    device = answer[0].device
-    made = output(torch.zeros(1, dtype=torch.float32, device=device), given.to(device), longest)
+    phases = 3 * ids.max() * max(output.spec.rates)
+    bound = expected.factor_on_cosines * error_bound(phases, expected.slack, ROUNDING)
+    return output if _agrees(answer, output, given, longest, bound) else None
+
+
+def _agrees(own: tuple[Tensor, ...], output: RotaryOutput, ids: Tensor, length: int, bound: Any) -> bool:
+    """Whether every number that a part returned is as close to the exact one as float32 phases allow."""
+    made = output(torch.zeros(1, dtype=torch.float32, device=own[0].device), ids, length)
     exact = (made,) if isinstance(made, Tensor) else made
-    bound = expected.factor_on_cosines * (2.0**-21 + 192 * max(output.spec.rates) * (expected.slack + 2.0**-23))
-    pairs = zip(answer, exact, strict=True)
-    same = all(own.shape == right.shape and bool(((own - right).abs() <= bound).all()) for own, right in pairs)
-    return output if same else None
+    return len(own) == len(exact) and all(
+        one.shape == right.shape and bool(((one - right).abs().cpu() <= bound).all())
+        for one, right in zip(own, exact, strict=True)
+    )
 
 
 def _lengths(spec: Rotary) -> tuple[int, ...]:
     """Lengths at which a part is compared: below and beyond the original one where frequencies depend on it."""
     if isinstance(spec.scaling, LongRope | Dynamic):
         return max(spec.scaling.original - 1, 1), 2 * spec.scaling.original
-    return (max(_FAR) + 1,)
-
-
-def _returned(
-    owner: Any, kind: str | None, positions: np.ndarray, pairs: int, dtype: torch.dtype
-) -> tuple[Tensor, ...] | None:
-    """Rows that a part returns for these positions; None if it cannot be called, or returns something else."""
-    ids = torch.from_numpy(positions.astype(np.int64))[None]
-    for given in (ids, torch.stack((ids, ids, ids))):
-        parts = _called(owner, kind, given, pairs, dtype)
-        if parts is not None and all(part.shape[-2] == len(positions) for part in parts):
-            return tuple(part.reshape(-1, *part.shape[-2:])[0] for part in parts)
-    return None
-
-
-def _called(owner: Any, kind: str | None, ids: Tensor, pairs: int, dtype: torch.dtype) -> tuple[Tensor, ...] | None:
-    """What a copy of a part returns, one or two arrays; None where it raises, or returns something else."""
-    own = {id(value): value for name, value in vars(owner).items() if name == "config"}
-    part = copy.deepcopy(owner, own)
-    device = next((each.device for each in (*part.buffers(), *part.parameters())), torch.device("cpu"))
-    x = torch.zeros(1, ids.shape[-1], 2 * pairs, dtype=dtype, device=device)
-    try:
-        with torch.no_grad():
-            answer = part(x, ids.to(device), *(() if kind is None else (kind,)))
-    except _PART_MAY_RAISE:
-        return None
-    parts = answer if isinstance(answer, tuple) else (answer,)
-    return parts if parts and all(isinstance(each, Tensor) and each.ndim > 1 for each in parts) else None
+    return (_LENGTH,)
 
 
 def _form(  # noqa: PLR0917 - what a part returned, and what it should have
     given: tuple[Tensor, ...],
-    narrow: tuple[Tensor, ...],
+    narrow: torch.dtype,
     spec: Rotary,
     expected: Expected,
     positions: np.ndarray,
@@ -162,33 +144,21 @@ def _form(  # noqa: PLR0917 - what a part returned, and what it should have
 ) -> RotaryOutput | None:
     """How the pairs are arranged in the returned rows; None if the rows disagree with the config somewhere."""
     pairs, width = len(spec.rates), given[0].shape[-1]
-    if len(given) == 1 and given[0].is_complex():
-        forms: Mapping[Form, int] = {"complex": width}
-        given = (given[0].real, given[0].imag)
-    elif len(given) == 2 and not any(each.is_complex() for each in given):
-        forms = {"pairs": width} if width == pairs else {"halves": width // 2, "interleaved": width // 2}
-    else:
+    waves = cosines_in(given, positions, pairs)
+    if waves is None:
         return None
-    dtype = None if narrow[0].dtype == torch.bfloat16 else narrow[0].dtype
-    for form, count in forms.items():
-        if count < pairs:
-            return None
-        output = RotaryOutput(spec, form, count - pairs, None if form == "complex" else dtype)
-        made = output(
-            torch.zeros(1, dtype=torch.float32, device=given[0].device), torch.from_numpy(positions)[None], length
-        )
-        exact = (made.real, made.imag) if form == "complex" else made
-        if exact[0].shape[-1] != width:
-            continue
-        each = [part.double().cpu().numpy().reshape(len(positions), width) for part in (*given, *exact)]
-        rates = np.asarray(output.at(length).rates)
-        once = np.arange(pairs) * (2 if form == "interleaved" else 1)
-        table = Cosines(positions.astype(np.float64), each[0][:, once], each[1][:, once], "float32")
-        if of_table(table, expected, expected.factor_on_cosines, rates).code is not None:
-            continue
-        # Every channel, including those that never rotate, must be as close to the exact value as float32 phases allow.
-        phases = positions[:, None] * max(rates)
-        bound = expected.factor_on_cosines * (2.0**-21 + phases * (expected.slack + 2.0**-23))
-        if all((np.abs(own - right) <= bound).all() for own, right in zip(each[:2], each[2:], strict=True)):
-            return output
-    return None
+    dtype = None if narrow == torch.bfloat16 else narrow
+    forms: Mapping[Form, int] = {"halves": width // 2, "interleaved": width // 2}
+    if len(given) == 1 or width == pairs:
+        forms = {"complex" if len(given) == 1 else "pairs": width}
+    outputs = [
+        RotaryOutput(spec, form, count - pairs, None if form == "complex" else dtype) for form, count in forms.items()
+    ]
+    rates = np.asarray(outputs[0].at(length).rates)
+    if compared(waves, expected, rates).code is not None:
+        return None
+    # Every channel, including those that never rotate, must be as close to the exact value as float32 phases allow.
+    ids = torch.from_numpy(positions)[None]
+    bound = expected.factor_on_cosines * error_bound(ids.mT * max(rates), expected.slack, ROUNDING)
+    rows = tuple(each[None] for each in given)
+    return next((output for output in outputs if _agrees(rows, output, ids, length, bound)), None)

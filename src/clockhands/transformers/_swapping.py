@@ -16,14 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.arguments import shown
-from clockhands.auditing.modules import DeclaredPart, Expected, declared_parts, in_part, module_of, walked
+from clockhands.configs.expected_rates import Expected
 from clockhands.configs.resolved import Code, layer_numbers
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.biases import Alibi, Buckets
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.transformers._comparing import certain, differs, of_text, outputs_of
+from clockhands.models.declared_parts import DeclaredPart, declared_parts, in_part
+from clockhands.models.held_tensors import module_of, walked
+from clockhands.models.measured_rotations import error_bound
+from clockhands.transformers._comparing import ROUNDING, certain, differs, of_text, outputs_of
 from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt, buckets_of
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows
 from clockhands.transformers._rotary_part import ExactRotary, frequencies_of
@@ -265,7 +268,7 @@ def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) 
     """Whether rows of sines and cosines are as close to the exact ones as float32 phases allow."""
     rounded = UNIT_ROUNDOFF[str(own.dtype).removeprefix("torch.")]
     phases = torch.arange(len(own), device=own.device)[:, None] * fastest
-    bound = 2.0**-21 + rounded + phases * (slack + 2.0**-23)
+    bound = error_bound(phases, slack, ROUNDING + rounded)
     return own.shape == exact.shape and bool(((own.double() - exact.double()).abs() <= bound).all())
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing._held_numbers import expected_of
 from clockhands.auditing.findings._parts import Audited, check_of
 from clockhands.auditing.findings._rules import Case, case_of
+from clockhands.configs.expected_rates import expected_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT, Code, layer_numbers

@@ -23,6 +23,7 @@ from clockhands.recognition._functions_calling import Reader, Refused
 from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
+from clockhands.recognition.probe_positions import probe_positions
 
 _TURN = 2 * np.pi
 # Fractions of a token, for functions that accept them: the first one determines rates up to pi x 2**10 rad/token.
@@ -37,8 +38,6 @@ _WAYS = (  # possible dtypes of positions and of products
     ("exact", "bfloat16"),
     ("exact", "float16"),
 )
-# Integer positions at which rounding to bfloat16, float16 or float32 has an effect, up to usual context lengths.
-TELLING = (257, 259, 401, 1_001, 2_049, 2_051, 4_097, 10_007, 30_011, 65_537, 99_991, 100_003)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,7 +378,9 @@ def arithmetic_of(turning: MeasuredRotation, rates: Sequence[float], rates_in: s
     if rates_in is None:
         rates_in = rates_dtype(phases, np.array(rates)[index_of(turning.pairs)])
     # At positions where phases no longer agree, the errors have another cause than rounding.
-    positions = np.array([place for place in TELLING if place <= phases.reached.max()])
+    positions = probe_positions(int(phases.reached.max()) + 1)
+    # Those that bfloat16 does not represent; powers of two are already in the phases.
+    positions = positions[(positions > 256) & (positions & (positions - 1) != 0)]
     if not positions.size:
         positions = np.arange(1, min(turning.longest, 64) + 1)
     seen, _ = read_phases(turning.reader, turning.pairs, positions)

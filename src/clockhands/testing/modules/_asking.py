@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.arguments import shown
-from clockhands.errors import InvalidType
+from clockhands.models.measured_rotations import rotated_by
 from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of
-from clockhands.testing._experiments import Answer, Unasked, telling
+from clockhands.recognition.probe_positions import probe_positions
+from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import treated_error
 from clockhands.testing.functions._calls import CALLS, Called
 from clockhands.testing.modules._tensors import as_it_was, put_parameters
@@ -109,7 +109,7 @@ class ModuleCaller:
                 x, positions = arguments
                 with around():
                     waves = bound(x, positions) if call == WAVES[0] else bound(positions)
-                    return turned_by(x, waves, self.layout)
+                    return rotated_by(x, waves, self.layout)
         else:
 
             def asked(*arguments: Any) -> Any:
@@ -142,10 +142,12 @@ class ModuleCaller:
         """Call a module with the test inputs, at ``positions`` if given, and return its output."""
         self.calls += 1
         if self.kind == "bias":
-            return self._hear_bias(module, (telling(self.length) if positions is None else positions)[-40:], around)
+            at = probe_positions(self.length) if positions is None else positions
+            return self._hear_bias(module, at[-40:], around)
         # A short sequence first: in a long one, frequencies that depend on the length are computed again, which hides
         # wrong stored ones.
-        asked = [telling(min(self.length, 40)), telling(self.length)] if positions is None else [positions]
+        usual = [probe_positions(min(self.length, 40)), probe_positions(self.length)]
+        asked = usual if positions is None else [positions]
         rows = []
         try:
             called = self.called(module, self.width, dtype or self.dtype, around)
@@ -234,43 +236,6 @@ class ModuleCaller:
             f"The module failed when it was called for positions up to {last:,}: {refused.removesuffix('.')}.",
             _HINT,
         )
-
-
-def turned_by(x: torch.Tensor, waves: Any, layout: str) -> torch.Tensor:
-    """Tokens [batch, heads, seq, width] rotated by a module's cosines and sines, of the same shape.
-
-    Cosines and sines have one number per pair, or one per dimension (equal halves, or equal neighbours).
-    """
-    if not isinstance(waves, tuple | list) or len(waves) != 2:
-        raise InvalidType(
-            f"Expected cosines and sines, got {shown(waves)}.", "Pass call= that says what the module returns."
-        )
-    width = x.shape[-1]
-    cosine, sine = (_of_channels(wave, width, layout) for wave in waves)
-    rotated = cosine.shape[-1]
-    part = x[..., :rotated]
-    if layout == "halves":
-        first, second = part.chunk(2, dim=-1)
-        other = torch.cat((-second, first), dim=-1)
-    else:
-        other = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
-    return torch.cat((part * cosine + other * sine, x[..., rotated:]), dim=-1)
-
-
-def _of_channels(wave: torch.Tensor, width: int, layout: str) -> torch.Tensor:
-    """Cosines or sines with one number per dimension, [batch, 1, seq, rotated] or [seq, rotated]."""
-    if wave.ndim == 3:
-        wave = wave[:, None]
-    held = wave.shape[-1]
-    neighbours = held % 2 == 0 and bool(((wave[..., ::2] == wave[..., 1::2]) | wave[..., ::2].isnan()).all())
-    halves = held % 2 == 0 and bool(
-        ((wave[..., : held // 2] == wave[..., held // 2 :]) | wave[..., : held // 2].isnan()).all()
-    )
-    if layout == "interleaved":
-        if neighbours:
-            return wave
-        return (wave[..., : held // 2] if halves else wave).repeat_interleave(2, dim=-1)
-    return wave if halves or 2 * held > width else torch.cat((wave, wave), dim=-1)
 
 
 def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[int]:

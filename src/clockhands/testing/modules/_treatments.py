@@ -21,8 +21,9 @@ from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.specs import describe
 from clockhands.recognition.calling import Refused, error_text
 from clockhands.recognition.faults import FAULTS
+from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._checks import failures_of
-from clockhands.testing._experiments import Asked, Experiment, Unasked, telling
+from clockhands.testing._experiments import Asked, Experiment, Unasked
 from clockhands.testing.functions import check_additive, check_bias, check_rotary
 from clockhands.testing.modules._asking import Broke, Heard, ModuleSubject, Treated, Treatment, undone
 from clockhands.testing.modules._explaining import Outcome, by_tensors, explained, once
@@ -73,7 +74,7 @@ def _used(
 
 
 def _after_coarser_tokens(subject: ModuleSubject) -> Treated:
-    at = telling(min(subject.asking.length, 2100))
+    at = probe_positions(min(subject.asking.length, 2100))
     return _used(subject, "has had bfloat16 tokens before", at, lambda used: used(dtype="bfloat16", positions=at))
 
 
@@ -166,7 +167,7 @@ def _made_coarse(subject: ModuleSubject) -> Treated:
 
 
 def _again(subject: ModuleSubject) -> Treated:
-    at = telling(subject.asking.length)
+    at = probe_positions(subject.asking.length)
     return _used(subject, "is called a fourth time", at, *[lambda used: used(positions=at)] * 3)
 
 

@@ -1,46 +1,31 @@
-"""A loaded ``torch.nn.Module``: the position data that it holds, compared with what its own config declares.
+"""A loaded ``torch.nn.Module``: the position data that it holds and computes, compared with what its config declares.
 
-`_held` walks the module, `_serving` finds the declared code of each part, and `clockhands.recognition.diagnosis`
-compares numbers with the correct ones. `_shown` finds the codes of a module that declares none.
+`clockhands.models` walks the module, finds the declared code of each part and calls copies of parts;
+`clockhands.recognition.diagnosis` compares numbers with the correct ones.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing._held_numbers import Expected, expected_of
 from clockhands.auditing.findings import Case
 from clockhands.auditing.findings._table_rows import audit_tables
-from clockhands.auditing.modules._compared import (
+from clockhands.auditing.loaded_values import (
     kept_cases,
     number_cases,
     rates_cases,
+    rotation_cases,
     row_cases,
     slope_cases,
     waves_cases,
 )
-from clockhands.auditing.modules._effect import effect_cases
-from clockhands.auditing.modules._held import Walked, is_module, module_of, walked
-from clockhands.auditing.modules._opening import config_root, name_of, open_module, open_values
-from clockhands.auditing.modules._serving import DeclaredPart, declared_by, in_part, parts_of
-from clockhands.auditing.modules._shown import codes_of
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, Resolved
 from clockhands.formats.files import file_and_key
-
-__all__ = [
-    "DeclaredPart",
-    "Expected",
-    "declared_parts",
-    "expected_of",
-    "in_part",
-    "is_module",
-    "module_of",
-    "open_module",
-    "open_values",
-    "resolve_module",
-    "walked",
-]
+from clockhands.models.declared_parts import declared_by
+from clockhands.models.held_tensors import Walked
+from clockhands.models.opened_modules import config_root, name_of
+from clockhands.models.shown_codes import codes_of
 
 
 def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
@@ -52,21 +37,9 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     of_rates, wrong_parts = rates_cases(found, declared)
     of_waves, wrong_tables = waves_cases(found, declared)
     made = [*of_rates, *of_waves, *number_cases(found), *slope_cases(found, declared)]
-    made += effect_cases(found, declared, wrong_parts | wrong_tables)
+    made += rotation_cases(found, declared, wrong_parts | wrong_tables)
     made += kept_cases(found, declared, _places(made))
     return resolved, [*made, *row_cases(found, _of_texts(resolved), cases)]
-
-
-def declared_parts(module: Any) -> tuple[Resolved, tuple[DeclaredPart, ...]]:
-    """What a module's config declares, and every part that computes cosines and sines with what it should return.
-
-    Raises:
-        Unreadable: The module has no values.
-    """
-    found = walked(module)
-    opened = open_module(module, found)
-    resolved = resolve(opened, None)
-    return resolved, parts_of(found, declared_by(resolved, opened.config, config_root(module)[0], found))
 
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:

@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clockhands.auditing._held_numbers import Expected
 from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.findings._stored import numbered
-from clockhands.auditing.modules._held import HeldTensor, Walked, numbers_of
-from clockhands.auditing.modules._serving import DeclaredCodes, joined
+from clockhands.configs.expected_rates import Expected
+from clockhands.configs.resolved import layer_ranges
 from clockhands.encodings.biases import Alibi
 from clockhands.encodings.dtypes import NAMES, UNIT_ROUNDOFF
+from clockhands.models.declared_parts import DeclaredCodes, joined
+from clockhands.models.held_tensors import HeldTensor, Walked, layers_in, numbers_of, slopes_of
+from clockhands.models.measured_rotations import RotaryPart, rotation_of, without_numbers
 from clockhands.recognition.diagnosis import ROUNDED, Verdict, cosines_of, judged, of_slopes, of_table, unlike_any
 
 WAVES = "cosines and sines"
@@ -223,6 +225,43 @@ def _of_another_type(held: HeldTensor, walked: Walked) -> Verdict:
     return Verdict("buffer-of-another-dtype", {"dtype": held.dtype, "right": right, "error": ROUNDED[held.dtype]})
 
 
+# Rotations
+
+
+def rotation_cases(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> Iterator[Case]:
+    """Every part whose rotation is not the declared one; ``wrong`` are parts known to hold wrong numbers."""
+    alike: dict[Any, list[tuple[dict[str, Any], str | None]]] = {}
+    for path, owner in walked.turning.items():
+        if id(owner) in wrong or without_numbers(owner):
+            continue
+        own = [held for held in walked.of("rates") if held.owner is owner and held.which is None]
+        for held in own or [None]:
+            found = _of_part(path, owner, held, declared, walked.dtype or "float32")
+            if found is not None:
+                # One case is reported for all parts that behave the same, with the layers of all.
+                evidence = {name: value for name, value in found[0].items() if name != "module"}
+                alike.setdefault(str(evidence), []).append(found)
+    for group in alike.values():
+        evidence, _ = group[0]
+        yield case_of("rotation-differs", {**evidence, "parts": len(group)}, joined(layers for _, layers in group))
+
+
+def _of_part(
+    path: str, owner: Any, held: HeldTensor | None, declared: DeclaredCodes, dtype: str
+) -> tuple[dict[str, Any], str | None] | None:
+    layers = held.layers if held is not None else layers_in((path,))
+    part = RotaryPart(owner, None if held is None else held.layer_type)
+    expected = [one for one in declared.serving(owner, (path,), layers, part.layer_type) if one.sure]
+    verdicts = [rotation_of(part, one, declared.resolved.context, dtype) for one in expected]
+    known = [verdict for verdict in verdicts if verdict is not None]
+    if not known or any(one.code is None for one in known):
+        return None
+    told = layer_ranges(layers) if layers else (expected[0].layers if len(expected) == 1 else None)
+    evidence = {name: value for name, value in known[0].evidence.items() if name not in ("of", "error")}
+    name = f"{path or type(owner).__name__}{f' ({part.layer_type})' if part.layer_type else ''}"
+    return {"module": name, **evidence}, told
+
+
 # Slopes
 
 
@@ -242,15 +281,6 @@ def slope_cases(walked: Walked, declared: DeclaredCodes) -> Iterator[Case]:
                 )
             )
     yield from _cases(found, ("it is",), what="slopes")
-
-
-def slopes_of(held: HeldTensor) -> np.ndarray | None:
-    """Slopes as they are published: positive, one for each head."""
-    numbers = held.numbers()
-    if numbers is None or np.iscomplexobj(numbers) or numbers.size != max(numbers.shape, default=0) or not numbers.size:
-        return None
-    flat = numbers.ravel()
-    return -flat if np.isfinite(flat).all() and (flat <= 0).all() else flat
 
 
 # Position numbers, rows, and tensors that are saved or empty

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.modules._compared import slopes_of
-from clockhands.auditing.modules._effect import recognised_in, turning_function, without_numbers
-from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked, parameters_of
-from clockhands.auditing.modules._serving import joined
 from clockhands.configs.resolve import code_of
 from clockhands.configs.resolved import Code
 from clockhands.encodings.biases import Alibi
 from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary
+from clockhands.models.declared_parts import joined
+from clockhands.models.held_tensors import WHERE, HeldTensor, Walked, parameters_of, slopes_of
+from clockhands.models.measured_rotations import input_rotation, recognised_in, without_numbers
 from clockhands.recognition.diagnosis import (
     ROUNDED,
     SLOPES,
@@ -154,7 +153,7 @@ def function_codes(walked: Walked, known: set[str]) -> list[Code]:
     for path, owner in walked.turning.items():
         if path in known or without_numbers(owner):
             continue
-        functions = ((turning_function(owner, width), width) for width in _WIDTHS)
+        functions = ((input_rotation(owner, width), width) for width in _WIDTHS)
         found = (recognised_in(function, width) for function, width in functions if function is not None)
         spec = next((match.spec for match in found if match is not None and isinstance(match.spec, Rotary)), None)
         if spec is not None:

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.auditing._held_numbers import Expected, expected_of
-from clockhands.auditing.modules._held import HeldTensor, Walked, layers_in
-from clockhands.auditing.modules._opening import within
+from clockhands.configs.expected_rates import Expected, expected_of
+from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import Code, Resolved, layer_numbers, layer_ranges
+from clockhands.models.held_tensors import HeldTensor, Walked, layers_in, walked
+from clockhands.models.opened_modules import config_root, open_module, within
 
 # Words in a path that name the part of the model; the first match counts.
 _PARTS = (
@@ -101,26 +102,36 @@ class DeclaredPart:
     codes: Mapping[str | None, tuple[Expected, ...]]
 
 
-def parts_of(walked: Walked, declared: DeclaredCodes) -> tuple[DeclaredPart, ...]:
+def declared_parts(module: Any) -> tuple[Resolved, tuple[DeclaredPart, ...]]:
+    """What a module's config declares, and every part that computes cosines and sines with what it should return.
+
+    Raises:
+        Unreadable: The module has no values.
+    """
+    found = walked(module)
+    opened = open_module(module, found)
+    resolved = resolve(opened, None)
+    return resolved, _parts_of(found, declared_by(resolved, opened.config, config_root(module)[0], found))
+
+
+def _parts_of(found: Walked, declared: DeclaredCodes) -> tuple[DeclaredPart, ...]:
     """Every part that holds frequencies, or cosines and sines, with the declared codes that it serves."""
-    found = []
-    for path, owner in walked.turning.items():
-        own = [held for held in (*walked.of("rates"), *walked.of("waves")) if held.owner is owner]
+    parts = []
+    for path, owner in found.turning.items():
+        own = [held for held in (*found.of("rates"), *found.of("waves")) if held.owner is owner]
         paths = own[0].paths if own else (path,)
         layers = layers_in(paths)
         kinds = dict.fromkeys(held.layer_type for held in own if held.which is None) or {None: None}
         codes = {kind: declared.serving(owner, paths, layers, kind) for kind in kinds}
-        found.append(DeclaredPart(paths, owner, codes))
-    return tuple(found)
+        parts.append(DeclaredPart(paths, owner, codes))
+    return tuple(parts)
 
 
-def declared_by(
-    resolved: Resolved, config: Mapping[str, Any] | None, root: str | None, walked: Walked
-) -> DeclaredCodes:
+def declared_by(resolved: Resolved, config: Mapping[str, Any] | None, root: str | None, found: Walked) -> DeclaredCodes:
     """What a resolved config of the module at a path declares for the parts of a walked module."""
     sections = [config or {}, *(value for value in (config or {}).values() if isinstance(value, Mapping))]
     types = next((section["layer_types"] for section in sections if isinstance(section.get("layer_types"), list)), ())
-    with_local = frozenset(path.rpartition(".")[0] for path in walked.turning if _is_local((path,)))
+    with_local = frozenset(path.rpartition(".")[0] for path in found.turning if _is_local((path,)))
     return DeclaredCodes(resolved, tuple(map(str, types)), root or "", with_local)
 
 

@@ -5,7 +5,6 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from clockhands.auditing.modules._held import WHERE, HeldTensor, Walked
 from clockhands.configs.opened import Opened
 from clockhands.configs.openers import open_document
 from clockhands.configs.weights import rows_and_width
@@ -13,6 +12,7 @@ from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.documents import Document
+from clockhands.models.held_tensors import WHERE, HeldTensor, Walked
 
 CONFIG = "config"
 """What stands before the colon in the place of a value of the module's config, where files have their name."""

@@ -238,3 +238,12 @@ def numbers_of(tensor: Any) -> np.ndarray | None:
         return np.array(wide.numpy())
     except (RuntimeError, TypeError, ValueError, NotImplementedError):
         return None  # a tensor that is distributed over devices, quantised, or not a real tensor
+
+
+def slopes_of(held: HeldTensor) -> np.ndarray | None:
+    """Slopes as they are published: positive, one for each head."""
+    numbers = held.numbers()
+    if numbers is None or np.iscomplexobj(numbers) or numbers.size != max(numbers.shape, default=0) or not numbers.size:
+        return None
+    flat = numbers.ravel()
+    return -flat if np.isfinite(flat).all() and (flat <= 0).all() else flat
