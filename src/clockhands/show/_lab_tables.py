@@ -1,53 +1,17 @@
-"""Pieces of the lab's report: verdicts, numbers with their intervals, tables, and charts beside each other."""
+"""Cells of the lab's report: names with the look of their line, numbers with their intervals, encodings in words."""
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from clockhands.auditing.findings import spoken
 from clockhands.measures.claims import Estimate
+from clockhands.show._html import NONE
 from clockhands.show._lab_charts import swatch
 from clockhands.show._lab_numbers import interval_of, some_seeds, value_of
 from clockhands.show._markup import Markup, element, joined
-from clockhands.show.findings import cut
+from clockhands.show.findings import as_text, cut
 
-NONE = "–"
-"""What is written where there is no number."""
-
-_HALF, _FULL, _PHONE = 384, 800, 320  # px of a chart: two beside each other, one alone, and on a phone
 _NAME = 48  # letters of an arm's name in a table
-
-_MARKS = {
-    True: ("is-sound", "M2,9L6,13L14,3"),
-    False: ("is-error", "M3,3L13,13M13,3L3,13"),
-    None: ("is-note", "M8,3a5,5 0 1,0 .01,0Z"),
-}
-
-
-def kind_of(holds: bool | None) -> str:
-    """The class of a verdict."""
-    return _MARKS[holds][0]
-
-
-def mark(holds: bool | None) -> Markup:
-    """A mark that differs by its shape as well as by its colour; what it says is beside it in words."""
-    kind, shape = _MARKS[holds]
-    size = {"viewBox": "0 0 16 16", "width": 16, "height": 16}
-    return element("svg", element("path", d=shape), class_=f"report-mark {kind}", aria_hidden="true", **size)
-
-
-def code_words(text: str) -> Markup:
-    """A sentence in which what is in backticks is code.
-
-    >>> code_words("under `whole`, a < b")
-    'under <code>whole</code>, a &lt; b'
-    """
-    return joined([element("code", part) if place % 2 else part for place, part in enumerate(text.split("`"))])
-
-
-def paragraphs(*sentences: str, kind: str = "answer") -> list[Markup]:
-    """A paragraph for each sentence that says something."""
-    return [element("p", code_words(each), class_=kind) for each in sentences if each]
 
 
 def with_look(name: str, look: int | None) -> Markup:
@@ -97,73 +61,11 @@ def in_terms(described: str) -> str:
     return described
 
 
-def pairs(rows: Iterable[tuple[str, Markup | str]]) -> Markup:
-    """Names and values."""
-    lines = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
-    return element("dl", lines, class_="report-facts")
-
-
 def in_words(values: Mapping[str, Any]) -> str:
     """Names and values on one line.
 
     >>> in_words({"name": "sotu", "scored_tokens": 16384})
     'name sotu, scored tokens 16,384'
     """
-    said = (f"{name.replace('_', ' ')} {said_value(value)}" for name, value in values.items())
+    said = (f"{name.replace('_', ' ')} {as_text(value)}" for name, value in values.items())
     return ", ".join(said) or "unknown"
-
-
-def said_value(value: object) -> str:
-    """A value without quotes."""
-    return value if isinstance(value, str) else spoken(value)
-
-
-def words_table(heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], kind: str) -> Markup:
-    """A table of words, whose rows are blocks on a phone."""
-    return element("table", _parts(heads, rows), class_=f"report-table {kind}")
-
-
-def numbers_table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int] = ()
-) -> Markup:
-    """A table of numbers; where it is too wide it scrolls sideways in a box with a visible edge, beside the names.
-
-    Args:
-        caption: What it shows.
-        heads: A heading for each column.
-        rows: Cells as they are shown, the name of the row first.
-        texts: Columns of texts, which stand left like the names.
-    """
-    made = element("table", _parts(heads, rows, texts), class_="numbers lab-numbers")
-    box = element("div", made, class_="scrolled", tabindex=0, role="region", aria_label=caption)
-    kind = "lab-figure is-wide" if len(heads) > 3 else "lab-figure"
-    return element("figure", element("figcaption", caption), box, class_=kind)
-
-
-def _parts(
-    heads: Sequence[str], rows: Iterable[Sequence[Markup | str]], texts: Container[int] = ()
-) -> tuple[Markup, Markup]:
-    def of(column: int) -> str | None:
-        return "lab-text" if column in texts else None
-
-    head = element("tr", (element("th", each, scope="col", class_=of(column)) for column, each in enumerate(heads)))
-    body = (
-        element(
-            "tr",
-            element("th", name, scope="row"),
-            (element("td", each, class_=of(column)) for column, each in enumerate(cells, 1)),
-        )
-        for name, *cells in rows
-    )
-    return element("thead", head), element("tbody", body)
-
-
-def panels(drawn: Sequence[Callable[[int], Markup]]) -> Markup:
-    """Charts beside each other, each drawn for a wide page and for a phone."""
-    width = _FULL if len(drawn) == 1 else _HALF
-
-    def panel(draw: Callable[[int], Markup]) -> Markup:
-        wide, narrow = element("div", draw(width), class_="lab-wide"), element("div", draw(_PHONE), class_="lab-narrow")
-        return element("div", wide, narrow, class_="figure")
-
-    return element("div", map(panel, drawn), class_="lab-panels is-one" if len(drawn) == 1 else "lab-panels")

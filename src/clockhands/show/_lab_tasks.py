@@ -16,6 +16,7 @@ from clockhands.lab.study import AS_TRAINED, TaskPlan
 from clockhands.lab.tasks import NAMES
 from clockhands.measures.claims import Estimate, estimated
 from clockhands.show import _lab_charts as charts
+from clockhands.show._html import NONE, numbers_table, panels, paragraphs
 from clockhands.show._lab_answers import (
     Ranking,
     early_tokens,
@@ -25,7 +26,7 @@ from clockhands.show._lab_answers import (
     ratios,
     with_length,
 )
-from clockhands.show._lab_charts import LOOKS, Axis, Chart, Point, Series
+from clockhands.show._lab_charts import LOOKS, Chart, Point, Series
 from clockhands.show._lab_drops import (
     compared,
     drop_step,
@@ -36,8 +37,9 @@ from clockhands.show._lab_drops import (
     references_of,
 )
 from clockhands.show._lab_numbers import MEASURES, Line, lengths_of, listed, measure_of, value_of
-from clockhands.show._lab_tables import NONE, number, numbers_table, panels, paragraphs, with_look, with_note
+from clockhands.show._lab_tables import number, with_look, with_note
 from clockhands.show._markup import Markup, element
+from clockhands.show._svg import Axis
 
 _LABEL = 24  # letters of a label in a chart
 _BEST = 6  # lines that stand out where there are more than `LOOKS`

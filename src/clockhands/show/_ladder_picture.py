@@ -15,6 +15,8 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures import completes, turned_beyond
 from clockhands.show._markup import Markup, element
+from clockhands.show._svg import Axis, Scale, across, path, power_of_ten, svg, upright, words
+from clockhands.show.findings import cut
 from clockhands.show.terminal import LISTED, title_of
 
 _ABOVE = 40  # px for the names of the two lengths
@@ -147,70 +149,52 @@ class _Picture:
         rates = [rate for band in bands for rate in (*band.rates, *(band.before or ())) if rate > 0]
         lengths = [float(length) for band in bands for length in (band.trained, band.served) if length]
         waves = [2 * math.pi / rate for rate in rates] or [1.0]
-        self.least = math.log10(min(waves)) - 0.05
-        self.most = math.log10(max(waves + lengths)) + 0.05
+        self.x = Scale(Axis("wavelength (tokens), log", log=True), [min(waves), max(waves + lengths)], 10, width - 10)
+        self.x.low, self.x.high = math.log10(min(waves)) - 0.05, math.log10(max(waves + lengths)) + 0.05
         self.heights = [_WORDS + _ROW + (_ROW + _JOIN if band.before else 0) + _GAP for band in bands]
         self.bottom = _ABOVE + sum(self.heights)
 
-    def x(self, wave: float) -> float:
-        place = (math.log10(wave) - self.least) / max(self.most - self.least, 1e-9)
-        return round(10 + place * (self.width - 20), 1)
-
     def drawn(self) -> Markup:
-        height = self.bottom + _BELOW
-        return element(
-            "svg",
-            element("title", "The wavelength of every pair against the lengths of the model"),
-            self.axis(),
-            self.lengths(),
-            self.marks(),
-            class_="report-ladder",
-            role="img",
-            aria_label=" ".join(band.says for band in self.bands),
-            viewBox=f"0 0 {self.width} {height}",
-            width=self.width,
-            height=height,
-        )
+        title = element("title", "The wavelength of every pair against the lengths of the model")
+        says, parts = " ".join(band.says for band in self.bands), (*self.axis(), *self.lengths(), *self.marks())
+        return svg("report-ladder", says, self.width, self.bottom + _BELOW, title, parts)
 
     def axis(self) -> Iterator[Markup]:
-        yield element("line", class_="axis", x1=4, x2=self.width - 4, y1=self.bottom, y2=self.bottom)
-        first, last = math.ceil(self.least), math.floor(self.most)
-        step = max(1, math.ceil((last - first + 1) / (self.width / 60)))
-        for power in range(first, last + 1, step):
+        yield across("axis", self.bottom, 4, self.width - 4)
+        for power in self.x.powers(self.width / 60):
             at = self.x(10.0**power)
-            yield element("line", class_="axis", x1=at, x2=at, y1=self.bottom, y2=self.bottom + 5)
+            yield upright("axis", at, self.bottom, self.bottom + 5)
             anchor = "middle" if 20 < at < self.width - 20 else "start" if at <= 20 else "end"
-            yield element("text", _power(power), x=at, y=self.bottom + 19, text_anchor=anchor)
-        name = "wavelength (tokens), log"
-        yield element("text", name, x=self.width - 10, y=self.bottom + 38, text_anchor="end")
+            name = spoken(10**power) if 0 <= power <= 3 else power_of_ten(power)
+            yield words(name, at, self.bottom + 19, anchor)
+        yield words(self.x.axis.name, self.width - 10, self.bottom + 38, "end")
 
     def lengths(self) -> Iterator[Markup]:
         windows = {band.served for band in self.bands if band.served and band.window}
         trained = {band.trained for band in self.bands if band.trained and not band.window}
         served = {band.served for band in self.bands if band.served and not band.window}
-        words = "context" if trained == served else "served"
+        used = "context" if trained == served else "served"
         named = [(length, f"window {spoken(length)}", "trained") for length in windows]
-        named += [(length, f"{words} {spoken(length)}", "served") for length in served]
+        named += [(length, f"{used} {spoken(length)}", "served") for length in served]
         named += [(length, f"trained {spoken(length)}", "trained") for length in trained - served]
         named.sort()
         lines = [self.x(length) for length, _, _ in named]
         ends = [-math.inf, -math.inf, -math.inf]  # of the words of each line, from the lowest up
-        for (_, words, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=False):
-            long = _LETTER * len(words)
+        for (_, name, kind), at, limit in zip(named, lines, [*lines[1:], self.width], strict=False):
+            long = _LETTER * len(name)
             # To the right of the line, unless they would reach the next one and have room on the left.
             after = at + 8 + long < limit or at - 4 - long < 0
             start = at + 4 if after else at - 4 - long
             level = next((row for row, end in enumerate(ends) if start > end + 12), len(ends) - 1)
             ends[level] = start + long
             top = _ABOVE - 6 - 12 * level
-            yield element("line", class_=kind, x1=at, x2=at, y1=top - 8, y2=self.bottom)
-            place = {"x": at + (4 if after else -4), "y": top, "text_anchor": "start" if after else "end"}
-            yield element("text", words, **place)
+            yield upright(kind, at, top - 8, self.bottom)
+            yield words(name, at + (4 if after else -4), top, "start" if after else "end")
 
     def marks(self) -> Iterator[Markup]:
         top = _ABOVE
         for band, height in zip(self.bands, self.heights, strict=True):
-            yield element("text", _cut(band.title, self.width), class_="band", x=10, y=top + 13)
+            yield words(cut(band.title, int((self.width - 20) / _LETTER)), 10, top + 13, kind="band")
             row = top + _WORDS
             if band.before:
                 yield self.join(band.before, band.rates, row + _ROW, row + _ROW + _JOIN)
@@ -238,7 +222,7 @@ class _Picture:
             )
         for kind, parts in paths.items():
             if parts:
-                yield element("path", class_=f"mark {kind}", d="".join(parts))
+                yield path(f"mark {kind}", "".join(parts))
 
     def join(self, before: Sequence[float], after: Sequence[float], top: float, low: float) -> Markup:
         """Lines from the old to the new wavelength of some pairs, about thirty at most."""
@@ -248,15 +232,4 @@ class _Picture:
             for old, new in list(zip(before, after, strict=True))[::step]
             if old and new
         ]
-        return element("path", class_="join", d="".join(parts))
-
-
-def _power(power: int) -> str:
-    if 0 <= power <= 3:
-        return spoken(10**power)
-    return "10" + "".join("⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".index(sign)] for sign in str(power))
-
-
-def _cut(text: str, width: int) -> str:
-    most = int((width - 20) / _LETTER)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+        return path("join", "".join(parts))

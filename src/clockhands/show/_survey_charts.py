@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from clockhands.show._markup import Markup, element
+from clockhands.show._svg import LETTER, path, svg, words
 
 _WIDTH, _HEIGHT, _ABOVE, _BELOW = 400, 170, 18, 40  # px; above the bars stand counts, below them values
 _TICK = 44  # px that the label of a bar needs at least
-_LETTER = 7.5  # px of a digit, at most
 _MOST = 40  # bars; values farther apart than these get wider bars
 
 
@@ -36,23 +36,17 @@ def histogram(values: Sequence[float], step: float, axis: str) -> Markup:
         if count:
             tall = max(1.5, count * scale)
             says = element("title", f"{_short(low)} to {_short(low * step**width)}: {count:,}")
-            drawn.append(element("rect", says, x=_px(left + 1), y=_px(floor - tall), width=_px(room - 2),
-                                 height=_px(tall), class_="bar"))  # fmt: skip
-            if len(f"{count:,}") * _LETTER <= room + 4:  # else the numbers of neighbours would overlap
-                drawn.append(element("text", f"{count:,}", x=_px(left + room / 2), y=_px(floor - tall - 4),
-                                     text_anchor="middle", class_="is-count"))  # fmt: skip
+            box = {"x": left + 1, "y": floor - tall, "width": room - 2, "height": tall}
+            drawn.append(element("rect", says, class_="bar", **{name: round(px, 1) for name, px in box.items()}))
+            if len(f"{count:,}") * LETTER <= room + 4:  # else the numbers of neighbours would overlap
+                drawn.append(words(f"{count:,}", left + room / 2, floor - tall - 4, "middle", "is-count"))
         if place % each == 0:
             anchor = "start" if place == 0 else "middle"
-            drawn.append(element("text", _short(low), x=_px(left), y=floor + 15, text_anchor=anchor))
-            drawn.append(element("path", d=f"M{_px(max(left, 0.5))},{floor}v4", class_="axis"))
-    drawn.append(element("path", d=f"M0,{floor}H{_WIDTH}", class_="axis"))
-    drawn.append(element("text", axis, x=_WIDTH, y=_HEIGHT - 6, text_anchor="end"))
-    return element("svg", drawn, class_="survey-chart", viewBox=f"0 0 {_WIDTH} {_HEIGHT}", width=_WIDTH,
-                   height=_HEIGHT, role="img", aria_label=axis)  # fmt: skip
-
-
-def _px(value: float) -> str:
-    return f"{value:.1f}"
+            drawn.append(words(_short(low), left, floor + 15, anchor))
+            drawn.append(path("axis", f"M{max(left, 0.5):.1f},{floor}v4"))
+    drawn.append(path("axis", f"M0,{floor}H{_WIDTH}"))
+    drawn.append(words(axis, _WIDTH, _HEIGHT - 6, "end"))
+    return svg("survey-chart", axis, _WIDTH, _HEIGHT, drawn)
 
 
 def _short(value: float) -> str:

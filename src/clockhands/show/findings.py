@@ -7,12 +7,15 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from clockhands.auditing import Audit, Finding
-from clockhands.auditing.findings import in_a_file
+from clockhands.auditing.findings import in_a_file, spoken
 from clockhands.auditing.fixes import file_of
 from clockhands.configs.overriding import CALLER
 from clockhands.formats.files import file_and_key
 from clockhands.formats.key_lines import line_in
 from clockhands.show._page import safe
+
+AUDIT = "clockhands-audit"
+"""The id of the script element of a page that holds what ``clockhands audit --json`` prints."""
 
 IN_TITLES = 80
 """Letters of a name that stand in the title of a window."""
@@ -44,6 +47,16 @@ def cut(text: str, most: int = 400) -> str:
     ('llama', 'xxxx…')
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def as_text(value: object) -> str:
+    """A value as in a sentence, words without quotes."""
+    return value if isinstance(value, str) else spoken(value)
+
+
+def worst_first(audit: Audit) -> tuple[bool, bool]:
+    """The key by which audits are sorted: those with errors first, then those with warnings."""
+    return not audit.errors, not audit.warnings
 
 
 def place_of(audit: Audit, finding: Finding) -> Place | None:

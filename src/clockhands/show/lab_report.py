@@ -9,8 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
-from importlib.resources import files
 from statistics import median
 from typing import Any
 
@@ -18,27 +16,26 @@ from clockhands.auditing.findings import spoken
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study import Arm, AtTest, Gate
+from clockhands.show._html import (
+    NONE,
+    code_words,
+    facts,
+    foot,
+    heading,
+    mark,
+    numbers_table,
+    page,
+    paragraphs,
+    preformatted,
+    table,
+)
 from clockhands.show._lab_answers import answers
 from clockhands.show._lab_drops import rise_of
 from clockhands.show._lab_numbers import MEASURES, TESTED, Line, in_full, listed, range_note, verdict, verdict_of
-from clockhands.show._lab_tables import (
-    NONE,
-    code_words,
-    in_terms,
-    in_words,
-    kind_of,
-    mark,
-    numbers_table,
-    pairs,
-    paragraphs,
-    said_value,
-    with_look,
-    words_table,
-)
+from clockhands.show._lab_tables import in_terms, in_words, with_look
 from clockhands.show._lab_tasks import looks, task_parts, title_of
-from clockhands.show._markup import Markup, document, element, joined
-from clockhands.show.explorer.page import source
-from clockhands.show.findings import IN_TITLES, cut
+from clockhands.show._markup import Markup, element, joined
+from clockhands.show.findings import IN_TITLES, as_text, cut
 from clockhands.show.lab import duration
 
 RESULTS = "clockhands-lab"
@@ -67,8 +64,6 @@ def report(results: Sequence[Results]) -> str:
         A whole HTML document.
     """
     stated = [each.to_dict() for each in results]
-    sheets = ("report.css", "lab_report.css")
-    style = source("style.css") + "".join(files("clockhands.show").joinpath(each).read_text("utf-8") for each in sheets)
     several = len(results) != 1
     title = f"Lab: {len(results)} studies" if several else f"Lab: {cut(results[0].study.name, IN_TITLES)}"
     articles = (
@@ -80,8 +75,10 @@ def report(results: Sequence[Results]) -> str:
         )
         for place, (each, values) in enumerate(zip(results, stated, strict=True))
     )
-    shown = element("main", _overview(results) if several else None, articles, _foot(), class_="clockhands report lab")
-    return document(title, style, "", {RESULTS: {"schema": 1, "studies": stated}}, shown)
+    overview = _overview(results) if several else None
+    where = foot(" The results are in this file as JSON, in the element with the id ", element("code", RESULTS), ".")
+    held = {RESULTS: {"schema": 1, "studies": stated}}
+    return page(title, held, overview, articles, where, kind="lab", sheets=["lab_report.css"])
 
 
 def _overview(results: Sequence[Results]) -> Iterator[Markup]:
@@ -90,18 +87,21 @@ def _overview(results: Sequence[Results]) -> Iterator[Markup]:
         [
             element("a", cut(each.study.name), href=f"#study-{place + 1}"),
             each.study.question,
-            joined(mark(_all_hold(each)), verdict(each), f" {_states(each)}" if _incomplete(each) else None),
+            joined(mark(_grade(each)), verdict(each), f" {_states(each)}" if _incomplete(each) else None),
         ]
         for place, each in enumerate(results)
     )
     if results:
-        yield words_table(("study", "question", "gates"), rows, "of-studies")
+        yield table("of-studies", ("study", "question", "gates"), rows)
 
 
-def _all_hold(results: Results) -> bool | None:
-    """Whether all gates hold; None where of one it is not known, or there are none."""
+_GRADES = {True: "sound", False: "error", None: "note"}  # of a gate that holds, fails, or is not known to do either
+
+
+def _grade(results: Results) -> str:
+    """The grade of all gates together: where one is not known, or there are none, they are not known to hold."""
     found = [each.known for each in results.gates()]
-    return False if False in found else None if None in found or not found else True
+    return _GRADES[False if False in found else None if None in found or not found else True]
 
 
 def _incomplete(results: Results) -> bool:
@@ -164,14 +164,18 @@ class _Page:
 
     def answer(self) -> Iterator[Markup]:
         results, study = self.results, self.results.study
-        yield element(f"h{self.level}", cut(study.name), class_="report-name")
+        yield heading(study.name, self.level)
         yield element("p", study.question, class_="lab-question")
-        holds = _all_hold(results)
-        yield element("p", mark(holds), verdict(results), class_=f"report-verdict {kind_of(holds)}")
+        grade = _grade(results)
+        yield element("p", mark(grade), verdict(results), class_=f"report-verdict is-{grade}")
         if _incomplete(results):
             link = element("a", "Which ones", href=f"#missing-{self.place}")
-            failed = False if results.states["failed"] else None
-            words = (mark(failed), f"{_states(results)} ", link, ". All numbers are of finished trials.")
+            words = (
+                mark("error" if results.states["failed"] else "note"),
+                f"{_states(results)} ",
+                link,
+                ". All numbers are of finished trials.",
+            )
             yield element("p", *words, class_="answer")
         for name in study.tasks:
             if len(study.tasks) > 1:
@@ -186,7 +190,7 @@ class _Page:
         yield from paragraphs(
             f"{verdict(self.results)} The gates are part of the study file, written before the run. {TESTED}"
         )
-        yield words_table(("verdict", "gate", "measured", "required"), map(self.gate, self.results.gates()), "of-gates")
+        yield table("of-gates", ("verdict", "gate", "measured", "required"), map(self.gate, self.results.gates()))
 
     def gate(self, each: GateResult) -> list[Markup | str]:
         gate = each.gate
@@ -194,9 +198,9 @@ class _Page:
                   "interval above": gate.interval_above, "interval below": gate.interval_below}  # fmt: skip
         one = gate.measure == "spike" and not gate.minus and each.value is not None
         found = rise_of(self.results, gate.task, gate.arm) if one else in_full(each.value, gate.measure)
-        says = verdict_of(self.results, each)
+        says, grade = verdict_of(self.results, each), _GRADES[each.known]
         return [
-            element("span", mark(each.known), says, class_=f"lab-verdict {kind_of(each.known)}"),
+            element("span", mark(grade), says, class_=f"lab-verdict is-{grade}"),
             gate.says,
             joined(element("strong", found), element("br"), _measured(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
@@ -207,7 +211,7 @@ class _Page:
             [with_look(name, self.looks.get(Line(name))), _arm(arm) or NONE, in_terms(stated["code"])]
             for (name, arm), stated in zip(self.results.study.arms.items(), self.stated["arms"].values(), strict=True)
         )
-        return words_table(("arm", "what it is", "position encoding"), rows, "of-arms")
+        return table("of-arms", ("arm", "what it is", "position encoding"), rows)
 
     def costs(self) -> Iterator[Markup]:
         finished = self.results.states["finished"]
@@ -229,24 +233,24 @@ class _Page:
     def missing(self) -> Iterator[Markup]:
         failed = [each for each in self.results.trials if each.state == "failed"]
         if failed:
-            yield element("p", mark(False), f"{len(failed)} failed:", class_="answer")
+            yield element("p", mark("error"), f"{len(failed)} failed:", class_="answer")
             rows = ([each.task, each.arm, str(each.seed), each.message or "no message"] for each in failed)
-            yield words_table(("task", "arm", "seed", "message"), rows, "of-failures")
+            yield table("of-failures", ("task", "arm", "seed", "message"), rows)
         waiting: dict[tuple[str, str], list[str]] = {}
         for each in self.results.trials:
             if each.state == "waiting":
                 waiting.setdefault((each.task, each.arm), []).append(str(each.seed))
         if waiting:
             says = f"{self.results.states['waiting']} not finished; `clockhands lab resume` goes on with them:"
-            yield element("p", mark(None), code_words(says), class_="answer")
+            yield element("p", mark("note"), code_words(says), class_="answer")
             rows = ([task, arm, ", ".join(seeds)] for (task, arm), seeds in waiting.items())
-            yield words_table(("task", "arm", "seeds"), rows, "of-failures")
+            yield table("of-failures", ("task", "arm", "seeds"), rows)
 
     def provenance(self) -> Iterator[Markup]:
         study, stored = self.results.study, self.results.stored
         machine = dict(stored.machine)
         texts = machine.pop("texts", None) or {}
-        yield pairs(
+        yield facts(
             [
                 ("command", element("code", stored.command or "unknown")),
                 ("commit", stored.commit_id or "unknown"),
@@ -254,13 +258,13 @@ class _Page:
                 ("first run", stored.created or "unknown"),
                 ("clockhands", stored.version or "unknown"),
                 ("versions", in_words(stored.versions)),
-                *((name.replace("_", " "), said_value(value)) for name, value in machine.items()),
+                *((name.replace("_", " "), as_text(value)) for name, value in machine.items()),
                 *((f"text of {task}", in_words({"name": "", **held})) for task, held in texts.items()),
                 *((f"seeds of {task}", ", ".join(map(str, plan.seeds))) for task, plan in study.tasks.items()),
             ]
         )
-        lines = joined([joined(line, Markup("\n")) for line in study.text.splitlines()])
-        yield element("details", element("summary", "The study file"), element("pre", lines), class_="lab-file")
+        lines = preformatted(study.text.splitlines())
+        yield element("details", element("summary", "The study file"), lines, class_="lab-file")
 
 
 def _median(values: Iterable[Any]) -> str:
@@ -339,8 +343,3 @@ def _fields(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else _TERMS.get(str(value), str(value))
-
-
-def _foot() -> Markup:
-    words = f"clockhands {version('clockhands')}. The results are in this file as JSON, in the element with the id "
-    return element("p", words, element("code", RESULTS), ".", class_="note report-foot")

@@ -1,16 +1,15 @@
 """Prints the results of a probe on a terminal, and writes them as one HTML page; answers come before tables."""
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from typing import IO, TYPE_CHECKING
 
 from rich.text import Text
 
-from clockhands.show._lab_charts import LOOKS, Axis, Chart, Point, Series, line_chart
-from clockhands.show._lab_tables import NONE, numbers_table, panels
-from clockhands.show._markup import Markup, document, element
+from clockhands.show._html import NONE, heading, numbers_table, page, panels
+from clockhands.show._lab_charts import LOOKS, Chart, Point, Series, line_chart
+from clockhands.show._markup import Markup, element
 from clockhands.show._page import Page, broken, console_on, safe
-from clockhands.show.explorer.page import source
+from clockhands.show._svg import Axis
 from clockhands.show.findings import IN_TITLES, cut, short_name
 
 if TYPE_CHECKING:
@@ -114,14 +113,12 @@ def probe_page(found: "Probe") -> str:
     Returns:
         A whole HTML document.
     """
-    sheets = ("report.css", "lab_report.css")
-    style = source("style.css") + "".join(files("clockhands.show").joinpath(each).read_text("utf-8") for each in sheets)
-    shown = element("main", element("article", _article(found)), class_="clockhands report lab")
-    return document(f"Probe of {cut(short_name(found.target), IN_TITLES)}", style, "", {PROBE: found.to_dict()}, shown)
+    title, shown = f"Probe of {cut(short_name(found.target), IN_TITLES)}", element("article", _article(found))
+    return page(title, {PROBE: found.to_dict()}, shown, kind="lab", sheets=["lab_report.css"])
 
 
 def _article(found: "Probe") -> Iterator[Markup]:
-    yield element("h1", cut(short_name(found.target)), class_="report-name")
+    yield heading(short_name(found.target))
     yield element("p", cut(found.target), class_="note path")
     for result in found.results:
         for answer in result.answers[:2]:

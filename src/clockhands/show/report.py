@@ -8,8 +8,6 @@ dropped on the explorer, which also opens at its end. Only the explorer needs a 
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -19,11 +17,22 @@ from clockhands.auditing.findings import price_in_words, spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
+from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
 from clockhands.show._ladder_picture import bands_of, ladder_picture
-from clockhands.show._markup import Markup, document, element, joined
+from clockhands.show._markup import Markup, element, joined
+from clockhands.show._svg import path, sign
 from clockhands.show.explorer.data import data
-from clockhands.show.explorer.page import module, source
-from clockhands.show.findings import IN_TITLES, cut, short_name, what_is_wrong, what_mends_it
+from clockhands.show.explorer.page import module
+from clockhands.show.findings import (
+    AUDIT,
+    IN_TITLES,
+    as_text,
+    cut,
+    short_name,
+    what_is_wrong,
+    what_mends_it,
+    worst_first,
+)
 from clockhands.show.terminal import (
     LISTED,
     changed_lines,
@@ -37,18 +46,9 @@ from clockhands.show.terminal import (
     where_of,
 )
 
-AUDIT = "clockhands-audit"
-"""The id of the script element that holds what `clockhands audit --json` prints."""
-
 _WIDE, _NARROW = 800, 320  # px of the two drawings of a ladder: for a page or paper, and for a phone
 _LONGEST = 600  # letters of a step of an edit; the JSON has all of it
 
-_SHAPES = {
-    "error": "M3,3L13,13M13,3L3,13",
-    "warning": "M8,2L15,14H1Z",
-    "note": "M8,3a5,5 0 1,0 .01,0Z",
-    "sound": "M2,9L6,13L14,3",
-}
 _START = f"""
 const held = (id) => JSON.parse(document.getElementById(id).textContent);
 const place = document.getElementById("turn");
@@ -79,12 +79,10 @@ def report(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]] = (), *,
     script, held = "", {AUDIT: told}
     if explorer:
         script, held = f"{module()}\n{_START}", {**held, "data": {**data(audits), "models": []}}
-    style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
     names = [each.target for each in audits] + [each["target"] for each in unread]
     title = f"Audit of {cut(short_name(names[0]), IN_TITLES) if len(names) == 1 else f'{len(names)} targets'}"
-    main = _main(sorted(audits, key=_worst_first), unread)
-    shown = element("main", main, _explorer(audits) if explorer else None, _foot(), class_="clockhands report")
-    return document(title, style, script, held, shown)
+    shown = _main(sorted(audits, key=worst_first), unread)
+    return page(title, held, shown, _explorer(audits) if explorer else None, _foot(), script=script)
 
 
 def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Iterator[Markup]:
@@ -95,20 +93,14 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
     for number, audit in enumerate(audits):
         shown: Any = _target(audit, several=several)
         if several and not audit.problems:
-            summary = element("summary", _mark(_grade(audit)), cut(short_name(audit.target)), class_="report-name")
+            summary = element("summary", mark(_grade(audit)), cut(short_name(audit.target)), class_="report-name")
             shown = element("details", summary, shown)
         yield element("article", shown, id=f"target-{number + 1}", class_="report-target")
     for number, each in enumerate(unread):
-        name = element("h2" if several else "h1", cut(each["target"]), class_="report-name")
-        said = element(
-            "p", _mark("error"), f"It could not be read. {each['message']}", class_="report-verdict is-error"
-        )
+        name = heading(each["target"], 1 + several)
+        said = _verdict("error", f"It could not be read. {each['message']}")
         hint = element("p", each["hint"], class_="answer")
         yield element("article", name, said, hint, id=f"target-{len(audits) + number + 1}", class_="report-target")
-
-
-def _worst_first(audit: Audit) -> tuple[bool, bool]:
-    return not audit.errors, not audit.warnings
 
 
 def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Markup:
@@ -116,29 +108,19 @@ def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> M
     graded = [(audit.target, _grade(audit), audit.verdict) for audit in audits]
     graded += [(each["target"], "error", "It could not be read.") for each in unread]
     rows = (
-        (element("a", cut(target), href=f"#target-{number + 1}"), joined(_mark(grade), verdict))
+        (element("a", cut(target), href=f"#target-{number + 1}"), joined(mark(grade), verdict))
         for number, (target, grade, verdict) in enumerate(graded)
     )
-    return _table("of-targets", ("target", "verdict"), rows)
-
-
-def _table(kind: str, names: Sequence[str], rows: Iterable[Sequence[str]], caption: Markup | None = None) -> Markup:
-    """A table whose rows begin with their name."""
-    head = element("tr", (element("th", name, scope="col") for name in names))
-    lines = (
-        element("tr", element("th", first, scope="row"), (element("td", cell) for cell in cells))
-        for first, *cells in rows
-    )
-    return element("table", caption, element("thead", head), element("tbody", lines), class_=f"report-table {kind}")
+    return table("of-targets", ("target", "verdict"), rows)
 
 
 def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
     name = short_name(audit.target)
     below = "h3" if several else "h2"
-    yield element("h2" if several else "h1", cut(name), class_="report-name")
+    yield heading(name, 1 + several)
     if name != audit.target:
         yield element("p", cut(audit.target), class_="note path")
-    yield element("p", _mark(_grade(audit)), audit.verdict, class_=f"report-verdict is-{_grade(audit)}")
+    yield _verdict(_grade(audit), audit.verdict)
     yield element("p", _in_short(audit), class_="note")
     for note in audit.notes:
         yield element("p", f"Note: {note}", class_="note")
@@ -179,13 +161,8 @@ def _grade(audit: Audit) -> str:
     return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.correct else "note"
 
 
-def _mark(kind: str) -> Markup:
-    """A sign that differs in shape as well as colour; the text next to it says the same."""
-    return _sign(f"report-mark is-{kind}", element("path", d=_SHAPES[kind]), 16)
-
-
-def _sign(kind: str, shape: Markup, width: int) -> Markup:
-    return element("svg", shape, class_=kind, viewBox=f"0 0 {width} 16", width=width, height=16, aria_hidden="true")
+def _verdict(grade: str, says: str) -> Markup:
+    return element("p", mark(grade), says, class_=f"report-verdict is-{grade}")
 
 
 def _finding(audit: Audit, finding: Finding) -> Markup:
@@ -195,12 +172,12 @@ def _finding(audit: Audit, finding: Finding) -> Markup:
     fix = element("strong", "Fix: ")
     return element(
         "section",
-        element("p", _mark(finding.severity), element("strong", finding.severity), " ",
+        element("p", mark(finding.severity), element("strong", finding.severity), " ",
                 element("code", finding.code), layers, class_="report-code"),
         element("p", what_is_wrong(finding), class_="answer"),
         None if finding.price is None else
         element("p", element("strong", "Price: "), price_in_words(finding.price), class_="answer"),
-        _pairs(evidence, "report-evidence") if evidence else None,
+        facts(evidence, "report-evidence") if evidence else None,
         element("p", fix, mends, class_="answer") if mends else None,
         _patch(audit, finding),
         element("p", fix if finding.severity != "note" and not mends else None, finding.hint, class_="answer"),
@@ -213,28 +190,20 @@ def _patch(audit: Audit, finding: Finding) -> Markup | None:
     if finding.edit is None or not finding.edit.patch:
         return None
     if changed := list(changed_lines(audit, finding)):
-        text = joined([joined(cut(line, _LONGEST), Markup("\n")) for line in changed])
-        caption = element("figcaption", f"The change of {finding.edit.file or 'the file'}")
-        return element("figure", caption, element("pre", text), class_="report-patch")
-    steps = [json.dumps(dict(step), ensure_ascii=False) for step in finding.edit.patch]
-    short = (step if len(step) <= _LONGEST else f"{step[:_LONGEST]}…" for step in steps)
-    lines = joined([joined(step, Markup("\n")) for step in short])
-    caption = element("figcaption", f"The same for {finding.edit.file or 'the file'}, as JSON Patch (RFC 6902)")
-    return element("figure", caption, element("pre", lines), class_="report-patch")
-
-
-def _pairs(rows: Iterable[tuple[Markup | str, Markup | str]], kind: str) -> Markup:
-    """Names and values."""
-    lines = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
-    return element("dl", lines, class_=kind)
+        lines, caption = changed, f"The change of {finding.edit.file or 'the file'}"
+    else:
+        lines = [json.dumps(dict(step), ensure_ascii=False) for step in finding.edit.patch]
+        caption = f"The same for {finding.edit.file or 'the file'}, as JSON Patch (RFC 6902)"
+    shown = preformatted(cut(line, _LONGEST) for line in lines)
+    return element("figure", element("figcaption", caption), shown, class_="report-patch")
 
 
 def _place(text: str) -> Markup:
     """A source, which may be broken after each of its steps."""
     pieces: list[Markup | str] = []
-    for sign in text:
-        pieces.append(sign)
-        if sign in "./:_":
+    for letter in text:
+        pieces.append(letter)
+        if letter in "./:_":
             pieces.append(element("wbr"))
     return joined(pieces)
 
@@ -242,7 +211,7 @@ def _place(text: str) -> Markup:
 def _code(code: Code) -> Markup:
     rows = [(label, value) for label, value, _ in rows_of(code)]
     title = element("p", title_of(code, LISTED), class_="report-code")
-    return element("section", title, _pairs(rows, "report-facts") if rows else None)
+    return element("section", title, facts(rows) if rows else None)
 
 
 def _key() -> Markup:
@@ -252,11 +221,8 @@ def _key() -> Markup:
         ("never", "M6,0V16", "never completes a rotation within it"),
         ("beyond", "M6,2V14m-3,-4l3,4l3,-4", "rotates further than in training"),
     )
-    signs = (
-        (_sign("report-ladder", element("path", class_=f"mark {kind}", d=shape), 12), words)
-        for kind, shape, words in marks
-    )
-    return element("p", (element("span", sign, f" {words}") for sign, words in signs), class_="note report-key")
+    signs = ((sign("report-ladder", path(f"mark {kind}", shape), 12), words) for kind, shape, words in marks)
+    return element("p", (element("span", drawn, f" {words}") for drawn, words in signs), class_="note report-key")
 
 
 def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
@@ -265,7 +231,7 @@ def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
         where = "; ".join(filter(None, (where_of(one, LISTED) for one in same)))
         yield element("p", f"{where or 'The encoding'}, {over}", class_="report-code")
         rows = ((SHORT[name], each.brief, each.says) for name, each in same[0].properties.items())
-        yield _table("of-properties", ("property", "answer", "with its numbers"), rows)
+        yield table("of-properties", ("property", "answer", "with its numbers"), rows)
 
 
 def _extension(extension: Extension) -> Iterator[Markup]:
@@ -276,7 +242,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
         for sentence in way.says:
             yield element("p", sentence, class_="answer")
         for values in way.values.values():
-            yield element("pre", [joined(line, Markup("\n")) for line in lines_of(values)])
+            yield preformatted(lines_of(values))
         for cost in way.costs:
             known = f" ({cost.source}; {cost.label})" if cost.source else ""
             yield element("p", f"Known: {cost.says}{known}", class_="note")
@@ -287,7 +253,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
 def _provenance(audit: Audit) -> Iterator[Markup]:
     """A row for each value: the layers, the field, the value, and the file and key."""
     of_model = [
-        (name.replace("_", " "), _as_text(value), audit.source[name])
+        (name.replace("_", " "), as_text(value), audit.source[name])
         for name, value in (("model_type", audit.model_type), ("context", audit.context), ("length", audit.length))
         if name in audit.source
     ]
@@ -305,17 +271,17 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
     others = list(rows_of_readers(audit.readings, audit.reach))
     if others:
         yield element("p", "Runtimes", class_="report-code")
-        yield _pairs(others, "report-facts")
+        yield facts(others)
     if audit.ignored:
         yield element("p", "Position keys that nothing reads", class_="report-code")
-        yield _pairs([(_place(place), spoken(value)) for place, value in audit.ignored.items()], "report-evidence")
+        yield facts([(_place(place), spoken(value)) for place, value in audit.ignored.items()], "report-evidence")
 
 
 def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
     """A table of values and their sources."""
     lines = ((name, value, _place(place)) for name, value, place in rows)
     caption = element("caption", whose, class_="report-code")
-    return _table("of-places", ("value", "is", "source"), lines, caption)
+    return table("of-places", ("value", "is", "source"), lines, caption)
 
 
 def _field(code: Code, name: str) -> str:
@@ -328,13 +294,8 @@ def _field(code: Code, name: str) -> str:
     if name == "rates":
         return rates_in_words(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_as_text(item)}" for key, item in value.items() if item is not None)
-    return _as_text(value)
-
-
-def _as_text(value: object) -> str:
-    """A value as in a sentence, words without quotes."""
-    return value if isinstance(value, str) else spoken(value)
+        return ", ".join(f"{key} {as_text(item)}" for key, item in value.items() if item is not None)
+    return as_text(value)
 
 
 def _explorer(audits: Sequence[Audit]) -> Markup | None:
@@ -345,12 +306,10 @@ def _explorer(audits: Sequence[Audit]) -> Markup | None:
 
 
 def _foot() -> Markup:
-    return element(
-        "p",
-        f"clockhands {version('clockhands')}. The audit is in this file as JSON: drop the file on the page that ",
+    return foot(
+        " The audit is in this file as JSON: drop the file on the page that ",
         element("code", "clockhands explore"),
         " opens, or read the element with the id ",
         element("code", AUDIT),
         ".",
-        class_="note report-foot",
     )

@@ -1,16 +1,12 @@
 """The report of a model as stored by a survey, for files that have changed or disappeared since."""
 
 from collections.abc import Iterator, Mapping
-from importlib.resources import files
 from typing import Any
 
-from clockhands.auditing.findings import spoken
 from clockhands.jobs.survey.rows import SurveyRow
-from clockhands.show._markup import Markup, document, element
-from clockhands.show.explorer.page import source
-from clockhands.show.findings import IN_TITLES, cut, short_name
-
-AUDIT = "clockhands-audit"
+from clockhands.show._html import facts, heading, page
+from clockhands.show._markup import Markup, element
+from clockhands.show.findings import AUDIT, IN_TITLES, as_text, cut, short_name
 
 
 def stored_report(row: SurveyRow, told: Mapping[str, Any]) -> str:
@@ -23,14 +19,12 @@ def stored_report(row: SurveyRow, told: Mapping[str, Any]) -> str:
     Returns:
         A whole HTML document.
     """
-    style = source("style.css") + files("clockhands.show").joinpath("report.css").read_text("utf-8")
-    shown = element("main", _main(row, told), class_="clockhands report")
     title = f"Audit of {cut(short_name(row.target), IN_TITLES)}"
-    return document(title, style, "", {AUDIT: {"schema": 1, "targets": [told]}}, shown)
+    return page(title, {AUDIT: {"schema": 1, "targets": [told]}}, _main(row, told))
 
 
 def _main(row: SurveyRow, told: Mapping[str, Any]) -> Iterator[Markup]:
-    yield element("h1", cut(short_name(row.target)), class_="report-name")
+    yield heading(short_name(row.target))
     yield element("p", cut(row.target), class_="note path")
     yield element("p", row.verdict, class_="report-verdict")
     since = (
@@ -40,9 +34,9 @@ def _main(row: SurveyRow, told: Mapping[str, Any]) -> Iterator[Markup]:
     for found in told["findings"]:
         yield element("section", _finding(found))
     for code in told["layers"]:
-        named = ((name.replace("_", " "), value) for name, value in code.items() if name not in ("source", "rates"))
-        facts = [(name, _spoken(value)) for name, value in named if value is not None]
-        yield element("section", element("h2", f"Layers {code['layers'] or ''}"), _pairs(facts, "report-facts"))
+        named = {name.replace("_", " "): value for name, value in code.items() if name not in ("source", "rates")}
+        known = {name: value for name, value in named.items() if value is not None}
+        yield element("section", element("h2", f"Layers {code['layers'] or ''}"), _facts(known, "report-facts"))
 
 
 def _finding(found: Mapping[str, Any]) -> Iterator[Markup]:
@@ -51,14 +45,9 @@ def _finding(found: Mapping[str, Any]) -> Iterator[Markup]:
                   class_="report-code")  # fmt: skip
     yield element("p", found["message"], class_="answer")
     if found["evidence"]:
-        yield _pairs([(name, _spoken(value)) for name, value in found["evidence"].items()], "report-evidence")
+        yield _facts(found["evidence"], "report-evidence")
     yield element("p", found["hint"], class_="answer")
 
 
-def _pairs(rows: list[tuple[str, str]], kind: str) -> Markup:
-    lines = (element("div", element("dt", cut(name)), element("dd", cut(value))) for name, value in rows)
-    return element("dl", lines, class_=kind)
-
-
-def _spoken(value: object) -> str:
-    return value if isinstance(value, str) else spoken(value)
+def _facts(values: Mapping[str, Any], kind: str) -> Markup:
+    return facts(((cut(name), cut(as_text(value))) for name, value in values.items()), kind)

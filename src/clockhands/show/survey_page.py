@@ -10,17 +10,16 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 from clockhands.auditing import CODES
 from clockhands.jobs.survey.rows import SurveyRow
 from clockhands.runtimes import READERS, facts
-from clockhands.show._markup import Markup, document, element
+from clockhands.show._html import SIGNS, foot, mark, page, table
+from clockhands.show._markup import Markup, element, joined
 from clockhands.show._page import safe
 from clockhands.show._survey_charts import histogram
-from clockhands.show.explorer.page import source
 from clockhands.show.findings import cut, short_name
 from clockhands.show.survey import GRADES, headline
 
@@ -47,13 +46,7 @@ _LETTERS = 40  # of a text of a file in the table
 
 _COLUMNS = (*_LABELS, "notes", "verdict", "page")
 
-_MARKS = {
-    "error": ("is-error", "M3,3L13,13M13,3L3,13"),
-    "warning": ("is-warning", "M8,2L15,14H1Z"),
-    "failed": ("is-note", "M8,3a5,5 0 1,0 .01,0Z"),
-    "unknown": ("is-note", "M8,3a5,5 0 1,0 .01,0Z"),
-    "correct": ("is-sound", "M2,9L6,13L14,3"),
-}
+_MARKS = {"error": "error", "warning": "warning", "failed": "note", "unknown": "note", "correct": "sound"}
 _KINDS = {
     "rotary": "RoPE",
     "alibi": "ALiBi",
@@ -86,25 +79,19 @@ def gallery(rows: Sequence[SurveyRow], pages: Mapping[str, str] | None = None) -
         "columns": list(_COLUMNS),
         "labels": _LABELS,
         "grades": _WORDS,
-        "marks": _MARKS,
+        "marks": {grade: (f"is-{kind}", SIGNS[kind]) for grade, kind in _MARKS.items()},
         "words": _KINDS | {name: _runtime(name) for name in READERS},
         "rows": [_cells(row, root, (pages or {}).get(row.target, "")) for row in rows],
     }
-    style = "".join(
-        [source("style.css"), *(files("clockhands.show").joinpath(name).read_text("utf-8") for name in _STYLES)]
-    )
     script = files("clockhands.show").joinpath("survey.js").read_text("utf-8")
-    shown = element("main", _main(rows, root), class_="clockhands report survey")
-    return document(f"Survey of {_models(len(rows))}", style, script, {ROWS: held}, shown)
+    title = f"Survey of {_models(len(rows))}"
+    return page(title, {ROWS: held}, _main(rows, root), kind="survey", sheets=["survey.css"], script=script)
 
 
 def file_name(row: SurveyRow) -> str:
     """The name of the file for the report of a model: readable, and unique for each target."""
     words = re.sub(r"[^A-Za-z0-9.]+", "-", short_name(row.target)).strip("-.")[:60]
     return f"{words or 'model'}-{hashlib.sha256(row.target.encode()).hexdigest()[:12]}.html"
-
-
-_STYLES = ("report.css", "survey.css")
 
 
 def _main(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
@@ -120,7 +107,7 @@ def _main(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
         )
     yield element("section", _table(rows))
     where = f" Names are paths in {cut(root)}." if root else ""
-    yield element("p", f"clockhands {version('clockhands')}.{where}", class_="note report-foot")
+    yield foot(where)
 
 
 def _findings(rows: Sequence[SurveyRow]) -> Markup:
@@ -132,23 +119,18 @@ def _findings(rows: Sequence[SurveyRow]) -> Markup:
     says = f"{with_problems:,} of {_models(len(rows))} {'has' if with_problems == 1 else 'have'} a problem." + (
         f" {failed:,} could not be audited: choose the result “not audited” for the reasons." if failed else ""
     )
-    lines = (
-        element(
-            "tr",
-            element("th", _mark("error" if code in errors else "warning"), _filter("finding", f"problems {code}", code),
-                    element("span", CODES[code].title, class_="survey-title") if code in CODES else None, scope="row"),
-            element("td", f"{counted[code]:,}", class_="is-number", data_label="models:"),
+    cells = (
+        (
+            joined(
+                mark("error" if code in errors else "warning"),
+                _filter("finding", f"problems {code}", code),
+                element("span", CODES[code].title, class_="survey-title") if code in CODES else None,
+            ),
+            f"{counted[code]:,}",
         )
         for code in problems
-    )  # fmt: skip
-    head = element("tr", element("th", "finding", scope="col"), element("th", "models", scope="col"))
-    table = element("table", element("thead", head), element("tbody", lines), class_="report-table survey-list")
-    return element(
-        "section",
-        element("h2", "What is wrong?"),
-        element("p", says, class_="answer"),
-        table if problems else None,
     )
+    return _section("What is wrong?", says, table("survey-list", ("finding", "models"), cells, numbers=[1]), problems)
 
 
 def _runtimes(rows: Sequence[SurveyRow]) -> Markup:
@@ -160,26 +142,23 @@ def _runtimes(rows: Sequence[SurveyRow]) -> Markup:
         f"{_models(sum(bool(row.refused_by) for row in rows))} would not be loaded by at least one. "
         "Only RoPE of texts is compared."
     )
-    lines = (
-        element(
-            "tr",
-            element("th", _runtime(name), scope="row"),
-            element("td", _count("runtime", f"differs {name}", differs[name], name, "computes differently"),
-                    class_="is-number", data_label="other frequencies:"),
-            element("td", _count("runtime", f"refused {name}", refused[name], name, "refuses"),
-                    class_="is-number", data_label="refused:"),
+    order = sorted(differs.keys() | refused.keys(), key=lambda name: (-differs[name], -refused[name], name))
+    cells = (
+        (
+            _runtime(name),
+            _count(f"differs {name}", differs[name], name, "computes differently"),
+            _count(f"refused {name}", refused[name], name, "refuses"),
         )
-        for name in sorted(differs.keys() | refused.keys(), key=lambda name: (-differs[name], -refused[name], name))
-    )  # fmt: skip
-    names = ("runtime", "other frequencies", "refused")
-    head = element("tr", (element("th", name, scope="col") for name in names))
-    table = element("table", element("thead", head), element("tbody", lines), class_="report-table survey-list")
-    return element(
-        "section",
-        element("h2", "Where do runtimes disagree?"),
-        element("p", says, class_="answer"),
-        table if differs or refused else None,
+        for name in order
     )
+    found = table("survey-list", ("runtime", "other frequencies", "refused"), cells, numbers=[1, 2])
+    return _section("Where do runtimes disagree?", says, found, order)
+
+
+def _section(title: str, says: str, found: Markup, names: Sequence[str]) -> Markup:
+    """A question, its answer, and a table if there are ``names`` for its rows."""
+    heading, answer = element("h2", title), element("p", says, class_="answer")
+    return element("section", heading, answer, found if names else None)
 
 
 def _charts(rows: Sequence[SurveyRow]) -> list[Markup]:
@@ -272,9 +251,9 @@ def _filter(name: str, value: str, says: str, **attributes: object) -> Markup:
                    aria_pressed="false", **attributes)  # fmt: skip
 
 
-def _count(name: str, value: str, count: int, runtime: str, says: str) -> Markup | str:
+def _count(value: str, count: int, runtime: str, says: str) -> Markup | str:
     label = f"{count:,}: show the models that {_runtime(runtime)} {says}"
-    return _filter(name, value, f"{count:,}", aria_label=label) if count else ""
+    return _filter("runtime", value, f"{count:,}", aria_label=label) if count else ""
 
 
 def _cells(row: SurveyRow, root: str, page: str) -> list[Any]:
@@ -299,12 +278,6 @@ def _root(targets: Iterable[str]) -> str:
     """The folder that contains all targets with a path; "" if there is none."""
     folders = {os.path.dirname(target) for target in targets if os.path.isabs(target)}
     return os.path.commonpath(folders) if folders else ""
-
-
-def _mark(grade: str) -> Markup:
-    kind, shape = _MARKS[grade]
-    drawn = element("path", d=shape)
-    return element("svg", drawn, class_=f"report-mark {kind}", viewBox="0 0 16 16", aria_hidden="true")
 
 
 def _runtime(name: str) -> str:

@@ -33,7 +33,7 @@ from clockhands.measures import SHORT
 from clockhands.runtimes import TEXT, Reading
 from clockhands.runtimes.telling import part_in_words, parted_in_words, release
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
-from clockhands.show.findings import what_is_wrong, what_mends_it
+from clockhands.show.findings import what_is_wrong, what_mends_it, worst_first
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
@@ -87,7 +87,7 @@ def print_audits(
             print_audit(audit, file, width, verbose=verbose, quiet=quiet)
         return
     page = Page(console_on(file, width))
-    ordered = sorted(audits, key=lambda audit: (not audit.errors, not audit.warnings))
+    ordered = sorted(audits, key=worst_first)
     if not quiet:
         _print_table(page, ordered, failures)
     if not verbose and not quiet and any(audit.problems for audit in ordered):
