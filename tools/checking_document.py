@@ -5,8 +5,7 @@ Run it after a row has changed; a test holds the document to it. The rest of the
 
 from pathlib import Path
 
-from clockhands.recognition.faults import FAULTS, Fault
-from clockhands.show.explanation import fault_in_words, fault_of
+from clockhands.recognition.faults import FAULTS, Fault, fault_in_words, fault_of
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "checking.md"
 BEGIN = "<!-- made by tools/checking_document.py: faults -->\n"

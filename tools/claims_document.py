@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 from clockhands.measures.claims import CLAIMS, SUBJECTS, Claim, Stated
-from clockhands.show.claims import measured_in_words, name_in_words, stated_in_words, waits_in_words
+from clockhands.measures.claims.sentences import measured_in_words, name_in_words, stated_in_words, waits_in_words
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "claims.md"
 FOLDER = DOCUMENT.with_suffix("")

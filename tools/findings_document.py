@@ -6,8 +6,7 @@ Run it after a rule has changed; a test holds the document to it.
 from pathlib import Path
 
 from clockhands.auditing import CODES
-from clockhands.auditing.findings import Rule
-from clockhands.show.findings import BLAMED
+from clockhands.auditing.findings import BLAMED, Rule
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "findings.md"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.auditing.frequency_bands import Band
 from clockhands.encodings.additive import (
     Binary,
     Counter,
@@ -43,7 +44,6 @@ from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_e
 from clockhands.measures.ladders.turning import completes
 from clockhands.measures.order.sentences import SeededDraw, sentence_layer, word_vector
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
-from clockhands.show._ladder_picture import Band
 
 getcontext().prec = 60  # digits of an angle that is written as a text
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import clockhands as ch
 from auditing.model_files import audit_of, audited, of_code
-from clockhands.show.terminal import in_short
+from clockhands.auditing.layer_words import in_short
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 2,

@@ -11,7 +11,6 @@ import clockhands.measures.adding.drawn_tokens
 import clockhands.measures.order
 from clockhands.measures.adding.drawn_tokens import adding_measured
 from clockhands.measures.order.permuting import FIGURES, order
-from clockhands.show.order import verdict
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +104,6 @@ def test_what_is_not_told_is_said():
     ]
     sentence = "For counter the result is unclear: rounding could explain the whole difference."
     unsure = replace(found, codes=tuple(codes))
-    assert sentence in verdict(unsure)
-    assert f"with {len(codes) - 4} of {len(codes) - 1} encodings" in verdict(unsure)
-    assert sentence not in verdict(found)
+    assert sentence in unsure.verdict
+    assert f"with {len(codes) - 4} of {len(codes) - 1} encodings" in unsure.verdict
+    assert sentence not in found.verdict

@@ -7,10 +7,10 @@ import pytest
 
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
+from clockhands.auditing.layer_words import layout_in_words
 from clockhands.encodings.ladders import Geometric, Joined
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Ntk
-from clockhands.show.terminal import layout_in_words
 from clockhands.testing import check_rotary
 from configs.expected import opened, resolved
 

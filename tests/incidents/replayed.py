@@ -25,7 +25,7 @@ from clockhands.encodings.rotary.axes import chunked
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.runtimes import Statement, facts, runtimes, statements
 from clockhands.runtimes.drafts import contexts_differ, of_draft
-from clockhands.show.differences import first_difference
+from clockhands.runtimes.telling import first_difference
 from recognition.faults import wrong_additive, wrong_biases, wrong_rotary
 from recognition.faults.rates import rates_of
 from recognition.faults.written import rotated, turned

@@ -10,9 +10,8 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import Code
 from clockhands.errors import InvalidValue
 from clockhands.runtimes import PATTERNS, READERS, compared, readings
-from clockhands.runtimes.telling import reading_to_dict
+from clockhands.runtimes.telling import reading_to_dict, rows_of_readers
 from clockhands.runtimes.views import about, facts
-from clockhands.show.terminal import rows_of_readers
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_attention_heads": 32,

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from clockhands.auditing import audit
+from clockhands.auditing.fixes import changed_lines
+from clockhands.auditing.frequency_bands import bands_of
 from clockhands.cli import main
 from clockhands.encodings.presets import presets
-from clockhands.show._ladder_picture import bands_of, ladder_picture
-from clockhands.show.report import AUDIT, report
-from clockhands.show.terminal import changed_lines
+from clockhands.show._ladder_picture import ladder_picture
+from clockhands.show.findings import AUDIT
+from clockhands.show.report import report
 from show.audited import GEMMA3, LLAMA, LLAMA3, TWO_SHAPES
 from show.pages import HOSTILE, Parts, check_nothing_comes_from_elsewhere
 

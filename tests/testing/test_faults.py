@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clockhands.auditing import CODES
-from clockhands.recognition.faults import FAULTS
-from clockhands.show.explanation import fault_in_words, fault_of, shown_name
+from clockhands.recognition.faults import FAULTS, fault_in_words, fault_of, shown_name
 from clockhands.testing.kinds import CHECKS, experiments
 
 THREAD = re.compile(r"[\w.-]+(/[\w.-]+)?#\d+")

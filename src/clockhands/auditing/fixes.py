@@ -23,7 +23,7 @@ from clockhands.auditing.findings import Finding
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import Code
 from clockhands.configs.targets import open_target
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.formats import files
 
 _DECODER = json.JSONDecoder()
@@ -239,6 +239,22 @@ def lines_of_edit(path: Path, edit: Edit) -> list[str]:
     before = _text_of(path)
     lines = unified(before, patched(before, edit.patch), path.name).splitlines()
     return [line for line in lines[2:] if line[:1] in ("-", "+")]
+
+
+# Longer lines of a file are not printed to show a change in them.
+_LONGEST_LINE = 200
+
+
+def changed_lines(audit: Audit, finding: Finding) -> Iterator[str]:
+    """The lines of the file that the fix of a finding removes and adds, with ``-`` and ``+`` before them."""
+    if audit.path is None or finding.edit is None or not finding.edit.patch or finding.edit.file is None:
+        return
+    try:
+        lines = list(lines_of_edit(file_of(audit.path, finding.edit.file), finding.edit))
+    except (ClockhandsError, OSError, ValueError):  # the file is gone or was changed meanwhile: the sentence remains
+        return
+    if all(len(line) <= _LONGEST_LINE for line in lines):  # a config in one line would be printed twice completely
+        yield from lines
 
 
 def patched(text: str, patch: Patch) -> str:

@@ -1,11 +1,8 @@
 """`clockhands explain`: the meaning of a finding or a fault, its cause, and its fix."""
 
-from typing import Any
-
 import click
 
 from clockhands.auditing import CODES
-from clockhands.auditing.findings import DEPENDS
 from clockhands.cli.group import did_you_mean, say
 from clockhands.cli.output import json_option, print_json
 from clockhands.recognition.faults import FAULTS
@@ -41,12 +38,8 @@ def command(code: str | None, as_json: bool) -> int:
     findings = [each for each in CODES if code in (None, each)]
     faults = [each for each in FAULTS if code in (None, each)]
     if as_json:
-        print_json(
-            {
-                "findings": [_rule_to_dict(each) for each in findings],
-                "faults": [_fault_to_dict(each) for each in faults],
-            }
-        )
+        known = {"findings": [CODES[each] for each in findings], "faults": [FAULTS[each] for each in faults]}
+        print_json({kind: [each.to_dict() for each in held] for kind, held in known.items()})
         return 0
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.show import explanation
@@ -64,29 +57,3 @@ def command(code: str | None, as_json: bool) -> int:
 
         explanation.print_fault(FAULTS[each], experiments(FAULTS[each].about[0]), above=CODES.get(each))
     return 0
-
-
-def _rule_to_dict(code: str) -> dict[str, Any]:
-    rule = CODES[code]
-    return {
-        "code": code,
-        "severity": None if rule.severity == DEPENDS else rule.severity,
-        "title": rule.title,
-        "means": rule.means,
-        "blames": rule.blames if rule.blames not in ("", DEPENDS) else None,
-        "hint": rule.hint or None,
-        "cases": list(rule.cases),
-    }
-
-
-def _fault_to_dict(code: str) -> dict[str, Any]:
-    fault = FAULTS[code]
-    return {
-        "code": code,
-        "kind": fault.kind,
-        "about": list(fault.about),
-        "behaves": fault.sentence,
-        "hint": fault.hint,
-        "shown_by": fault.shown_by or None,
-        "cases": list(fault.cases),
-    }

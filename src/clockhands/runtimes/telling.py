@@ -1,10 +1,11 @@
 """Readings and differences as text and as JSON values."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from clockhands.configs.resolved import MTP, Code
+from clockhands.arguments import listed
+from clockhands.configs.resolved import MTP, TEXT, Code
 from clockhands.measures import LadderDifference, distances
 from clockhands.runtimes._comparing import Parted, kind_in_words
 from clockhands.runtimes._reading import Reading
@@ -194,3 +195,131 @@ def _factor(code: Code) -> str:
 
 def _number_as_text(value: float) -> str:
     return f"{value:,.10g}" if abs(value) < 1e10 else f"{value:,.0f}"
+
+
+def layers_in_words(layers: str | None, most: int | None = None) -> str:
+    """Which layers, in a sentence; with ``most``, a long list is shortened to about so many characters.
+
+    >>> layers_in_words("5"), layers_in_words("0-4,6"), layers_in_words("0,2,4,6,8,10", most=15)
+    ('layer 5', 'layers 0-4, 6', 'layers 0, 2, ..., 10')
+    """
+    if layers is None:
+        return "some layers"
+    if layers == "input":
+        return "input"
+    spans = layers.split(",")
+    words, kept = ", ".join(spans), len(spans)
+    while most is not None and kept > 2 and len(words) > most:
+        kept -= 1
+        words = ", ".join([*spans[: kept - 1], "...", spans[-1]])
+    return f"layer{'s' if len(spans) > 1 or '-' in layers else ''} {words}"
+
+
+_PORT = "an implementation without RoPE scaling"
+
+
+def runtimes_in_short(readings: Iterable[Reading]) -> str:
+    """How many runtimes compute the same, and which do not; empty if none can be compared."""
+    held = [each for each in readings if each.of_program]
+    words = []
+    reasons = {each.because for each in held if each.verdict == "unknown"}
+    if all(each.verdict == "unknown" for each in held):
+        return ""
+    same = [release(each) for each in held if each.verdict == "same"]
+    if same:
+        every = "all " if len(same) == len(held) else ""
+        known = f"{every}{len(same)} runtimes whose code was read compute these values"
+        left = dict.fromkeys(name for each in held if each.verdict == "same" for name in each.not_compared)
+        but = f" ({listed(left)} not compared)" if left else ""
+        words.append(f"{known if len(same) > 3 else f'{listed(same)}: these values'}{but}")
+    words += [f"{release(each)} differs" for each in held if each.verdict == "differs"]
+    words += [f"{release(each)} refuses it" for each in held if each.verdict == "refuses" and each.has_type]
+    # A runtime without the type refuses every file of it, which says nothing about this one.
+    if without := [release(each) for each in held if each.verdict == "refuses" and not each.has_type]:
+        words.append(f"without this model type: {listed(without)}")
+    if unknown := [release(each) for each in held if each.verdict == "unknown"]:
+        alone = len(reasons) == 1 and len(unknown) == len(held) - 1
+        words.append("others not compared" if alone else f"not compared (--verbose says why): {listed(unknown)}")
+    return "; ".join(words)
+
+
+def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
+    """Label and text of each line: runtimes that compute the same, that differ and by how much, that refuse the file.
+
+    The last lines are the runtimes that cannot be compared, with the reason.
+    """
+    held = list(readings)
+    if held and all(each.verdict == "unknown" for each in held) and len({each.because for each in held}) == 1:
+        yield "not compared", str(held[0].because)
+        return
+    programs = [each for each in held if each.of_program]
+    same = [release(each) for each in programs if each.verdict == "same"]
+    if same:
+        yield "same", listed(same)
+    differing: dict[str, list[str]] = {}
+    for each in held:
+        if each.verdict == "differs":
+            for text in _readings_that_differ(each, context):
+                differing.setdefault(text, []).append(_who(each))
+    # A pattern that no named runtime follows comes last, unless another reading differs in the same way.
+    for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
+        yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
+    for verdict, label in (("refuses", "refuses"), ("unknown", "not compared")):
+        reasons: dict[str | None, list[str]] = {}
+        for each in programs:
+            if each.verdict == verdict:
+                reasons.setdefault(each.because, []).append(release(each))
+        for because, names in reasons.items():
+            yield label, f"{listed(names)} ({because})" if verdict == "unknown" else f"{listed(names)}: {because}"
+    for what in dict.fromkeys(what for each in programs for what in each.not_compared):
+        who = [release(each) for each in programs if what in each.not_compared and each.verdict in ("same", "differs")]
+        if who:
+            yield (
+                "not compared",
+                f"{what} of {listed(who)} (what it does with those of such a file is not known to clockhands)",
+            )
+    for each in programs:
+        if each.longest is not None and each.verdict != "refuses":
+            yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
+
+
+def _who(reading: Reading) -> str:
+    return release(reading) if reading.of_program else _PORT
+
+
+def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str]:
+    """One text for each kind of difference, with its layers if they do not all differ in the same way."""
+    texts: dict[str, list[str | None]] = {}
+    for group in reading.parted:
+        texts.setdefault(parted_in_words(group, context), []).append(group.layers)
+    turned = [code for code in reading.codes if code.kind == "rotary" and code.part in TEXT]
+    everywhere = len(texts) == 1 and len(reading.parted) >= len(turned)
+    for text, layers in texts.items():
+        known = [each for each in layers if each is not None]
+        yield f"layers {','.join(known)}: {text}" if known and not everywhere else text
+
+
+def expected_differences(groups: Sequence[Parted]) -> str:
+    """The expected differences, as text."""
+    words = []
+    if any(group.layout_changed for group in groups):
+        words.append("another layout, as GGUF converters reorder the weights")
+    if any(group.ladder is not None and not group.ladder.same_rates for group in groups):
+        words.append("frequencies within float32 rounding")
+    return f" ({'; '.join(words)})" if words else ""
+
+
+def first_difference(
+    groups: Sequence[Parted], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
+) -> str:
+    """The first difference in a sentence: of encodings, else of lengths."""
+    for group in groups:
+        if group.alike(exact=exact):
+            continue
+        where = f"{layers_in_words(group.layers)}: " if group.layers and " of every " not in group.layers else ""
+        sides = [code_in_words(code) for code in (group.ours, group.theirs)]
+        if sides[0] == sides[1]:
+            pairs = "" if group.ladder is None else f"{pairs_in_words(group.ladder)}, {ratio_in_words(group.ladder)}"
+            return f"Different: {where}{group.says[0] if group.says else pairs}."
+        return f"Different: {where}{sides[0]} in the {names[0]}; {sides[1]} in the {names[1]}."
+    return f"Different context length: {contexts[0]:,} in the {names[0]}, {contexts[1]:,} in the {names[1]}."

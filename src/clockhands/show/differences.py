@@ -16,12 +16,14 @@ from clockhands.runtimes.telling import (
     FAR_OFF,
     code_in_words,
     cosine_in_words,
+    expected_differences,
+    first_difference,
+    layers_in_words,
     pairs_in_words,
     part_in_words,
     ratio_in_words,
 )
 from clockhands.show._page import Page, console_on, safe
-from clockhands.show.terminal import layers_in_words
 
 
 def print_differences(
@@ -56,7 +58,7 @@ def print_differences(
     known = all(code.layout for each in groups for code in (each.ours, each.theirs) if code is not None)
     if all(group.alike(exact=exact) for group in groups) and not lengths:
         same = "The draft agrees with its target" if draft else "Same position encoding"
-        page.line(Text(f"{same}: {safe(first)} and {safe(second)}{_expected(groups)}.", style="bold green"))
+        page.line(Text(f"{same}: {safe(first)} and {safe(second)}{expected_differences(groups)}.", style="bold green"))
         if draft and not known:
             page.paragraph("The layout of the draft is not known, and was not compared.")
         return
@@ -72,32 +74,6 @@ def print_differences(
     for group in groups:
         page.line()
         _print_group(page, group, sides, distances(reach, length))
-
-
-def _expected(groups: Sequence[Parted]) -> str:
-    """The expected differences, as text."""
-    words = []
-    if any(group.layout_changed for group in groups):
-        words.append("another layout, as GGUF converters reorder the weights")
-    if any(group.ladder is not None and not group.ladder.same_rates for group in groups):
-        words.append("frequencies within float32 rounding")
-    return f" ({'; '.join(words)})" if words else ""
-
-
-def first_difference(
-    groups: Sequence[Parted], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
-) -> str:
-    """The first difference in a sentence: of encodings, else of lengths."""
-    for group in groups:
-        if group.alike(exact=exact):
-            continue
-        where = f"{layers_in_words(group.layers)}: " if group.layers and " of every " not in group.layers else ""
-        sides = [code_in_words(code) for code in (group.ours, group.theirs)]
-        if sides[0] == sides[1]:
-            pairs = "" if group.ladder is None else f"{pairs_in_words(group.ladder)}, {ratio_in_words(group.ladder)}"
-            return f"Different: {where}{group.says[0] if group.says else pairs}."
-        return f"Different: {where}{sides[0]} in the {names[0]}; {sides[1]} in the {names[1]}."
-    return f"Different context length: {contexts[0]:,} in the {names[0]}, {contexts[1]:,} in the {names[1]}."
 
 
 def _print_group(page: Page, group: Parted, names: tuple[str, str], shown: Sequence[int]) -> None:

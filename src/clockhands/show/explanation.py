@@ -1,13 +1,12 @@
 """Prints the result of a check, and the explanation of a kind of finding or a fault, on a terminal."""
 
 from collections.abc import Mapping
-from string import Formatter
 from typing import IO
 
 from rich.text import Text
 
 from clockhands.auditing.findings import Rule
-from clockhands.recognition.faults import Fault
+from clockhands.recognition.faults import Fault, fault_in_words, fault_of, subject_of
 from clockhands.show._page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
 
@@ -102,48 +101,14 @@ def print_fault(
     page = Page(console_on(file, width))
     if above is None:
         page.line(Text(fault.code, style="bold") + Text(f"  a fault of {fault_of(fault)}"))
-        page.paragraph(f"{_subject_of(fault)} {fault_in_words(fault)}.")
+        page.paragraph(f"{subject_of(fault)} {fault_in_words(fault)}.")
         page.line()
         page.row("fix", fault.hint)
     else:
-        page.row("a check says", f"{_subject_of(fault)} {fault_in_words(fault)}.")
+        page.row("a check says", f"{subject_of(fault)} {fault_in_words(fault)}.")
     if fault.shown_by:
         asked = asks.get(fault.shown_by)
         page.row("shown by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
     told = " ".join(above.cases) if above else ""
     for number, case in enumerate(case for case in fault.cases if case not in told):
         page.row("" if number else "seen in", case)
-
-
-def _subject_of(fault: Fault) -> str:
-    """What has the fault."""
-    return {"module": "The module", "generation": "The model"}.get(fault.about[0], "The function")
-
-
-def fault_in_words(fault: Fault) -> str:
-    """The symptom of a fault, after "The function"; a name in angle brackets is replaced by a measured value.
-
-    >>> from clockhands.recognition.faults import FAULTS
-    >>> fault_in_words(FAULTS["another-base"])
-    'computes its frequencies from base <base> instead of <declared>'
-    """
-    parts = Formatter().parse(fault.sentence)
-    return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)
-
-
-def shown_name(name: str) -> str:
-    """A parameter of a fault's sentence, for people."""
-    return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
-
-
-def fault_of(fault: Fault) -> str:
-    """The kinds of code that can have it, as text."""
-    names = {
-        "rotary": "RoPE",
-        "additive": "additive encodings",
-        "bias": "biases",
-        "module": "modules",
-        "generation": "generation with a cache",
-    }
-    words = [names.get(kind, kind) for kind in fault.about]
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -9,7 +9,6 @@ from urllib.parse import quote
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.findings import in_a_file, spoken
 from clockhands.auditing.fixes import file_of
-from clockhands.configs.overriding import CALLER
 from clockhands.formats.files import file_and_key
 from clockhands.formats.key_lines import line_in
 from clockhands.show._page import safe
@@ -103,34 +102,6 @@ def _main_file(audit: Audit) -> Path:
 
 
 # In sentences
-
-BLAMED = {
-    "file": "",
-    "reader": "The config is correct, but some runtimes misread it.",
-    "ambiguous": "The file can be read in two ways.",
-    "module": "The loaded module is wrong.",
-}
-
-
-def what_is_wrong(finding: Finding) -> str:
-    """The message, and the cause: the file, some runtimes, or not certain."""
-    # A value set by the caller is in no file.
-    by_caller = any(name.startswith(f"{CALLER}:") for name in finding.evidence)
-    # A finding about one runtime names it in its first words.
-    silent = by_caller or "runtime" in finding.evidence or finding.severity == "note"
-    blamed = "" if silent else BLAMED.get(finding.blames or "", "")
-    return f"{finding.message} {blamed}".rstrip()
-
-
-def what_mends_it(finding: Finding) -> str:
-    """The smallest edit as text; empty if the finding has none."""
-    return "" if finding.edit is None else finding.edit.says
-
-
-def in_one_line(finding: Finding) -> str:
-    """The whole finding in one line, for programs that show it next to a file."""
-    layers = f" (layers {finding.layers})" if finding.layers else ""
-    return f"{what_is_wrong(finding)}{layers} {finding.hint} {what_mends_it(finding)}".rstrip()
 
 
 def why_unread(failure: Mapping[str, str]) -> str:

@@ -6,7 +6,6 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.arguments import listed
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
@@ -40,7 +39,7 @@ class _OrderPage(Page):
     def print(self) -> None:
         found = self.found
         self.line(Text(safe(f"{' '.join(found.words)} / {' '.join(found.other)}"), style="bold"))
-        self.paragraph(verdict(found), style="bold green")
+        self.paragraph(found.verdict, style="bold green")
         self.line()
         self.paragraph(
             f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and width {WIDTH}, "
@@ -87,7 +86,7 @@ class _OrderPage(Page):
         self.line(Text(text, style="bold"))
 
     def figure(self, what: str, name: str, depth: str) -> None:
-        self.line(f"  {what:38}{depth:9}{in_words(self.found.without[name])}")
+        self.line(f"  {what:38}{depth:9}{self.found.without[name]}")
 
     def most_rounding(self) -> float:
         figures = [*self.found.without.values(), *(figure for code in self.found.codes for figure in _figures(code))]
@@ -126,43 +125,6 @@ class _OrderPage(Page):
             self.paragraph(f"({names})", style="dim", indent=2)
 
 
-def verdict(found: OrderMatters) -> str:
-    """The result in two or three sentences."""
-    real = [code for code in found.codes if code.member.name != "none"]
-    telling = [code for code in real if code.swapped.apart]
-    none = found.without["pooled"]
-    says = (
-        "The same words in two orders. Without a position encoding and without a mask attention "
-        f"{'cannot distinguish them' if none.apart is False else 'distinguishes them'}; with {len(telling)} of "
-        f"{len(real)} encodings it can."
-    )
-    unsure = [code.member.name for code in real if code.swapped.apart is None]
-    if unsure:
-        says += f" For {listed(unsure)} the result is unclear: rounding could explain the whole difference."
-    blind = [code.member.name for code in real if code.mirror_blind]
-    if blind and found.mirrored:
-        says += (
-            f" {listed(blind)} cannot: one sentence is the other reversed, and {_those(blind)} the distance, not "
-            "the side."
-        )
-    return says
-
-
-def in_words(figure: Difference) -> str:
-    """One figure as text: rounding only, or how large the difference is.
-
-    >>> in_words(Difference(2e-16, 1e-16, 3e-16, 1e-12, False))
-    'the same: 2e-16 is rounding'
-    >>> in_words(Difference(0.351, 0.151, 0.58, 1e-9, True))
-    '0.35 apart (0.15 to 0.58)'
-    """
-    if figure.apart is False:
-        return f"the same: {_number(figure.median)} is rounding"
-    if figure.apart is None:
-        return f"unclear: {_number(figure.median)}, rounding {_number(figure.rounding)}"
-    return f"{_number(figure.median)} apart ({_number(figure.smallest)} to {_number(figure.largest)})"
-
-
 def _cell(figure: Difference, spread: bool = False) -> str:
     if figure.apart is False:
         return "same"
@@ -190,7 +152,3 @@ def _by_what_they_tell(codes: Iterable[CodeOrder]) -> Iterable[tuple[str, str]]:
         if code.member.name != "none":
             groups.setdefault(code.member.tells, []).append(code.member.name)
     return ((tells, ", ".join(names)) for tells, names in groups.items())
-
-
-def _those(names: list[str]) -> str:
-    return "they encode" if len(names) > 1 else "it encodes"

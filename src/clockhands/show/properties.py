@@ -5,10 +5,10 @@ from typing import IO
 
 from rich.text import Text
 
+from clockhands.auditing.layer_words import title_of
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
 from clockhands.measures import QUESTIONS, Property
 from clockhands.show._page import PROSE, Page, broken, console_on, safe
-from clockhands.show.terminal import title_of
 
 _MARKS = {True: "yes", False: "no", None: "-"}
 _STYLES = {"yes": "bold green", "no": "bold yellow", "-": "bold cyan", "?": "dim"}

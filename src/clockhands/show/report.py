@@ -14,11 +14,15 @@ from typing import Any
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import price_in_words, spoken
+from clockhands.auditing.fixes import changed_lines
+from clockhands.auditing.frequency_bands import bands_of
+from clockhands.auditing.layer_words import LISTED, rates_in_words, rows_of, title_of, where_of
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
+from clockhands.runtimes.telling import layers_in_words, rows_of_readers
 from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
-from clockhands.show._ladder_picture import bands_of, ladder_picture
+from clockhands.show._ladder_picture import ladder_picture
 from clockhands.show._markup import Markup, element, joined
 from clockhands.show._svg import path, sign
 from clockhands.show.explorer.data import data
@@ -29,22 +33,9 @@ from clockhands.show.findings import (
     as_text,
     cut,
     short_name,
-    what_is_wrong,
-    what_mends_it,
     worst_first,
 )
-from clockhands.show.terminal import (
-    LISTED,
-    changed_lines,
-    evidence_to_show,
-    layers_in_words,
-    lines_of,
-    rates_in_words,
-    rows_of,
-    rows_of_readers,
-    title_of,
-    where_of,
-)
+from clockhands.show.terminal import evidence_to_show, lines_of
 
 _WIDE, _NARROW = 800, 320  # px of the two drawings of a ladder: for a page or paper, and for a phone
 _LONGEST = 600  # letters of a step of an edit; the JSON has all of it
@@ -168,13 +159,13 @@ def _verdict(grade: str, says: str) -> Markup:
 def _finding(audit: Audit, finding: Finding) -> Markup:
     layers = f", {layers_in_words(finding.layers, LISTED)}" if finding.layers else ""
     evidence = [(_place(name), value) for name, value in evidence_to_show(finding)]
-    mends = what_mends_it(finding)
+    mends = finding.change
     fix = element("strong", "Fix: ")
     return element(
         "section",
         element("p", mark(finding.severity), element("strong", finding.severity), " ",
                 element("code", finding.code), layers, class_="report-code"),
-        element("p", what_is_wrong(finding), class_="answer"),
+        element("p", finding.problem, class_="answer"),
         None if finding.price is None else
         element("p", element("strong", "Price: "), price_in_words(finding.price), class_="answer"),
         facts(evidence, "report-evidence") if evidence else None,

@@ -14,7 +14,7 @@ from typing import Any
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.findings import json_value
 from clockhands.show._page import safe
-from clockhands.show.findings import in_one_line, place_of, relative, uri, why_unread
+from clockhands.show.findings import place_of, relative, uri, why_unread
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -87,7 +87,7 @@ def _result(audit: Audit, finding: Finding, index: int) -> dict[str, Any]:
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": finding.severity,  # SARIF has levels of the same names
-        "message": {"text": in_one_line(finding)},
+        "message": {"text": finding.in_one_line},
         "partialFingerprints": {"clockhands/1": _fingerprint(audit, finding)},
         "properties": {"target": audit.target, "evidence": json_value(finding.evidence), "blames": finding.blames},
     }
@@ -131,7 +131,7 @@ def annotations_of(
             title = CODES[finding.code].title
             fields["title"] = f"{finding.code}: {title}" if title else finding.code
             where = "" if place is not None else f"{audit.target}: "
-            yield _command(_COMMANDS[finding.severity], fields, where + in_one_line(finding))
+            yield _command(_COMMANDS[finding.severity], fields, where + finding.in_one_line)
     for failure in failures:
         yield _command("error", {"title": "unreadable"}, why_unread(failure))
 

@@ -25,13 +25,22 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks 
     _values,
     weights,
 )
-from clockhands.auditing.findings._finding import SEVERITIES, Finding, as_json, json_value, price_in_words, spoken
+from clockhands.auditing.findings._finding import (
+    BLAMED,
+    SEVERITIES,
+    Finding,
+    as_json,
+    json_value,
+    price_in_words,
+    spoken,
+)
 from clockhands.auditing.findings._parts import Audited, cases_of_checks, in_a_file
 from clockhands.auditing.findings._releases import with_release
 from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of, filled, listed
 from clockhands.configs.overriding import CALLER
 
 __all__ = [
+    "BLAMED",
     "CODES",
     "DEPENDS",
     "SEVERITIES",

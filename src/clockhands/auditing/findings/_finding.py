@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.auditing._edits import Edit
+from clockhands.configs.overriding import CALLER
 from clockhands.encodings.specs import WRITTEN, to_dict
 from clockhands.phrases import spoken
 
 SEVERITIES = ("error", "warning", "note")
 """From grave to harmless: wrong for any reader; wrong for some reader or length; worth knowing of a sound model."""
+
+BLAMED = {
+    "file": "",
+    "reader": "The config is correct, but some runtimes misread it.",
+    "ambiguous": "The file can be read in two ways.",
+    "module": "The loaded module is wrong.",
+}
+"""What is said of the cause of a problem, after its message."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,26 @@ class Finding:
     def patch(self) -> tuple[Mapping[str, Any], ...]:
         """The edit as operations of JSON Patch; empty if no change of a file fixes it."""
         return () if self.edit is None else self.edit.patch
+
+    @property
+    def problem(self) -> str:
+        """The message, and the cause: the file, some runtimes, or not certain."""
+        # A value set by the caller is in no file.
+        by_caller = any(name.startswith(f"{CALLER}:") for name in self.evidence)
+        # A finding about one runtime names it in its first words.
+        silent = by_caller or "runtime" in self.evidence or self.severity == "note"
+        return f"{self.message} {'' if silent else BLAMED.get(self.blames or '', '')}".rstrip()
+
+    @property
+    def change(self) -> str:
+        """The smallest edit as text; empty if the finding has none."""
+        return "" if self.edit is None else self.edit.says
+
+    @property
+    def in_one_line(self) -> str:
+        """The whole finding in one line, for programs that show it next to a file."""
+        layers = f" (layers {self.layers})" if self.layers else ""
+        return f"{self.problem}{layers} {self.hint} {self.change}".rstrip()
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as JSON values, in the order in which the schema names the fields."""

@@ -71,6 +71,18 @@ class Rule:
         """The index of its severity in `SEVERITIES`; if it depends on the case, that of an error."""
         return 0 if self.severity == DEPENDS else SEVERITIES.index(self.severity)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON values: null for what depends on the case."""
+        return {
+            "code": self.code,
+            "severity": None if self.severity == DEPENDS else self.severity,
+            "title": self.title,
+            "means": self.means,
+            "blames": self.blames if self.blames not in ("", DEPENDS) else None,
+            "hint": self.hint or None,
+            "cases": list(self.cases),
+        }
+
     @property
     def advice(self) -> str:
         """What to do; general advice if that depends on the case."""

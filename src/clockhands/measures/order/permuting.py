@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, listed, shown
 from clockhands.encodings.specs import to_dict
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.measures.order._members import Member, members, through, values_for
@@ -61,6 +61,20 @@ class Difference:
     largest: float
     rounding: float
     apart: bool | None
+
+    def __str__(self) -> str:
+        """Rounding only, or how large the difference is.
+
+        >>> print(Difference(2e-16, 1e-16, 3e-16, 1e-12, False))
+        the same: 2e-16 is rounding
+        >>> print(Difference(0.351, 0.151, 0.58, 1e-9, True))
+        0.35 apart (0.15 to 0.58)
+        """
+        if self.apart is False:
+            return f"the same: {self.median:.2g} is rounding"
+        if self.apart is None:
+            return f"unclear: {self.median:.2g}, rounding {self.rounding:.2g}"
+        return f"{self.median:.2g} apart ({self.smallest:.2g} to {self.largest:.2g})"
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON values."""
@@ -127,6 +141,27 @@ class OrderMatters:
     networks: int
     without: dict[str, Difference]
     codes: tuple[CodeOrder, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The result in two or three sentences."""
+        real = [code for code in self.codes if code.member.name != "none"]
+        told, none = sum(bool(code.swapped.apart) for code in real), self.without["pooled"]
+        says = (
+            "The same words in two orders. Without a position encoding and without a mask attention "
+            f"{'cannot distinguish them' if none.apart is False else 'distinguishes them'}; with {told} of "
+            f"{len(real)} encodings it can."
+        )
+        unsure = [code.member.name for code in real if code.swapped.apart is None]
+        if unsure:
+            says += f" For {listed(unsure)} the result is unclear: rounding could explain the whole difference."
+        blind = [code.member.name for code in real if code.mirror_blind]
+        if blind and self.mirrored:
+            those = "they encode" if len(blind) > 1 else "it encodes"
+            says += (
+                f" {listed(blind)} cannot: one sentence is the other reversed, and {those} the distance, not the side."
+            )
+        return says
 
     def to_dict(self) -> dict[str, Any]:
         """All figures as JSON values."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from string import Formatter
 from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
@@ -36,6 +37,51 @@ class Fault:
     hint: str
     cases: tuple[str, ...] = ()
     shown_by: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fault as JSON values."""
+        return {
+            "code": self.code,
+            "kind": self.kind,
+            "about": list(self.about),
+            "behaves": self.sentence,
+            "hint": self.hint,
+            "shown_by": self.shown_by or None,
+            "cases": list(self.cases),
+        }
+
+
+def subject_of(fault: Fault) -> str:
+    """What has the fault."""
+    return {"module": "The module", "generation": "The model"}.get(fault.about[0], "The function")
+
+
+def fault_in_words(fault: Fault) -> str:
+    """The symptom of a fault, after "The function"; a name in angle brackets is replaced by a measured value.
+
+    >>> fault_in_words(FAULTS["another-base"])
+    'computes its frequencies from base <base> instead of <declared>'
+    """
+    parts = Formatter().parse(fault.sentence)
+    return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)
+
+
+def shown_name(name: str) -> str:
+    """A parameter of a fault's sentence, for people."""
+    return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
+
+
+def fault_of(fault: Fault) -> str:
+    """The kinds of code that can have it, as text."""
+    names = {
+        "rotary": "RoPE",
+        "additive": "additive encodings",
+        "bias": "biases",
+        "module": "modules",
+        "generation": "generation with a cache",
+    }
+    words = [names.get(kind, kind) for kind in fault.about]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def rows_in(module: str, name: str) -> dict[str, dict[str, Any]]:
@@ -125,5 +171,9 @@ __all__ = [
     "ROTARY",
     "Catalogue",
     "Fault",
+    "fault_in_words",
+    "fault_of",
     "rows_in",
+    "shown_name",
+    "subject_of",
 ]

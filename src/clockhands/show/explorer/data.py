@@ -7,6 +7,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from clockhands.auditing import Audit
+from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.target_properties import held_codes
 from clockhands.configs import open_target
 from clockhands.configs.resolved import Code
@@ -19,7 +20,6 @@ from clockhands.encodings.presets import preset, presets
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import to_dict
 from clockhands.errors import ClockhandsError
-from clockhands.show.terminal import changed_lines
 
 PLAIN = "vaswani2017"
 """The code that the page opens on where no model is given: the paper's."""

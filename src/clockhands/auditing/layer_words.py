@@ -1,0 +1,261 @@
+"""Layers and their encodings in words: where they are, what they are, and each value with the fields of its source."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from clockhands.auditing.findings import spoken
+from clockhands.auditing.main_properties import MainProperties
+from clockhands.configs.resolved import COMPUTED, Code
+from clockhands.encodings.layouts import LAYOUTS
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scores import score_scale
+from clockhands.runtimes.telling import layers_in_words, part_in_words
+
+_PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
+
+
+def label_of(code: Code) -> str:
+    """Part and layers, short enough for a column."""
+    part = "" if code.part in ("text", "other") else part_in_words(code.part)
+    where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
+    return " ".join(filter(None, (part, where))) or "encoding"
+
+
+def in_short(code: Code) -> str:
+    """One encoding in a line.
+
+    >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
+    'RoPE, half-split, 4 of 4 dimensions, base 10,000'
+    """
+    if code.kind == "rotary":
+        words = ["RoPE", LAYOUTS.get(code.layout or "", "layout not known")]
+        words += [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions"] if code.rotated and code.width else []
+        words += [] if code.sections is None else [f"sections {sections_in_words(code)}"]
+        words += [] if code.base is None else [f"base {spoken(code.base)}"]
+        words += [] if code.rates else ["frequencies cannot be computed"]
+        words += [scaling_in_words(code.scaling)] if code.scaling else []
+    else:
+        words = [title_of(code).rpartition(": ")[2]]
+        words += [f"width {spoken(code.width)}"] if code.width is not None and code.kind != "none" else []
+        words += [] if code.rows is None else [f"{spoken(code.rows)} rows"]
+        if code.rows is not None and code.usable_length not in (None, code.rows):
+            words.append(f"{spoken(code.usable_length)} usable positions")
+    if code.window is not None:
+        words.append(f"sliding window, {code.seen}" if code.two_sided else f"sliding window {spoken(code.window)}")
+    words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
+    words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
+    return ", ".join(words)
+
+
+def places_of(code: Code, *fields: str) -> list[str]:
+    """The sources of some fields of a code, without repetitions."""
+    # What is computed from the lines above has its sources there.
+    told = (code.source.get(field, "") for field in fields)
+    places = list(dict.fromkeys(source for source in told if source and not source.startswith(COMPUTED)))
+    return [place for place in places if not any(place in other for other in places if other != place)]
+
+
+def together(source: str) -> str:
+    """Join several keys of one object of one file.
+
+    >>> together("config.json:rope_scaling.type, config.json:rope_scaling.factor")
+    'config.json:rope_scaling.{type, factor}'
+    >>> together("config.json:head_dim, class default of llama")
+    'config.json:head_dim, class default of llama'
+    """
+    parts = [part.rpartition(".") for part in source.split(", ")]
+    place = parts[0][0]
+    if len(parts) < 2 or ":" not in place or any(part[0] != place or " " in part[2] for part in parts):
+        return source
+    return f"{place}.{{{', '.join(part[2] for part in parts)}}}"
+
+
+_KINDS = {"rotary": "RoPE", "none": "no position encoding", "": "an encoding that is not recognised"}
+
+
+def title_of(code: Code, most: int | None = None) -> str:
+    """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
+    part = "" if code.part in ("text", "other") else part_in_words(code.part)
+    where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
+    kind = code.kind or ("" if code.spec is None else type(code.spec).__name__)
+    kind = _KINDS.get(kind, kind)
+    place = ", ".join(filter(None, (part, where)))
+    return f"{place}: {kind}" if place else kind
+
+
+def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The lines of one code: name, value and the fields whose sources are shown with it."""
+    if code.kind == "none":
+        yield from _window(code)
+        return
+    if code.layout is not None:
+        yield "layout", layout_in_words(code), ("layout",)
+    elif code.kind == "rotary":
+        yield "layout", "not known: only the model's code says it", ()
+    if code.kind == "rotary":
+        turned = f"{code.rotated} of {code.width} per head" if code.rotated and code.width else "not known"
+        yield "RoPE dims", turned, ("rotated", "width")
+        if code.sections is not None:
+            yield "sections", sections_in_words(code), ("axes",)
+    elif code.width is not None:
+        yield "width", spoken(code.width), ("width",)
+    if code.base is not None:
+        yield "base", spoken(code.base), ("base",)
+    if code.rates:
+        yield "frequencies", rates_in_words(code.rates), ("rates",)
+        yield "wavelengths", wavelengths_in_words(code.rates), ()
+    elif code.kind == "rotary":
+        yield "frequencies", "cannot be computed", ()
+    if code.kind == "rotary":
+        yield "scaling", scaling_in_words(code.scaling), ("scaling",)
+        if code.attention_factor is not None:
+            yield "attention", f"factor {spoken(code.attention_factor)} on cos and sin", ("attention_factor",)
+    if code.rows is not None:
+        yield "rows", spoken(code.rows), ("rows",)
+    if code.offset is not None:
+        yield "offset", f"position 0 is row {spoken(code.offset)}", ("offset",)
+    if code.rows is not None and code.usable_length not in (None, code.rows):
+        yield "usable", f"{spoken(code.usable_length)} positions", ()
+    yield from _window(code)
+
+
+def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    if code.window is not None:
+        yield "window", code.seen, ("window",)
+    if code.chunk is not None:
+        yield "chunk", code.seen, ("chunk",)
+    if code.score_scale is not None:
+        yield "scores", score_scale_in_words(code), ("score_scale",)
+
+
+def score_scale_in_words(code: Code) -> str:
+    """The factor on scores at position ``p``, and its value at the last position.
+
+    >>> from clockhands.encodings.scores import FloorLogScale
+    >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
+    'multiplied by 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
+    """
+    scale = code.score_scale
+    if scale is None:
+        return "not scaled"
+    if scale.grows_from is None:
+        return scale.words
+    last = None if code.usable_length is None else code.usable_length - 1
+    end = (
+        ""
+        if last is None or last < scale.grows_from
+        else f", {spoken(float(score_scale(scale, [last])[0]))} at {last:,}"
+    )
+    return f"{scale.words}: grows from position {scale.grows_from:,}{end}"
+
+
+def layout_in_words(code: Code) -> str:
+    """Which channels form a pair, as text.
+
+    >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
+    'half-split: pairs (i, i+32)'
+    >>> from clockhands.encodings.presets import preset
+    >>> layout_in_words(Code("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
+    'all cosines'
+    """
+    first, second = _waves(code.order or "sin-cos")
+    match code.kind, code.layout:
+        case "rotary", "interleaved":
+            return "interleaved: pairs (2i, 2i+1)"
+        case "rotary", "halves":
+            return f"half-split: pairs (i, i+{_partner(code)})"
+        case "sinusoidal", _ if not second:  # one wave for each channel, each with its own phase
+            return f"all {_PLURAL[first]}"
+        case "sinusoidal", "interleaved":
+            return f"interleaved: {first}, {second}, {first}, ..."
+        case "sinusoidal", "halves":
+            return f"half-split: all {_PLURAL[first]}, all {_PLURAL[second]}"
+        case _:
+            return str(code.layout)
+
+
+def _partner(code: Code) -> int | str:
+    """How far a dimension is from its partner: half of what its ladder is laid over, of which a part may not rotate.
+
+    >>> from clockhands.encodings.rotary import Rotary
+    >>> from clockhands.encodings.scaling import Proportional
+    >>> _partner(Code("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
+    256
+    """
+    if isinstance(code.spec, Rotary) and not code.spec.blocks:
+        return code.spec.rotated // 2
+    return code.rotated // 2 if code.rotated else "half"
+
+
+def _waves(order: str) -> tuple[str, str]:
+    """The two functions of a pair, from the name of their order.
+
+    >>> _waves("cos-sin"), _waves("-sin-cos"), _waves("cos--sin")
+    (('cos', 'sin'), ('-sin', 'cos'), ('cos', '-sin'))
+    """
+    sign = "-" if order.startswith("-") else ""
+    first, _, second = order.removeprefix("-").partition("-")
+    return sign + first, second
+
+
+def sections_in_words(code: Code) -> str:
+    """How many pairs each axis has, as text; empty for one axis.
+
+    >>> from clockhands.encodings.rotary import Rotary, chunked
+    >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
+    'temporal 16, height 24, width 24 pairs, consecutive'
+    """
+    found = code.sections
+    if found is None:
+        return ""
+    each = ", ".join(f"{axis} {pairs}" for axis, pairs in zip(found["axes"], found["pairs"], strict=True))
+    return f"{each} pairs, {found['order']}"
+
+
+def rates_in_words(rates: tuple[float, ...]) -> str:
+    """The first and the last frequency, as text.
+
+    >>> rates_in_words((1.0, 0.1, 0.01))
+    '1 to 0.01 rad/token, 3 pairs'
+    """
+    return f"{spoken(rates[0])} to {spoken(rates[-1])} rad/token, {len(rates)} pair{'s' if len(rates) > 1 else ''}"
+
+
+def wavelengths_in_words(rates: tuple[float, ...]) -> str:
+    """The wavelengths of the fastest and the slowest pair.
+
+    >>> wavelengths_in_words((1.0, 0.01)), wavelengths_in_words((1.0, 0.0))
+    ('6.28319 to 628.319 tokens', '6.28319 tokens; the last pair does not rotate')
+    """
+    first = spoken(2 * math.pi / rates[0]) if rates[0] else "infinite"
+    if not rates[-1]:
+        return f"{first} tokens; the last pair does not rotate"
+    return f"{first} to {spoken(2 * math.pi / rates[-1])} tokens"
+
+
+def scaling_in_words(scaling: Mapping[str, Any] | None) -> str:
+    """The scaling, its factor and its original length, as text.
+
+    >>> scaling_in_words({"type": "yarn", "factor": 4.0, "original": 32768}), scaling_in_words(None)
+    ('yarn, factor 4, original length 32,768', 'none')
+    """
+    if not scaling:
+        return "none"
+    words = [str(scaling.get("type"))]
+    if scaling.get("factor") is not None:
+        words.append(f"factor {spoken(scaling['factor'])}")
+    if scaling.get("original") is not None:
+        words.append(f"original length {spoken(scaling['original'])}")
+    return ", ".join(words)
+
+
+LISTED = 40
+"""How many characters of a list of layers a heading has, where the whole list stands elsewhere."""
+
+
+def where_of(one: MainProperties, most: int | None = None) -> str:
+    """The layers as text, as in `layers_in_words`; empty if they are all layers."""
+    part = "" if one.part in ("text", "other") else part_in_words(one.part)
+    layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, most)
+    return ", ".join(filter(None, (part, layers)))
