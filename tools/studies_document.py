@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clockhands.lab.result_words import gate_word, in_short
 from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of
-from clockhands.show._lab_numbers import gate_word, in_short
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "src" / "clockhands" / "measures" / "claims" / "studies.json"

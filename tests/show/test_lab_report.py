@@ -10,14 +10,14 @@ import pytest
 
 import clockhands
 from clockhands.lab import study as studies
+from clockhands.lab.answers import Ranking, answers, lines_of
+from clockhands.lab.drops import references_of
+from clockhands.lab.result_words import Line, of_range, verdict
 from clockhands.lab.results import Results
 from clockhands.lab.store import Key
 from clockhands.measures.claims import Estimate, estimated
 from clockhands.show import _lab_charts as charts
-from clockhands.show._lab_answers import Ranking, answers, lines_of
 from clockhands.show._lab_charts import LOOKS
-from clockhands.show._lab_drops import references_of
-from clockhands.show._lab_numbers import Line, of_range, verdict
 from clockhands.show._lab_tasks import looks
 from clockhands.show.lab import print_results, print_stored
 from clockhands.show.lab_report import RESULTS, report

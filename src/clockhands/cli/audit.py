@@ -16,6 +16,7 @@ from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, known_codes, say, talk
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
+from clockhands.phrases import number_of
 
 if TYPE_CHECKING:
     from clockhands.auditing.fixes import Fix
@@ -537,7 +538,7 @@ def _is_baseline(path: Path) -> bool:
 def _left_out(found: Audit, kept: Audit, why: str) -> None:
     count = len(found.findings) - len(kept.findings)
     if count:
-        talk(f"note: {found.target}: {count} finding{'s' if count > 1 else ''} left out {why}.")
+        talk(f"note: {found.target}: {number_of(count, 'finding')} left out {why}.")
 
 
 def _with_progress(targets: Sequence[str]) -> Iterable[str]:

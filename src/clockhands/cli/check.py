@@ -12,6 +12,7 @@ from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.phrases import number_of
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation")
@@ -110,7 +111,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     failed, report = len(report.failures), report.without(ignore)
     left_out = failed - len(report.failures)
     if left_out:
-        talk(f"note: {target}: {left_out} failure{'s' if left_out > 1 else ''} left out by --ignore.")
+        talk(f"note: {target}: {number_of(left_out, 'failure')} left out by --ignore.")
     _print(target, report, verbose, as_json)
     code = int(not report.sound)
     if hanging() > running:

@@ -13,6 +13,7 @@ import click
 from clockhands.cli import output
 from clockhands.cli.group import talk
 from clockhands.errors import InvalidValue, Unreadable
+from clockhands.phrases import number_of
 
 if TYPE_CHECKING:
     from clockhands.jobs.survey.rows import SurveyRow
@@ -99,11 +100,11 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
         except KeyboardInterrupt:
             stored = 0 if progress is None else progress.stored
             was = "was" if stored == 1 else "were"
-            talk(f"Interrupted: {_counted(stored, 'row')} {was} stored in this run. The same command continues.")
+            talk(f"Interrupted: {number_of(stored, 'row')} {was} stored in this run. The same command continues.")
             raise
         if progress is not None:
             failed = f", {progress.failed:,} could not be audited" if progress.failed else ""
-            audited = _counted(progress.stored - progress.failed, "model")
+            audited = number_of(progress.stored - progress.failed, "model")
             talk(f"{audited} audited{failed}, {progress.known:,} known from an earlier run.")
         return _report(opened, how)
 
@@ -151,14 +152,15 @@ def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
     """Print the survey, and write the requested files."""
     from clockhands.jobs.survey.revisions import still_there
     from clockhands.jobs.survey.store import export_csv
+    from clockhands.jobs.survey.summary import survey_to_dict
 
     rows, gone = still_there(store.rows())
     # A program that asks for data does not pay for the drawing.
-    from clockhands.show.survey import print_survey, survey_to_dict
-
     if how["as_json"]:
         output.print_json(survey_to_dict(rows, gone))
     else:
+        from clockhands.show.survey import print_survey
+
         print_survey(rows, gone=gone)
     if how["csv"] is not None:
         output.write_whole(how["csv"], lambda path: export_csv(rows, path), force=how["force"])
@@ -170,7 +172,7 @@ def _report(store: "SurveyStore", how: dict[str, Any]) -> int:
 
 def _write_page(store: "SurveyStore", rows: "list[SurveyRow]", path: Path, most: int, *, force: bool) -> None:
     """Write the reports of models into a folder beside the page, those with problems first, and the page."""
-    from clockhands.show.survey import worst_first
+    from clockhands.jobs.survey.summary import worst_first
     from clockhands.show.survey_page import file_name, gallery
 
     chosen = [row for row in worst_first(rows) if row.state == "done"][:most]
@@ -183,11 +185,7 @@ def _write_page(store: "SurveyStore", rows: "list[SurveyRow]", path: Path, most:
         output.write_text(folder / name, _model_page(store, row), force=force)
         pages[row.target] = f"{quote(folder.name)}/{name}"
     output.write_text(path, gallery(rows, pages), force=force)
-    talk(f"wrote {path}" + (f", and {_counted(len(chosen), 'report')} in {folder}" if chosen else ""))
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"
+    talk(f"wrote {path}" + (f", and {number_of(len(chosen), 'report')} in {folder}" if chosen else ""))
 
 
 def _folder_of(path: Path) -> Path:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from clockhands.lab.result_words import interval_of, some_seeds, value_of
 from clockhands.measures.claims import Estimate
 from clockhands.show._html import NONE
 from clockhands.show._lab_charts import swatch
-from clockhands.show._lab_numbers import interval_of, some_seeds, value_of
 from clockhands.show._markup import Markup, element, joined
 from clockhands.show.findings import as_text, cut
 

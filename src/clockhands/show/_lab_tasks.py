@@ -11,13 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from clockhands.lab.results import Results
-from clockhands.lab.study import AS_TRAINED, TaskPlan
-from clockhands.lab.tasks import NAMES
-from clockhands.measures.claims import Estimate, estimated
-from clockhands.show import _lab_charts as charts
-from clockhands.show._html import NONE, numbers_table, panels, paragraphs
-from clockhands.show._lab_answers import (
+from clockhands.lab.answers import (
     Ranking,
     early_tokens,
     lines_of,
@@ -26,8 +20,7 @@ from clockhands.show._lab_answers import (
     ratios,
     with_length,
 )
-from clockhands.show._lab_charts import LOOKS, Chart, Point, Series
-from clockhands.show._lab_drops import (
+from clockhands.lab.drops import (
     compared,
     drop_step,
     dropped_arms,
@@ -36,7 +29,15 @@ from clockhands.show._lab_drops import (
     recovered,
     references_of,
 )
-from clockhands.show._lab_numbers import MEASURES, Line, lengths_of, listed, measure_of, value_of
+from clockhands.lab.result_words import MEASURES, Line, lengths_of, measure_of, value_of
+from clockhands.lab.results import Results
+from clockhands.lab.study import AS_TRAINED, TaskPlan
+from clockhands.lab.tasks import NAMES
+from clockhands.measures.claims import Estimate, estimated
+from clockhands.phrases import listed, number_of
+from clockhands.show import _lab_charts as charts
+from clockhands.show._html import NONE, numbers_table, panels, paragraphs
+from clockhands.show._lab_charts import LOOKS, Chart, Point, Series
 from clockhands.show._lab_tables import number, with_look, with_note
 from clockhands.show._markup import Markup, element
 from clockhands.show._svg import Axis
@@ -181,9 +182,9 @@ class _Task:
 
     def setting(self) -> str:
         model, training, arms, seeds = self.plan.model, self.plan.training, len(self.plan.arms), len(self.plan.seeds)
-        size = f"{model.layers} layer{'s' * (model.layers != 1)} of width {model.width}, {model.heads} heads"
+        size = f"{number_of(model.layers, 'layer')} of width {model.width}, {model.heads} heads"
         return (
-            f"{arms} arm{'s' * (arms != 1)}, {seeds} seed{'s' * (seeds != 1)}. "
+            f"{number_of(arms, 'arm')}, {number_of(seeds, 'seed')}. "
             f"Model: {f'starts from {model.start}' if model.start else size}. "
             f"Training: {training.steps:,} steps of {training.sequences:,} sequences of {training.length:,} tokens. "
             f"Evaluation: {listed(self.protocols)} at {listed(f'{each:,}' for each in self.lengths)} tokens."
@@ -286,7 +287,7 @@ class _Task:
                 key.setdefault(series.name, element("span", charts.swatch(series.look), words))
         others = {series.name for _, series in every if series.look is None and series.shown and not series.bound}
         if others:
-            words = f" {len(others)} other{'s' * (len(others) != 1)}, named in the tables"
+            words = f" {number_of(len(others), 'other')}, named in the tables"
             key[""] = element("span", charts.swatch(None), words)
         if key:
             yield element("p", key.values(), class_="note report-key")

@@ -1,6 +1,5 @@
 """The lab on a terminal: progress while a study runs, then the answers, the gates and the numbers."""
 
-import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -15,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from clockhands.errors import ClockhandsError
+from clockhands.lab.drops import drop_answers
+from clockhands.lab.result_words import TESTED, range_note, some_seeds, verdict, verdict_of
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
+from clockhands.lab.study_words import duration, gate_in_numbers, number
 from clockhands.lab.tuning import Tuned
-from clockhands.measures.claims import Estimate
-from clockhands.show._lab_drops import drop_answers, rise_of
-from clockhands.show._lab_numbers import TESTED, range_note, some_seeds, verdict, verdict_of
 from clockhands.show._page import Page, console_on, safe
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
@@ -83,20 +82,6 @@ class ProgressView:
         return f"{self.ended} of {self.trials} trials, {share:.0%} of the training{left}"
 
 
-def duration(seconds: float) -> str:
-    """A duration as text.
-
-    >>> duration(4.2), duration(95), duration(4000)
-    ('4 s', '1 min 35 s', '1 h 6 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def print_results(results: Results, file: IO[str] | None = None, width: int | None = None) -> None:
     """The question, the gates, then loss and accuracy by length for each task."""
     page = Page(console_on(file, width))
@@ -146,40 +131,6 @@ def _print_gate(page: Page, results: Results, each: GateResult) -> None:
     word, style = verdict_of(results, each), _STYLES[each.known]
     page.line(Text(f"  {word:<13} ", style=style) + Text(f"{safe(each.gate.says)}"))
     page.line(Text(f"                {safe(gate_in_numbers(results, each))}", style="dim"))
-
-
-def gate_in_numbers(results: Results, each: GateResult) -> str:
-    """The measured and the required value."""
-    gate = each.gate
-    what = gate.arm + (f" {gate.variant}" if gate.variant else "")
-    if gate.minus:
-        what += f" minus {gate.minus}" + (f" {gate.minus_variant}" if gate.minus_variant else "")
-    where = f" at {gate.length:,} tokens" if gate.length else ""
-    required = ", ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in gate.bounds.items())
-    found = number(each.value)
-    if gate.measure == "spike" and not gate.minus and each.value is not None:
-        found = rise_of(results, gate.task, gate.arm)
-    measure = {"spike": "rise at the drop", "won_back": "recovered share of the rise"}.get(gate.measure, gate.measure)
-    chance = "" if each.chance is None else f"; chance: {_digits(each.chance)}"
-    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {required}{chance})"
-
-
-def _digits(chance: float) -> str:
-    return "below 0.0001" if chance < 0.0001 else f"{chance:.2g}"
-
-
-def number(value: Estimate | None, digits: int = 3) -> str:
-    """An estimate with the range of its seeds.
-
-    >>> number(Estimate(0.5, 0.4, 0.61, {})), number(None)
-    ('0.500 [0.400, 0.610]', '-')
-    """
-    if value is None:
-        return "-"
-    if not math.isfinite(value.mean):
-        return "never" if math.isinf(value.mean) else "not a number"
-    interval = "" if value.low is None else f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-    return f"{value.mean:.{digits}f}{interval}"
 
 
 _TITLES = {

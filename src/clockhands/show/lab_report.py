@@ -13,9 +13,13 @@ from statistics import median
 from typing import Any
 
 from clockhands.auditing.findings import spoken
+from clockhands.lab.answers import answers
+from clockhands.lab.drops import rise_of
+from clockhands.lab.result_words import TESTED, Line, in_full, range_note, verdict, verdict_of
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
-from clockhands.lab.study import Arm, AtTest, Gate
+from clockhands.lab.study_words import arm_in_words, duration, measured_in_words
+from clockhands.phrases import listed, number_of
 from clockhands.show._html import (
     NONE,
     code_words,
@@ -29,14 +33,10 @@ from clockhands.show._html import (
     preformatted,
     table,
 )
-from clockhands.show._lab_answers import answers
-from clockhands.show._lab_drops import rise_of
-from clockhands.show._lab_numbers import MEASURES, TESTED, Line, in_full, listed, range_note, verdict, verdict_of
 from clockhands.show._lab_tables import in_terms, in_words, with_look
 from clockhands.show._lab_tasks import looks, task_parts, title_of
 from clockhands.show._markup import Markup, element, joined
 from clockhands.show.findings import IN_TITLES, as_text, cut
-from clockhands.show.lab import duration
 
 RESULTS = "clockhands-lab"
 """The id of the script element that holds what ``clockhands lab report --json`` prints, for each study."""
@@ -202,20 +202,20 @@ class _Page:
         return [
             element("span", mark(grade), says, class_=f"lab-verdict is-{grade}"),
             gate.says,
-            joined(element("strong", found), element("br"), _measured(gate)),
+            joined(element("strong", found), element("br"), measured_in_words(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
         ]
 
     def arms(self) -> Markup:
         rows = (
-            [with_look(name, self.looks.get(Line(name))), _arm(arm) or NONE, in_terms(stated["code"])]
+            [with_look(name, self.looks.get(Line(name))), arm_in_words(arm) or NONE, in_terms(stated["code"])]
             for (name, arm), stated in zip(self.results.study.arms.items(), self.stated["arms"].values(), strict=True)
         )
         return table("of-arms", ("arm", "what it is", "position encoding"), rows)
 
     def costs(self) -> Iterator[Markup]:
         finished = self.results.states["finished"]
-        trials = f"{finished} finished trial{'s' * (finished != 1)}"
+        trials = number_of(finished, "finished trial")
         yield from paragraphs(f"{duration(self.results.seconds)} of training and evaluation, the sum over {trials}.")
         heads = ("arm", "parameters", "of the encoding", "learning rate", "tokens per second", "seconds per trial")
         for task, plan in self.results.study.tasks.items():
@@ -270,76 +270,3 @@ class _Page:
 def _median(values: Iterable[Any]) -> str:
     known = [float(each) for each in values if isinstance(each, int | float) and math.isfinite(each)]
     return f"{median(known):,.{0 if median(known) >= 100 else 1}f}" if known else NONE
-
-
-def _measured(gate: Gate) -> str:
-    """The measure of a gate, as text."""
-    minus = f" minus {Line(gate.minus, gate.minus_variant)}" if gate.minus else ""
-    length = f" at {gate.length:,} tokens" if gate.length else ""
-    protocol = f" under {gate.protocol}" if gate.protocol != "whole" else ""
-    paired = ", paired by seed" if gate.minus else ""
-    return f"{Line(gate.arm, gate.variant)}{minus} on {gate.task}{length}{protocol}{paired}: {MEASURES[gate.measure]}"
-
-
-def _arm(arm: Arm) -> str:
-    """An arm as text: the description in the study file, and settings that its encoding does not show."""
-    parts = [arm.says]
-    if arm.channels:
-        parts.append(f"The encoding uses {arm.channels} dimension{'s' * (arm.channels != 1)} of a token.")
-    if arm.times != 1:
-        parts.append(f"The encoding is multiplied by {arm.times:g}.")
-    if arm.slopes != "own":
-        parts.append("The slopes are random.")
-    if arm.window:
-        parts.append(f"Attention window: {arm.window:,} tokens.")
-    if arm.fault:
-        parts.append(f"Fault: {arm.fault}.")
-    if arm.drop is not None:
-        rate = f", then learning rate {arm.drop.learning_rate:g}" if arm.drop.learning_rate else ""
-        norm = ", with normalised queries and keys from then on" if arm.drop.qk_norm else ""
-        parts.append(f"The encoding is dropped at {arm.drop.at[0]:g} {arm.drop.at[1]}{rate}{norm}.")
-    if arm.positions is not None:
-        draw, largest = arm.positions.draw, arm.positions.largest
-        parts.append(f"Training positions are {draw}, below {largest:,}." if draw == "randomised" else
-                     f"Training positions are {draw}: the first is below {largest:,}.")  # fmt: skip
-    parts += [f"Model: {_fields(arm.model)}."] if arm.model else []
-    parts += [f"Training: {_fields(arm.training)}."] if arm.training else []
-    parts += [f"At test time, {name}: {_change(change)}." for name, change in arm.at_test.items()]
-    return " ".join(filter(None, parts))
-
-
-def _change(change: AtTest) -> str:
-    """A change at test time, as a short text."""
-    parts = []
-    if change.code is not None:
-        parts.append("no position encoding" if change.code == "none" else f"position encoding {_fields(change.code)}")
-    if change.scaling is not None:
-        parts.append(f"RoPE scaling {_fields(change.scaling)}")
-    if change.logit_scale:
-        parts.append(f"attention scores times 1 + {change.logit_scale:g} ln(length / trained length)")
-    if change.fault:
-        parts.append(f"fault {change.fault}")
-    return ", ".join(parts) or "no change"
-
-
-_TERMS = {
-    "qk_norm true": "queries and keys normalised", "Yarn": "YaRN", "Ntk": "NTK-aware", "Dynamic": "dynamic NTK",
-    "Linear": "linear", "LongRope": "LongRoPE", "Llama3": "llama3", "Rotary": "RoPE", "Alibi": "ALiBi",
-}  # fmt: skip
-
-
-def _fields(value: Any) -> str:
-    """A value or a table of a study file without the marks of TOML and JSON.
-
-    >>> _fields({"type": "Yarn", "factor": 4.0}), _fields({"qk_norm": True}), _fields({"layers": 4})
-    ('YaRN, factor 4', 'queries and keys normalised', 'layers 4')
-    """
-    if isinstance(value, Mapping):
-        kind = [_fields(value["type"])] if "type" in value else []
-        said = [f"{name} {_fields(each)}" for name, each in value.items() if name != "type"]
-        return ", ".join([*kind, *(_TERMS.get(each, each.replace("_", " ", 1)) for each in said)])
-    if isinstance(value, list | tuple):
-        return listed(map(_fields, value))
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else _TERMS.get(str(value), str(value))

@@ -20,6 +20,7 @@ from clockhands.auditing.layer_words import LISTED, rates_in_words, rows_of, tit
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
+from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, rows_of_readers
 from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
 from clockhands.show._ladder_picture import ladder_picture
@@ -133,7 +134,7 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
     yield element("section", element(below, "Sources of all values"), _provenance(audit))
     notes = [finding for finding in audit.findings if finding.severity == "note"]
     if notes:
-        count = f"{len(notes)} note{'s' if len(notes) > 1 else ''}"
+        count = number_of(len(notes), "note")
         news = any(CODES[finding.code].news for finding in notes)
         summary = element("summary", count if news else f"{count}, expected for this model")
         opened = "" if news else None

@@ -15,13 +15,14 @@ from typing import Any
 
 from clockhands.auditing import CODES
 from clockhands.jobs.survey.rows import SurveyRow
+from clockhands.jobs.survey.summary import GRADES, headline
+from clockhands.phrases import number_of
 from clockhands.runtimes import READERS, facts
 from clockhands.show._html import SIGNS, foot, mark, page, table
 from clockhands.show._markup import Markup, element, joined
 from clockhands.show._page import safe
 from clockhands.show._survey_charts import histogram
 from clockhands.show.findings import cut, short_name
-from clockhands.show.survey import GRADES, headline
 
 ROWS = "survey"
 """The id of the script element that holds the rows."""
@@ -84,7 +85,7 @@ def gallery(rows: Sequence[SurveyRow], pages: Mapping[str, str] | None = None) -
         "rows": [_cells(row, root, (pages or {}).get(row.target, "")) for row in rows],
     }
     script = files("clockhands.show").joinpath("survey.js").read_text("utf-8")
-    title = f"Survey of {_models(len(rows))}"
+    title = f"Survey of {number_of(len(rows), 'model')}"
     return page(title, {ROWS: held}, _main(rows, root), kind="survey", sheets=["survey.css"], script=script)
 
 
@@ -95,7 +96,7 @@ def file_name(row: SurveyRow) -> str:
 
 
 def _main(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
-    yield element("h1", f"Survey of {_models(len(rows))}")
+    yield element("h1", f"Survey of {number_of(len(rows), 'model')}")
     yield element("p", headline(rows), class_="report-verdict")
     yield element("div", _findings(rows), _runtimes(rows), class_="survey-found")
     charts = _charts(rows)
@@ -116,7 +117,8 @@ def _findings(rows: Sequence[SurveyRow]) -> Markup:
     problems = sorted(counted, key=lambda code: (code not in errors, -counted[code], code))
     failed = sum(row.state == "failed" for row in rows)
     with_problems = sum(bool(row.problems) for row in rows)
-    says = f"{with_problems:,} of {_models(len(rows))} {'has' if with_problems == 1 else 'have'} a problem." + (
+    have = "has" if with_problems == 1 else "have"
+    says = f"{with_problems:,} of {number_of(len(rows), 'model')} {have} a problem." + (
         f" {failed:,} could not be audited: choose the result “not audited” for the reasons." if failed else ""
     )
     cells = (
@@ -136,10 +138,10 @@ def _findings(rows: Sequence[SurveyRow]) -> Markup:
 def _runtimes(rows: Sequence[SurveyRow]) -> Markup:
     differs = Counter(name for row in rows for name in row.differs_in.split())
     refused = Counter(name for row in rows for name in row.refused_by.split())
-    some = sum(bool(row.differs_in) for row in rows)
+    some = number_of(sum(bool(row.differs_in) for row in rows), "model")
     says = (
-        f"{_models(some)} would be computed with other frequencies in at least one runtime than the files mean. "
-        f"{_models(sum(bool(row.refused_by) for row in rows))} would not be loaded by at least one. "
+        f"{some} would be computed with other frequencies in at least one runtime than the files mean. "
+        f"{number_of(sum(bool(row.refused_by) for row in rows), 'model')} would not be loaded by at least one. "
         "Only RoPE of texts is compared."
     )
     order = sorted(differs.keys() | refused.keys(), key=lambda name: (-differs[name], -refused[name], name))
@@ -175,7 +177,7 @@ def _charts(rows: Sequence[SurveyRow]) -> list[Markup]:
             continue
         usual, count = max(Counter(values).items(), key=lambda each: (each[1], -each[0]))
         caption = (
-            f"The {what} is {usual:,.10g} in {count:,} of {_models(len(values))} that have one; "
+            f"The {what} is {usual:,.10g} in {count:,} of {number_of(len(values), 'model')} that have one; "
             f"the smallest is {min(values):,.10g}, the largest {max(values):,.10g}."
         )
         found.append(element("figure", element("figcaption", caption), histogram(values, step, axis)))
@@ -284,7 +286,3 @@ def _runtime(name: str) -> str:
     """The name of a runtime for people."""
     held = facts()["readers"].get(name)
     return held["title"] if held else name
-
-
-def _models(count: int) -> str:
-    return f"{count:,} model{'s' * (count != 1)}"

@@ -25,6 +25,7 @@ from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, Code
 from clockhands.measures import SHORT
+from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, rows_of_readers, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
 from clockhands.show.findings import worst_first
@@ -248,7 +249,7 @@ class _AuditPage(Page):
             text = f"note {finding.code}: {self.shortened(finding.message)}"
             self.paragraph(text)
         if expected := list(dict.fromkeys(finding.code for finding in notes if finding not in news)):
-            number = f"{len(expected)} note{'s' if len(expected) > 1 else ''}"
+            number = number_of(len(expected), "note")
             self.paragraph(f"{number}, expected for this model (--verbose): {', '.join(expected)}", style="dim")
 
     def details(self) -> None:

@@ -18,9 +18,10 @@ from clockhands.jobs.survey.revisions import revision_of
 from clockhands.jobs.survey.rows import SurveyRow, row_of
 from clockhands.jobs.survey.running import read_names, targets_of
 from clockhands.jobs.survey.store import SurveyStore, write_csv
+from clockhands.jobs.survey.summary import headline, survey_to_dict
 from clockhands.jobs.survey.worker import failed, surveyed
 from clockhands.lab.store import Store
-from clockhands.show.survey import headline, print_survey, survey_to_dict
+from clockhands.show.survey import print_survey
 
 LLAMA3 = {
     "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32,

@@ -4,20 +4,20 @@ import math
 from collections.abc import Callable, Sequence
 
 from clockhands.lab.arms import NONE
-from clockhands.lab.results import Results
-from clockhands.lab.sections import Arm
-from clockhands.lab.store import Key
-from clockhands.measures.claims import Estimate
-from clockhands.show._lab_numbers import (
+from clockhands.lab.result_words import (
     Line,
     at_length,
     in_full,
     lengths_of,
-    listed,
     measure_of,
     under,
     value_of,
 )
+from clockhands.lab.results import Results
+from clockhands.lab.sections import Arm
+from clockhands.lab.store import Key
+from clockhands.measures.claims import Estimate
+from clockhands.phrases import listed
 
 _SCALINGS = 3  # the most comparisons in sentences; the tables have all
 _RISE = 0.01  # nats per token; a smaller rise at a drop is not called a rise

@@ -70,16 +70,6 @@ def in_full(value: Estimate | None, measure: str = "loss") -> str:
     return f"{value_of(None if value is None else value.mean, measure)} {interval_of(value, measure)}".strip()
 
 
-def listed(names: Iterable[object]) -> str:
-    """Names in a sentence.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed("abc")
-    ('a', 'a and b', 'a, b and c')
-    """
-    every = [str(each) for each in names]
-    return " and ".join(filter(None, (", ".join(every[:-1]), every[-1]))) if every else "none"
-
-
 def measure_of(results: Results, task: str) -> str:
     """By what a task is judged: the loss of a language model, else the accuracy."""
     return "loss" if isinstance(results.study.tasks[task].task, Language) else "accuracy"

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 
+from clockhands.lab.drops import drop_answers
+from clockhands.lab.result_words import Line, at_length, in_full, lengths_of, measure_of, under, value_of
 from clockhands.lab.results import CHANCE, Results, chance_above, holm
 from clockhands.lab.study import AS_TRAINED
 from clockhands.measures.claims import Estimate
-from clockhands.show._lab_drops import drop_answers
-from clockhands.show._lab_numbers import Line, at_length, in_full, lengths_of, listed, measure_of, under, value_of
+from clockhands.phrases import listed
 
 _NAMED = 4  # the most arms named with their numbers in a sentence
 _FLAT = 0.01  # a loss that changes by less than this share is called flat
@@ -136,7 +137,7 @@ class Ranking:
             return f"{alone}; not distinguishable from it: {means}."
         means = f"{value_of(values[alike[0]].mean)} to {value_of(values[alike[-1]].mean)}"
         count = f"all {len(alike)} others" if len(best) == len(values) else f"{len(alike)} arms"
-        return f"{alone}; not distinguishable from it: {count} ({listed(alike)}), {means}."
+        return f"{alone}; not distinguishable from it: {count} ({listed(map(str, alike))}), {means}."
 
     @property
     def _next(self) -> str:
@@ -156,7 +157,7 @@ class Ranking:
         few = [line for line in self.measured if line not in self.values and line not in lost]
         never = [line for line in self.lines if line not in self.measured]
         says = (("Not a number", lost), ("Measured with one seed, so not compared", few), ("No result", never))
-        return " ".join(f"{why}: {listed(lines)}." for why, lines in says if lines)
+        return " ".join(f"{why}: {listed(map(str, lines))}." for why, lines in says if lines)
 
     @property
     def where(self) -> str:
