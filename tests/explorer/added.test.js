@@ -1,9 +1,10 @@
 import { strict as assert } from "node:assert";
 import { test } from "node:test";
 
+import { innerProduct } from "../../src/clockhands/show/explorer/js/attention.js";
 import { additiveCode, sinusoidalSpec } from "../../src/clockhands/show/explorer/js/codes.js";
 import { allOf } from "../../src/clockhands/show/explorer/js/idle.js";
-import { dot, drawnTokens, leastDeviations, rowsOver, shareFound } from "../../src/clockhands/show/explorer/js/views/added.js";
+import { drawnTokens, leastDeviations, rowsOver, shareFound } from "../../src/clockhands/show/explorer/js/views/added.js";
 import { golden, held } from "./golden.js";
 
 for (const { width, base, seed, length, deviations, found, norms, cosine } of golden("added")) {
@@ -11,8 +12,8 @@ for (const { width, base, seed, length, deviations, found, norms, cosine } of go
     const code = additiveCode(sinusoidalSpec(width, { base })), tokens = drawnTokens(seed, width), rows = rowsOver(length).map((position) => code.row(position));
     const least = allOf(leastDeviations(tokens, rows));
     assert.deepEqual(deviations.map((deviation) => shareFound(least, deviation)), found);
-    held(rows.map((row) => Math.sqrt(dot(row, row))), norms, "lengths of rows");
-    held([dot(tokens[0], rows.at(-1)) / Math.sqrt(dot(tokens[0], tokens[0]) * dot(rows.at(-1), rows.at(-1)))], [cosine], "cosine");
+    held(rows.map((row) => Math.sqrt(innerProduct(row, row))), norms, "lengths of rows");
+    held([innerProduct(tokens[0], rows.at(-1)) / Math.sqrt(innerProduct(tokens[0], tokens[0]) * innerProduct(rows.at(-1), rows.at(-1)))], [cosine], "cosine");
   });
 }
 

@@ -43,7 +43,7 @@ function projectedBy(vector, matrix, columns) {
   return out;
 }
 
-function innerProduct(a, b) {
+export function innerProduct(a, b) {
   let sum = 0;
   for (let place = 0; place < a.length; place++) sum += a[place] * b[place];
   return sum;

@@ -62,15 +62,20 @@ function warpedDistance(warp, from, k) {
   return k;
 }
 
+// The direction of the sum of unit vectors at these angles, in rad.
+export function meanAngle(phases) {
+  const along = phases.reduce((sum, phase) => sum + Math.cos(phase), 0), across = phases.reduce((sum, phase) => sum + Math.sin(phase), 0);
+  return Math.atan2(across, along);
+}
+
 // The one angle that comes nearest to what a hand does from all starts, and what it leaves: distances on the circle of
 // radius 1, at most 2. Starts where there is no number are left out.
 export function bestShift(ladder, pair, warp, k, from, to) {
   const starts = [];
   for (let start = from; start <= to; start++) if (Number.isFinite(warpedDistance(warp, start, k))) starts.push(start);
   const phases = starts.map((start) => phaseAt(ladder, pair, warpedDistance(warp, start, k)));
-  const along = phases.reduce((sum, phase) => sum + Math.cos(phase), 0), across = phases.reduce((sum, phase) => sum + Math.sin(phase), 0);
   // The mean of the squared distances |e^(i a) - e^(i b)|^2 is least where b is the angle of the mean.
-  const angle = Math.atan2(across, along);
+  const angle = meanAngle(phases);
   const left = phases.map((phase) => 2 * Math.abs(Math.sin((phase - angle) / 2)));
   const rms = Math.sqrt(left.reduce((sum, each) => sum + each * each, 0) / Math.max(left.length, 1));
   return { angle, largest: left.reduce((most, each) => Math.max(most, each), 0), rms };

@@ -1,5 +1,6 @@
 // Added to a token: does the row of the table drown the token vector?
 
+import { innerProduct } from "../attention.js";
 import { slider } from "../controls.js";
 import { Plot, html, line, number, say, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
@@ -17,23 +18,17 @@ export function drawnTokens(seed, width, count = TOKENS) {
   return Array.from({ length: count }, () => Float64Array.from({ length: width }, () => draw.normal()));
 }
 
-export function dot(one, other) {
-  let sum = 0;
-  for (let at = 0; at < one.length; at++) sum += one[at] * other[at];
-  return sum;
-}
-
 // From which deviation s on each token is found at each of some rows: s t + p is nearer to s t than to any other s u where
 // s |t - u|^2 > 2 p.(u - t). Part by part, sorted.
 export function* leastDeviations(tokens, rows) {
-  const lengths = tokens.map((token) => dot(token, token)), apart = [];
+  const lengths = tokens.map((token) => innerProduct(token, token)), apart = [];
   for (const [place, token] of tokens.entries()) {
-    apart.push(tokens.map((other, at) => lengths[place] + lengths[at] - 2 * dot(token, other)));
+    apart.push(tokens.map((other, at) => lengths[place] + lengths[at] - 2 * innerProduct(token, other)));
     yield;
   }
   const found = [];
   for (const row of rows) {
-    const along = tokens.map((token) => dot(token, row));
+    const along = tokens.map((token) => innerProduct(token, row));
     for (let token = 0; token < tokens.length; token++) {
       let least = -Infinity;
       for (let other = 0; other < tokens.length; other++) if (other !== token) least = Math.max(least, (2 * (along[other] - along[token])) / apart[token][other]);
@@ -93,7 +88,7 @@ export const added = {
       else if (made?.key === key && made.code === code && made.length === state.length && made.least) Object.assign(next, { least: made.least, norms: made.norms });
       else {
         const rows = rowsOver(state.length).map((position) => code.row(position));
-        next.norms = rows.map((row) => Math.sqrt(dot(row, row)));
+        next.norms = rows.map((row) => Math.sqrt(innerProduct(row, row)));
         next.least = yield* leastDeviations(next.tokens, rows);
       }
       made = next;
@@ -123,14 +118,14 @@ export const added = {
 // The first token of the draw and the row of the position: three lengths and two cosines.
 function sumOf({ code, tokens }, { deviation, position }) {
   const token = tokens[0].map((value) => value * deviation), row = code.row(position), whole = token.map((value, at) => value + row[at]);
-  const [first, second, third] = [token, row, whole].map((vector) => Math.sqrt(dot(vector, vector)));
-  return { token: first, row: second, sum: third, cosine: first && second ? dot(token, row) / (first * second) : null, kept: first && third ? dot(token, whole) / (first * third) : null };
+  const [first, second, third] = [token, row, whole].map((vector) => Math.sqrt(innerProduct(vector, vector)));
+  return { token: first, row: second, sum: third, cosine: first && second ? innerProduct(token, row) / (first * second) : null, kept: first && third ? innerProduct(token, whole) / (first * third) : null };
 }
 
 // A drawn query before and after its rotation.
 function turnedQuery(head, { seed, position }) {
-  const [query] = drawnTokens(seed, head.spec.head_width, 1), after = head.turn(query, position), [first, second] = [query, after].map((vector) => Math.sqrt(dot(vector, vector)));
-  return { token: first, sum: second, kept: dot(query, after) / (first * second), factor: head.ladder.attentionFactor, grows: head.spec.xpos !== null };
+  const [query] = drawnTokens(seed, head.spec.head_width, 1), after = head.turn(query, position), [first, second] = [query, after].map((vector) => Math.sqrt(innerProduct(vector, vector)));
+  return { token: first, sum: second, kept: innerProduct(query, after) / (first * second), factor: head.ladder.attentionFactor, grows: head.spec.xpos !== null };
 }
 
 // Two or three arrows in one plane, all to one scale and at their true angles.

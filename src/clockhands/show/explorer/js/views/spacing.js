@@ -4,6 +4,7 @@ import { additiveCode, naiveSpec } from "../codes.js";
 import { Plot, html, number, svg } from "../draw.js";
 import { kernelInParts } from "../kernels.js";
 import { TURN, firstNeverTurning, geometricLadder, phaseAt, wavelength } from "../ladders.js";
+import { meanAngle } from "../shifts.js";
 import { decades, powerWords, tokenWords } from "./ladder.js";
 import { panelsOf, rowsLookedAt } from "./naive.js";
 
@@ -29,6 +30,11 @@ export function nearestRows(ladder, values) {
     if (apart < found.apart * (1 - 1e-12)) found = { k, apart };
   }
   return found;
+}
+
+// The distance of rows p and q of a ladder by its kernel: |a - b|^2 = 2 (pairs - a b).
+function kernelDistance(pairs, values) {
+  return (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
 }
 
 // Row p of `sines` has sines alone: all distances follow from its kernel, |a - b|^2 = |a|^2 + |b|^2 - 2 a b.
@@ -66,13 +72,13 @@ export function* wavesInParts({ width, base, length }) {
 // Of two hands and more.
 function* evenlySpaced(width, base, rows) {
   const { ladder } = additiveCode(naiveSpec("even", width, { base })), pairs = ladder.pairs;
-  const values = yield* kernelInParts(ladder, rows), apart = (p, q) => Math.sqrt(Math.max(0, 2 * (pairs - values[Math.abs(p - q)])));
+  const values = yield* kernelInParts(ladder, rows), apart = kernelDistance(pairs, values);
   // Then every hand has gained a whole turn on its neighbour: all stand at one angle, which is 0 only where the slowest has
   // come round as well.
   const round = Math.round((TURN * (pairs - 1)) / Math.abs(ladder.rates[0] - ladder.rates[pairs - 1]));
   const back = rowDistance(ladder.rates, round), step = rowDistance(ladder.rates, 1), usual = Math.sqrt(2 * pairs);
   const phases = Array.from(ladder.rates, (_, pair) => phaseAt(ladder, pair, round));
-  const angle = Math.atan2(phases.reduce((sum, phase) => sum + Math.sin(phase), 0), phases.reduce((sum, phase) => sum + Math.cos(phase), 0));
+  const angle = meanAngle(phases);
   const spread = phases.reduce((most, phase) => Math.max(most, 2 * Math.abs(Math.asin(Math.sin((phase - angle) / 2)))), 0);
   return { apart, round, back, angle, spread,
     loses: `${back < step ? "Repeats" : "Synchronises"}: after ${number(round)} tokens all hands stand ${spread < 0.005 ? "at" : `within ${number(spread, 2)} rad of`} one angle again, ${number(Math.abs(angle), 3)} rad from that of position 0: ` +
@@ -85,7 +91,7 @@ function* clocked(base, width, rows, length) {
   const near = nearestRows(ladder, values), step = rowDistance(ladder.rates, 1), never = firstNeverTurning(ladder, length);
   const still = never === null ? 0 : ladder.pairs - never;
   const nearest = near.k === 1 ? `neighbours are the nearest rows of ${rows < length ? `the first ${number(rows)}` : "all"}` : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
-  return { apart: (p, q) => Math.sqrt(Math.max(0, 2 * (ladder.pairs - values[Math.abs(p - q)]))), near, step, still, waves: Array.from(ladder.rates, wavelength),
+  return { apart: kernelDistance(ladder.pairs, values), near, step, still, waves: Array.from(ladder.rates, wavelength),
     loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. ` +
       (still ? `Its price: ${neverComplete(still, ladder.pairs)} a rotation in ${tokenWords(length)}, so training shows only a part of ${still === 1 ? "its" : "their"} circle.` : `Every pair completes a rotation in ${tokenWords(length)}.`) };
 }
