@@ -56,6 +56,8 @@ def test_they_fit_the_window(quiet_page, tmp_path, width, scheme):
             assert page.locator(".lab-narrow svg:visible").count() == (figures if width < 768 else 0)
             if page.locator("#survey-rows").count():
                 assert page.locator("#survey-rows tr").count() == 4
+                assert page.locator("#survey-rows td[data-label=findings]").first.inner_text().endswith("default-base")
+                assert page.locator("#survey-type").bounding_box()["height"] < 60
                 assert page.locator("#survey-sort").is_visible() == (width < 700)
 
 

@@ -44,6 +44,12 @@ def test_every_row_is_in_it():
     assert rows[3]["verdict"] == "deep/d/config.json cannot be read."
 
 
+def test_a_code_of_a_finding_is_not_replaced_by_the_name_of_a_runtime():
+    words = held(gallery(ROWS))["words"]  # `default-base` is a finding, and a way in which runtimes misread
+    assert words["differs"]["default-base"] == "base 10,000 instead of the base in the file"
+    assert words.keys() == {"kinds", "differs", "refused"}
+
+
 def test_nothing_comes_from_elsewhere_and_hostile_names_stay_text():
     row = SurveyRow(f"/{HOSTILE}", "r", "1", "done", verdict=HOSTILE, model_type=HOSTILE, kinds=HOSTILE)
     page = gallery([*ROWS, row])

@@ -81,7 +81,7 @@ function line(row) {
   tr.append(grade);
   for (const [name, label] of Object.entries(survey.labels)) {
     if (name === "name" || name === "grade") continue;
-    const listed = () => words(value(name)).map((word) => survey.words[word] ?? word).join(", ");
+    const listed = () => words(value(name)).map((word) => survey.words[name]?.[word] ?? word).join(", ");
     const said = NUMBERS.has(name) ? number(value(name)) : LISTS.has(name) ? listed() : value(name);
     tr.append(made("td", said, { "data-label": label, class: NUMBERS.has(name) ? "is-number" : "is-text" }));
   }

@@ -75,13 +75,13 @@ def gallery(rows: Sequence[SurveyRow], pages: Mapping[str, str] | None = None) -
     Returns:
         A whole HTML document.
     """
-    root = _root(row.target for row in rows)
+    root, runtimes = _root(row.target for row in rows), {name: _runtime(name) for name in READERS}
     held = {
         "columns": list(_COLUMNS),
         "labels": _LABELS,
         "grades": _WORDS,
         "marks": {grade: (f"is-{kind}", SIGNS[kind]) for grade, kind in _MARKS.items()},
-        "words": _KINDS | {name: _runtime(name) for name in READERS},
+        "words": {"kinds": _KINDS, "differs": runtimes, "refused": runtimes},
         "rows": [_cells(row, root, (pages or {}).get(row.target, "")) for row in rows],
     }
     script = files("clockhands.show").joinpath("survey.js").read_text("utf-8")
