@@ -12,8 +12,9 @@ from clockhands.auditing.findings import Finding
 from clockhands.configs.resolved import Code, Fact, Resolved
 from clockhands.configs.targets import Opened
 from clockhands.encodings.presets import names
+from clockhands.show.findings import evidence_to_show
 from clockhands.show.sarif import annotations_of, sarif_of
-from clockhands.show.terminal import evidence_to_show, print_audit
+from clockhands.show.terminal import print_audit
 
 REPORTS = Path(__file__).parent / "reports"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -469,3 +469,13 @@ def _does(before: Code, after: Code, length: int) -> Iterator[str]:
     if factor is not None and factor != before.attention_factor:
         yield said("multiplied", factor=factor)
     yield _by_the_bound("with this scaling", after, length)
+
+
+def lines_of_change(values: Mapping[str, Any]) -> Iterator[str]:
+    """A change, one key a line, as JSON; a key to take away is said to be so.
+
+    >>> list(lines_of_change({"max_position_embeddings": 8192, "rope_parameters": None}))
+    ['"max_position_embeddings": 8192', 'without "rope_parameters"']
+    """
+    for key, value in values.items():
+        yield f"without {json.dumps(key)}" if value is None else f"{json.dumps(key)}: {json.dumps(value)}"

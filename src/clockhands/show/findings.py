@@ -1,7 +1,7 @@
-"""The short name of a target, and the texts of a finding used by all reports: problem, place and fix."""
+"""What all reports show of a target and of a finding: a short name, the evidence, and its place in a file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import NamedTuple
 from urllib.parse import quote
@@ -102,6 +102,16 @@ def _main_file(audit: Audit) -> Path:
 
 
 # In sentences
+
+
+def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
+    """The evidence with its sources, and numbers that the message does not contain."""
+    for name, value in finding.evidence.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if name in finding.evidence.get("mistakes", ()):
+            yield name, str(value)
+        elif in_a_file(name) or (number and spoken(value) not in finding.message):
+            yield name, spoken(value)
 
 
 def why_unread(failure: Mapping[str, str]) -> str:

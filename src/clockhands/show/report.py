@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
-from clockhands.auditing.extending import Extension
+from clockhands.auditing.extending import Extension, lines_of_change
 from clockhands.auditing.findings import price_in_words, spoken
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.frequency_bands import bands_of
@@ -33,10 +33,10 @@ from clockhands.show.findings import (
     IN_TITLES,
     as_text,
     cut,
+    evidence_to_show,
     short_name,
     worst_first,
 )
-from clockhands.show.terminal import evidence_to_show, lines_of
 
 _WIDE, _NARROW = 800, 320  # px of the two drawings of a ladder: for a page or paper, and for a phone
 _LONGEST = 600  # letters of a step of an edit; the JSON has all of it
@@ -234,7 +234,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
         for sentence in way.says:
             yield element("p", sentence, class_="answer")
         for values in way.values.values():
-            yield preformatted(lines_of(values))
+            yield preformatted(lines_of_change(values))
         for cost in way.costs:
             known = f" ({cost.source}; {cost.label})" if cost.source else ""
             yield element("p", f"Known: {cost.says}{known}", class_="note")

@@ -5,20 +5,19 @@ The report is short: a line for each part of the model, and one for all notes th
 never broken, so that it can be searched for. Nothing depends on colour.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import CODES, Audit, Finding
-from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way
-from clockhands.auditing.findings import in_a_file, price_in_words, spoken
+from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way, lines_of_change
+from clockhands.auditing.findings import price_in_words, spoken
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_of, title_of, together, where_of
@@ -28,7 +27,7 @@ from clockhands.measures import SHORT
 from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, rows_of_readers, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
-from clockhands.show.findings import worst_first
+from clockhands.show.findings import evidence_to_show, worst_first
 
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _BETWEEN = re.compile(r", | [+/x] ")
@@ -346,16 +345,6 @@ class _AuditPage(Page):
 _LAYERS_SHOWN = 7
 
 
-def evidence_to_show(finding: Finding) -> Iterator[tuple[str, str]]:
-    """The evidence with its sources, and numbers that the message does not contain."""
-    for name, value in finding.evidence.items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if name in finding.evidence.get("mistakes", ()):
-            yield name, str(value)
-        elif in_a_file(name) or (number and spoken(value) not in finding.message):
-            yield name, spoken(value)
-
-
 def _sources(audit: Audit) -> Iterator[str]:
     for holder in (audit, *audit.layers):
         yield from holder.source.values()
@@ -429,20 +418,10 @@ def _print_way(page: Page, way: Way) -> None:
         page.paragraph(sentence, indent=4)
     for shape, values in way.values.items():
         page.paragraph(f"{SHAPES[shape]}:", indent=4)
-        for line in lines_of(values):
+        for line in lines_of_change(values):
             # A line that is copied must not be broken.
             page.line(Text(f"      {safe(line)}"))
         if way.warns.get(shape):
             page.paragraph(f"the audit then still says {', '.join(way.warns[shape])}", indent=6)
     for cost in way.costs:
         page.paragraph(f"known: {cost.says}{f' ({cost.source}; {cost.label})' if cost.source else ''}", indent=4)
-
-
-def lines_of(values: Mapping[str, Any]) -> Iterator[str]:
-    """A change, one key a line, as JSON; a key to take away is said to be so.
-
-    >>> list(lines_of({"max_position_embeddings": 8192, "rope_parameters": None}))
-    ['"max_position_embeddings": 8192', 'without "rope_parameters"']
-    """
-    for key, value in values.items():
-        yield f"without {json.dumps(key)}" if value is None else f"{json.dumps(key)}: {json.dumps(value)}"
