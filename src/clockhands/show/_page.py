@@ -41,8 +41,13 @@ class Page:
 
     def paragraph(self, text: str, style: str = "", indent: int = 0) -> None:
         """Words, wrapped between words; a word that is longer than the line stays whole."""
-        for line in broken(text, min(self.width, PROSE) - indent):
-            self.line(Text(" " * indent + line, style=style))
+        self.hanging(" " * indent, text, style, PROSE)
+
+    def hanging(self, label: Text | str, text: str, style: str = "", most: int = 120) -> None:
+        """Words after a label, wrapped between words, in at most so many columns; no line begins below the label."""
+        start = cell_len(label if isinstance(label, str) else label.plain)
+        for number, line in enumerate(broken(text, min(self.width, most) - start)):
+            self.line(Text.assemble(label if number == 0 else " " * start, (line, style)))
 
     def row(self, label: str, value: str, *sources: str | None) -> None:
         """A name, a value, and in a quiet colour its source."""

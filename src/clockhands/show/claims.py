@@ -16,10 +16,11 @@ from clockhands.measures.claims.sentences import (
     summary,
     waits_in_words,
 )
-from clockhands.show._page import Page, broken, console_on
+from clockhands.show._page import Page, console_on
 
 STYLES = {"true": "bold green", "false": "bold red", "only if": "bold yellow", "not known": "bold blue"}
 _INDENT = 11  # the verdict's column
+_WIDEST = 100  # columns of a claim
 _BELOW = f"{'':{_INDENT}}"
 
 
@@ -49,24 +50,19 @@ def print_claims(found: Sequence[Recomputed], file: IO[str] | None = None, width
 
 def _print_claim(page: Page, found: Recomputed) -> None:
     told = found.claim
-    room = min(page.width, 100) - _INDENT
-    for number, line in enumerate(broken(f"“{told.statement}”", room)):
-        start = Text(told.verdict.ljust(_INDENT), style=STYLES[told.verdict]) if number == 0 else Text(_BELOW)
-        page.line(start + Text(line, style="bold"))
+    verdict = Text(told.verdict.ljust(_INDENT), style=STYLES[told.verdict])
+    page.hanging(verdict, f"“{told.statement}”", "bold", _WIDEST)
     for text in filter(None, (condition_in_words(told), told.argument)):
-        for line in broken(text, room):
-            page.line(_BELOW + line)
+        page.hanging(_BELOW, text, most=_WIDEST)
     longest = max(map(cell_len, map(name_in_words, told.numbers)))
     for name, stated in told.numbers.items():
         label, number = name_in_words(name).ljust(longest + 2), number_in_words(stated, found.numbers[name])
-        short = longest + 2 + cell_len(number) <= room
+        short = _INDENT + longest + 2 + cell_len(number) <= min(page.width, _WIDEST)
         if not short:
             page.line(f"{_BELOW}{label.rstrip()}")
         style = "bold red" if name in found.moved else "cyan"
         page.line(Text(_BELOW + (label if short else "  ")) + Text(number, style=style))
     for text in (*measured_in_words(told), *filter(None, [waits_in_words(told)])):
-        for line in broken(text, room):
-            page.line(_BELOW + line)
+        page.hanging(_BELOW, text, most=_WIDEST)
     page.line(Text(f"{_BELOW}ID: {told.id}", style="dim"))
-    for line in broken(f"Source: {told.source}.", room):
-        page.line(Text(_BELOW + line, style="dim"))
+    page.hanging(_BELOW, f"Source: {told.source}.", "dim", _WIDEST)

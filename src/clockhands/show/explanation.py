@@ -78,7 +78,7 @@ def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width
     page = Page(console_on(file, width))
     longest = max(map(len, faults))
     for code, fault in faults.items():
-        page.beside(fault_in_words(fault), code.ljust(longest + 2), ())
+        page.hanging(code.ljust(longest + 2), fault_in_words(fault))
 
 
 def print_fault(

@@ -184,7 +184,7 @@ def _print_drops(page: Page, results: Results, task: str) -> None:
         page.line()
         page.line(Text(f"{task}: what dropping the position encoding does", style="bold underline"))
         for each in said:
-            page.beside(each, "  - ", ())
+            page.hanging("  - ", each)
 
 
 def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:
@@ -220,7 +220,7 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
         if cell_len(label) + 2 > width:
             page.line(label)
             label = ""
-        page.beside(words, label + " " * (width - cell_len(label)), ())
+        page.hanging(label + " " * (width - cell_len(label)), words)
 
 
 def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:

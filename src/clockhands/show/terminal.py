@@ -26,7 +26,7 @@ from clockhands.configs.resolved import COMPUTED, Code
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, rows_of_readers, runtimes_in_short
-from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, broken, console_on, safe
+from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.show.findings import evidence_to_show, worst_first
 
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
@@ -231,7 +231,7 @@ class _AuditPage(Page):
         labels = [label_of(code) for code in shown]
         column = min(max([len(label) for label in labels] + [LABEL - 4]) + 4, self.width // 2)
         for label, code in zip(labels, shown, strict=True):
-            self.beside(in_short(code), f"  {safe(label)}".ljust(column), ())
+            self.hanging(f"  {safe(label)}".ljust(column), in_short(code))
         self.remarks()
         if len(audit.layers) > len(shown):
             self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
@@ -383,8 +383,7 @@ def print_main_properties(page: Page, found: tuple[MainProperties, ...]) -> None
             if not beside:
                 page.paragraph(f"{label}: {value}", indent=4)
                 continue
-            for number, line in enumerate(broken(value, page.width - _NAMES)):
-                page.line((f"    {label}" if number == 0 else "").ljust(_NAMES) + line)
+            page.hanging(f"    {label}".ljust(_NAMES), value)
 
 
 def _briefs(one: MainProperties) -> tuple[tuple[str, str], ...]:
