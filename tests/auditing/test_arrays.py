@@ -13,7 +13,7 @@ from clockhands.auditing.findings import _table_rows as auditing_arrays
 from clockhands.auditing.findings._table_rows import _rows
 from clockhands.encodings.grids import Grid
 from clockhands.formats import arrays
-from clockhands.recognition.tables import _grid_tables, _recognising
+from clockhands.recognition.tables import _grid_cells, _recognising
 from written_files import onnx_bytes, onnx_node, onnx_outside, onnx_tensor, written
 
 PAPER = ch.preset("vaswani2017", width=64)
@@ -183,7 +183,7 @@ def test_a_table_past_a_size_is_not_tried_transposed(tmp_path, monkeypatch):
     turned = ch.table(PAPER, 128).T
     assert "Its columns are the rows" in found(audited(tmp_path, turned))["not-recognised"].message
     monkeypatch.setattr(_recognising, "TURNED", turned.size - 1)
-    monkeypatch.setattr(_grid_tables, "_LOOSE", turned.size - 1)
+    monkeypatch.setattr(_grid_cells, "_LOOSE", turned.size - 1)
     assert "Its columns are the rows" not in found(audited(tmp_path, turned))["not-recognised"].message
 
 

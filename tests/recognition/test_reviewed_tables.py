@@ -175,6 +175,36 @@ def test_a_grid_in_which_an_entry_or_a_row_is_wrong_is_still_known():
         assert f"row {row}" in matches.reason
 
 
+def test_confidence_is_the_share_of_rows_that_agree_in_a_grid_too():
+    given = AXES.copy()
+    given[100, 5:9] += 1e-3
+    (match,) = ch.identify(given)
+    assert match.confidence == pytest.approx(1 - 1 / 196, abs=1e-12)
+    assert match.residual.share < 1e-4
+
+
+def test_cells_start_at_a_round_part_of_a_step():
+    """Rows are moved by less than their rounding if the start of a cell is 7e-9 off."""
+    centres = Grid.centres((2, 9), -1, 1, order=(1, 0))
+    (match,) = ch.identify(ch.table(ch.preset("stable-diffusion-3"), centres))
+    assert (match.positions.start, match.computed_in) == ((-1 / 2, -8 / 9), "float64")
+
+
+def test_fourier_features_behind_their_coordinate_are_recognised():
+    spec = ch.additive.FourierFeatures(33, 1, raw="before")
+    rates = np.random.default_rng(0).normal(size=16)
+    (match,) = ch.identify(ch.table(spec, np.arange(64) / 64, values=rates))
+    assert (match.spec, match.residual) == (spec, None)
+    np.testing.assert_allclose(match.values, rates, rtol=1e-5, atol=1e-6)
+
+
+def test_a_convention_at_known_positions_is_recognised_at_any_of_them():
+    for seed in range(5):
+        at = np.sort(np.random.default_rng(seed).choice(400, 120, replace=False))
+        (match,) = ch.identify(ch.table(ch.Sinusoidal(96), at, "bfloat16"), positions=at)
+        assert dict(match.evidence)["names"] == ["cct"]
+
+
 def test_a_grid_that_is_near_a_code_is_still_known():
     given = AXES + 0.01 * np.random.default_rng(0).normal(size=AXES.shape)
     (match,) = matches = ch.identify(given.astype(np.float32))

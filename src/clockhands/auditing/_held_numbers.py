@@ -113,8 +113,7 @@ def held_array(info: TensorInfo) -> HeldCode:
 
 def _computed(match: Match) -> tuple[Any, int] | None:
     """The spec that gives exactly these rows from its first position on, and the number of rows along an axis."""
-    learned = match.values is not None and np.size(match.values) > 1
-    if learned or match.residual is not None or match.computed_in in LOW_PRECISION:
+    if not match.computed or match.residual is not None or match.computed_in in LOW_PRECISION:
         return None
     at = match.positions
     if isinstance(at, Grid):

@@ -46,7 +46,7 @@ def _begins_like_a_code(info: TensorInfo) -> bool:
         matches = identify(_first_rows(info))
     except ClockhandsError:
         return False
-    return bool(matches) and (matches[0].values is None or np.size(matches[0].values) == 1)
+    return bool(matches) and matches[0].computed
 
 
 def _first_rows(info: TensorInfo) -> np.ndarray:

@@ -1,10 +1,16 @@
 """The results of recognition: the spec that gives the numbers, and how well it fits."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from clockhands.encodings.additive import AdditiveCode, table
 from clockhands.encodings.specs import Spec, describe
+
+_BLOCK = 2**20  # numbers that are compared together
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,31 @@ class Residual:
     share: float
     rows: tuple[int, ...]
     channels: tuple[int, ...]
+
+    @classmethod
+    def between(cls, array: np.ndarray, spec: AdditiveCode, positions: Any = None, least: float = 0.0) -> "Residual":
+        """The difference between a table and a code at the positions 0, 1, 2, …, or at others, in blocks of rows.
+
+        Rows and channels in which no difference is above ``least`` are not listed.
+        """
+        whole = None if positions is None else table(spec, positions, "float64")
+        step, squares, power = max(1, _BLOCK // array.shape[1]), 0.0, 0.0
+        rows, channels = np.empty(len(array)), np.zeros(array.shape[1])
+        for begin in range(0, len(array), step):
+            block = np.asarray(array[begin : begin + step]).astype(np.float64)
+            end = begin + len(block)
+            code = table(spec, range(begin, end), "float64") if whole is None else whole[begin:end]
+            off = np.abs(block - code)
+            rows[begin:end] = off.max(axis=1)
+            np.maximum(channels, off.max(axis=0), out=channels)
+            squares, power = squares + float((off**2).sum()), power + float((code**2).sum())
+        furthest, most = (
+            tuple(int(one) for one in np.argsort(-each, kind="stable")[:10] if each[one] > least)
+            for each in (rows, channels)
+        )
+        return cls(
+            float(rows.max()), math.sqrt(squares / array.size), math.sqrt(squares / max(power, 1e-300)), furthest, most
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +132,11 @@ class Match:
     rows: Rows = Rows()
     residual: Residual | None = None
     evidence: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def computed(self) -> bool:
+        """Whether the numbers are computed, perhaps with a trained scale, and not a table of trained numbers."""
+        return self.values is None or np.size(self.values) == 1
 
 
 class Matches(list[Match]):

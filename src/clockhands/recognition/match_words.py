@@ -56,7 +56,7 @@ def confidence_in_words(match: Match) -> str:
     >>> confidence_in_words(Match(None, confidence=1.0)), confidence_in_words(Match(None, confidence=0.5))
     ('every row is made by it', 'the share of the rows that it makes')
     """
-    if match.values is not None and np.size(match.values) > 1:
+    if not match.computed:
         return "similarity of neighbouring rows" if match.positions is not None else "every row is kept"
     if match.residual is not None and abs(1 - match.residual.share - match.confidence) < 1e-9:
         return "1 less the share by which it differs"

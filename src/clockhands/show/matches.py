@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import IO
 
-import numpy as np
 from rich.text import Text
 
 from clockhands.auditing.findings import spoken
@@ -49,7 +48,7 @@ def print_matches(
             page.row(label, value, None)
         if number < len(again) and again[number] is not None:
             page.line(Text("  again".ljust(LABEL) + str(again[number])))  # whole, to be copied
-        elif match.positions is not None and (match.values is None or np.size(match.values) == 1):
+        elif match.positions is not None and match.computed:
             if asked is not None:
                 page.line(Text("  again".ljust(LABEL) + f"{asked} --json > found.json"))
             page.line(Text(("" if asked else "  again").ljust(LABEL) + "clockhands table found.json"))

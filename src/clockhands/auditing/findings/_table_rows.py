@@ -5,7 +5,6 @@ name or that a graph adds. The result is compared with what is declared. Every r
 other tensor is read.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,14 +20,14 @@ from clockhands.configs.position_tables import is_table, position_tables, rows_o
 from clockhands.configs.resolve import code_of
 from clockhands.configs.resolved import TEXT, Code, Resolved
 from clockhands.configs.targets import Opened
-from clockhands.encodings.additive import AdditiveCode, Sinusoidal, table
+from clockhands.encodings.additive import AdditiveCode, Sinusoidal
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.specs import SPECS, describe
 from clockhands.errors import ClockhandsError
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import file_and_key
-from clockhands.recognition import LOW_PRECISION, Match, Matches, identify
+from clockhands.recognition import LOW_PRECISION, Match, Matches, Residual, identify
 
 _TENSOR = "The tensor must be computed or loaded again."
 
@@ -174,7 +173,7 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Cas
         # Without a name or declaration, a matrix that a graph adds may be anything but a sinusoid.
         if looked is None or looked.match is None or not isinstance(looked.match.spec, AdditiveCode):
             continue
-        if looked.match.spec.learned and looked.match.values is not None and np.size(looked.match.values) > 1:
+        if looked.match.spec.learned and not looked.match.computed:
             continue
         cases += _noticed(looked, bare=False)
         if unnamed:
@@ -211,7 +210,7 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
 
 
 def _exact(match: Match) -> bool:
-    return match.residual is None and _computed(match)
+    return match.residual is None and match.computed
 
 
 def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
@@ -222,7 +221,7 @@ def _at_rounded_positions(array: np.ndarray, rounded: str) -> Matches | None:
         return None
     match = replace(again[0], computed_in=rounded, evidence=(("rounded", ["positions"]),))
     if isinstance(match.spec, Sinusoidal) and match.values is None:
-        match = replace(match, positions=range(count), error=_difference(array, match.spec)[0])
+        match = replace(match, positions=range(count), error=Residual.between(array, match.spec).largest)
     return Matches([match], again.reason)
 
 
@@ -364,13 +363,8 @@ def _of_recognition(looked: Looked, *, bare: bool) -> Noticed:
         yield "low-precision", _recognised(match) | {"rounded": dict(match.evidence).get("rounded", [])}
     elif match.residual is not None:
         yield _moved(match)
-    elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and _computed(match)):
+    elif bare or ((looked.code is None or looked.code.kind != "sinusoidal") and match.computed):
         yield "recognised", _recognised(match)
-
-
-def _computed(match: Match) -> bool:
-    """Whether the code is computed, and not a trained table."""
-    return match.values is None or np.size(match.values) == 1
 
 
 def _moved(match: Match) -> tuple[str, dict[str, Any]]:
@@ -399,7 +393,7 @@ def _recognised(match: Match) -> dict[str, Any]:
         "confidence": json_value(match.confidence),
         "computed in": match.computed_in,
         "also": others,
-        "computed": _computed(match),
+        "computed": match.computed,
     }
 
 
@@ -434,33 +428,21 @@ def _of_declaration(looked: Looked) -> Iterator[Case]:
     width = looked.info.shape[-1]
     if width != code.spec.width:
         return  # different sizes are a separate finding
-    largest, row = _difference(rows_of(looked.info), code.spec)
+    residual = Residual.between(rows_of(looked.info), code.spec)
     # Tables are usually computed in float32: a frequency is within an ulp or two, and so is the phase.
     allowed = UNIT_ROUNDOFF[looked.info.dtype] / 2 + 2.0**-24 + looked.rows.count * max(code.spec.rates) * 2.0**-22
-    if largest <= allowed:
+    if residual.largest <= allowed:
         return
     match = looked.match
     evidence = {
         "declared": describe(code.spec),
-        "largest difference": json_value(largest),
-        "furthest row": row,
+        "largest difference": json_value(residual.largest),
+        "furthest row": residual.rows[0],
         "table": None if match is None else (match.name or describe(match.spec)),
         "reason": looked.matches.reason,
         "positions": None if match is None else _positions(match),
     }
     yield case_of("table-differs", evidence | looked.shape, code.layers)
-
-
-def _difference(rows: np.ndarray, spec: Sinusoidal) -> tuple[float, int]:
-    """The largest difference between a table and a code at the positions 0, 1, 2, …, and its row."""
-    largest, row = -math.inf, 0
-    step = max(1, _BLOCK // spec.width)
-    for begin in range(0, len(rows), step):
-        block = np.asarray(rows[begin : begin + step]).astype(np.float64)
-        off = np.abs(block - table(spec, range(begin, begin + len(block)), "float64")).max(axis=1)
-        if off.max() > largest:
-            largest, row = float(off.max()), begin + int(off.argmax())
-    return largest, row
 
 
 def _place(info: TensorInfo) -> str:

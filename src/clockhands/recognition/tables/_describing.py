@@ -26,10 +26,12 @@ from clockhands.encodings.phases import units
 from clockhands.encodings.positions import Positions, positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling.measured import Fit
+from clockhands.encodings.specs import describe, to_dict
 from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition._fitting import fit_ladder
-from clockhands.recognition._preset_names import of_kind
+from clockhands.recognition._matches import Match
+from clockhands.recognition._preset_names import of_kind, rope_presets
 from clockhands.recognition.tables._progressions import Progression
 
 _SIGMAS = 4.0  # the largest distance of round numbers from the measured ones, in standard deviations
@@ -198,18 +200,46 @@ def rates_of(fit: Fit, pairs: int) -> tuple[float, ...]:
     return Rotary(head_width=2 * pairs, layout="halves", spacing=fit.spacing, scaling=fit.scaling).rates
 
 
+def rope_evidence(best: Description, scale: float) -> tuple[tuple[str, Any], ...]:
+    """The RoPE whose cosines and sines a table is, and the presets with its frequencies, as evidence."""
+    spec = best.spec
+    fit = best.rope
+    spacing, scaling = (spec.spacing, None) if fit is None else (fit.spacing, fit.scaling)
+    if spec.width % 2 or (best.start, best.step) != (0, 1):
+        return ()
+    rope = Rotary(head_width=spec.width, layout="halves", spacing=spacing, scaling=scaling)
+    names = rope_presets(rope)
+    found: list[tuple[str, Any]] = []
+    if fit is not None:
+        meant = to_dict(rope)
+        found.append(("rope", {"spacing": meant["spacing"], "scaling": meant["scaling"]}))
+        found.append(("rope_in_words", ", ".join(describe(rope).split(", ")[3:])))
+        explained = abs(rope.attention_factor / scale - 1) < 2.0**-20
+        found.append(("scale_is_attention_factor", bool(explained and scale != 1)))
+    return (*found, ("rope_presets", list(names)))
+
+
+def rope_in_words(match: Match) -> str:
+    seen = dict(match.evidence)
+    if "rope" not in seen:
+        return ""
+    factor = ", whose attention factor is the factor on the rows" if seen["scale_is_attention_factor"] else ""
+    named = f", as in {', '.join(seen['rope_presets'])}" if seen["rope_presets"] else ""
+    return f" These are cosines and sines of RoPE: {seen['rope_in_words']}{factor}{named}."
+
+
 def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, known: bool) -> Iterator[Description]:
     rising = found.slope > 0
     fastest = np.array([1.0, shape.pairs - 1.0 if rising else 0.0, 0.0])
     for rank, (odd, span, den) in enumerate(shape.rules()):
-        steps, top = _Steps(found, covariance), 1.0
+        steps, top = MeasuredNumbers(found.numbers, covariance), 1.0
         base = _exp(abs(steps.value(SLOPE)) * den)
         digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
         meant = digits < UNKNOWN and number > 1
         meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
         if shape.pairs == 1:  # a ladder of one rate has any base
             digits, number, meant = 0, BASES[0], True
-        said, step, start, free = _placed(steps, fastest)
+        said, step, start, free = placed_row(steps, fastest)
         if known:
             top, step, start, free = step, 1.0, 0.0, ()
         if not meant:
@@ -227,7 +257,9 @@ def _exp(logarithm: float) -> float:
     return math.exp(min(max(logarithm, -700.0), 700.0))
 
 
-def _placed(steps: "_Steps", fastest: np.ndarray, level: float = 0.0) -> tuple[int, float, float, tuple[str, ...]]:
+def placed_row(
+    steps: "MeasuredNumbers", fastest: np.ndarray, level: float = 0.0
+) -> tuple[int, float, float, tuple[str, ...]]:
     """Digits, step and start, and which of these two are measured values.
 
     The combination ``fastest`` of the parameters is ``ln(rate x step)`` of the pair with ``ln rate = level``.
@@ -277,22 +309,23 @@ def _published(found: Progression, covariance: np.ndarray, shape: TableShape, kn
             continue
         if own.ladder.pairs != shape.pairs:
             continue
-        steps = _Steps(found, covariance)
+        steps = MeasuredNumbers(found.numbers, covariance)
         rates = [float(rate.ln()) for rate in own.ladder.exact[:2]]
         if steps.fix(SLOPE, rates[1] - rates[0]):
-            if known and not steps.fix(LEVEL, rates[0]):
+            if known:  # positions are not measured
+                if steps.fix(LEVEL, rates[0]):
+                    yield Description(own, 0.0, 1.0, 0, (name,))
                 continue
-            digits, step, start, free = _placed(steps, LEVEL, rates[0])
+            digits, step, start, free = placed_row(steps, LEVEL, rates[0])
             yield Description(own, start, found.sign * step, digits, (name,), free)
 
 
-class _Steps:
+class MeasuredNumbers:
     """The parameters of a progression, which are set to round numbers one by one; the others are then adjusted."""
 
-    def __init__(self, found: Progression, covariance: np.ndarray) -> None:
-        self.found = found
-        self.numbers = np.array([found.level, found.slope, found.origin])
-        self.covariance = covariance
+    def __init__(self, numbers: np.ndarray, covariance: np.ndarray) -> None:
+        """Keep level, slope and origin, and their covariance [3, 3]."""
+        self.numbers, self.covariance = numbers, covariance
         self.left = _SIGMAS**2
 
     def value(self, row: np.ndarray) -> float:

@@ -7,6 +7,8 @@ phase 0 at one common position; other rotations of pairs do not.
 
 import itertools
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +17,11 @@ from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.written_numbers import plain
 from clockhands.recognition._given import GivenTable
-from clockhands.recognition._matches import Match, Matches
+from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import of_kind, ranked
-from clockhands.recognition.tables._progressions import PairReading, readings, turned
-from clockhands.recognition.tables._verifying import ExpectedTable, exact_match, in_words
+from clockhands.recognition.tables._pair_angles import readings
+from clockhands.recognition.tables._progressions import turned
+from clockhands.recognition.tables._verifying import Candidate, ExpectedTable, in_words, verified
 
 _TURN = 2 * math.pi
 _CLOSE = 0.01  # the largest difference of steps of one pair (about rad) while a grid is searched
@@ -40,45 +43,41 @@ class GridRotation(NamedTuple):
     phase: np.ndarray
 
 
-def identify_mixed(given: GivenTable, prefix: int) -> Matches:
-    """The match of a table of Fourier features, or none with a reason; ``prefix`` rows of zeros precede the table."""
+def identify_mixed(given: GivenTable, prefix: int) -> Matches | None:
+    """The match of a table of Fourier features, or None; ``prefix`` rows of zeros precede the table.
+
+    In an odd width, the first channel is the coordinate of a single axis.
+    """
     if given.rows * given.width > _LARGEST:
-        return Matches([], "It is too large for a search of frequencies without a rule.")
-    rows = given.at(slice(None))
-    if given.width % 2 and not prefix:
-        return _after_a_coordinate(given, rows)
-    for hands in readings(rows):
-        if hands.noise > 0.02 or hands.offset or (hands.second < 0).any():
+        return None
+    rows, lead = given.at(slice(None)), int(given.width % 2 and not prefix)
+    for hands, order in itertools.product(readings(rows[:, lead:]), ("sin-cos", "cos-sin")):
+        lone = (hands.second < 0).any() or int(hands.second.max()) + 1 + lead != given.width
+        found = None if lone or hands.noise > 0.02 or hands.offset else _turning(turned(hands.turns, order))  # type: ignore[arg-type]
+        if found is None or (lead and len(found.sizes) > 1):
             continue
-        if int(hands.second.max()) + 1 != given.width:
-            continue
-        for order in ("sin-cos", "cos-sin"):
-            found = _turning(turned(hands.turns, order))
-            if found is None:
-                break
-            for origin in _origins(found):
-                match = _checked(given, hands, order, found, origin=origin, prefix=prefix)
-                if match is not None:
-                    return Matches([match], in_words(match, error=match.error))
-    return Matches([], "Its pairs have no constant frequency along the axes of a grid.")
-
-
-def _after_a_coordinate(given: GivenTable, rows: np.ndarray) -> Matches:
-    """The match of Fourier features of one axis that follow the coordinate itself, or none with a reason."""
-    start, step = float(rows[0, 0]), float(rows[-1, 0] - rows[0, 0]) / max(1, len(rows) - 1)
-    straight = start + step * np.arange(len(rows))
-    if step and np.abs(rows[:, 0] - straight).max() <= 4 * given.rounding * np.abs(straight).max():
-        for hands, order in itertools.product(readings(rows[:, 1:]), ("sin-cos", "cos-sin")):
-            found = _turning(turned(hands.turns, order)) if hands.noise <= 0.02 and not hands.offset else None  # type: ignore[arg-type]
-            if found is None or len(found.sizes) > 1:
-                continue
-            spec = FourierFeatures(given.width, 1, layout=hands.layout, order=order, raw="before")  # type: ignore[arg-type]
-            grid = Grid(given.rows, start=start, step=step)
-            expected = ExpectedTable.of_cells(spec, grid, values=found.angles[0] / (spec.multiplier * step))
-            match = exact_match(given, expected, grid, _names(spec, raw=True), {"start": start, "step": step})
+        raw = "before" if lead else None
+        spec = FourierFeatures(given.width, len(found.sizes), layout=hands.layout, order=order, raw=raw)  # type: ignore[arg-type]
+        if lead:
+            candidates = _beside(spec, found, rows[:, 0], given.rounding)
+        else:
+            scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))[1]
+            candidates = _without_coordinates(replace(spec, scale=scale), found, prefix)
+        for one in candidates:
+            match = verified(given, one)
             if match is not None:
                 return Matches([match], in_words(match, error=match.error))
-    return Matches([], "Its pairs have no constant frequency along a coordinate.")
+    return None
+
+
+def _beside(spec: FourierFeatures, found: GridRotation, coordinate: np.ndarray, rounding: float) -> Iterator[Candidate]:
+    """The features of one axis that follow the coordinate itself, if it is on a line."""
+    start, step = float(coordinate[0]), float(coordinate[-1] - coordinate[0]) / max(1, len(coordinate) - 1)
+    straight = start + step * np.arange(len(coordinate))
+    if step and np.abs(coordinate - straight).max() <= 4 * rounding * np.abs(straight).max():
+        grid = Grid(len(coordinate), start=start, step=step)
+        expected = ExpectedTable.of_cells(spec, grid, values=found.angles[0] / (spec.multiplier * step))
+        yield Candidate(expected, grid, {"start": start, "step": step}, _names(spec))
 
 
 def _turning(values: np.ndarray) -> GridRotation | None:
@@ -146,9 +145,31 @@ def _lines(found: GridRotation) -> list[tuple[float, ...]]:
     return [(-float(phase[0] + _TURN * turns) / float(slow[0]),) for turns in range(-8, 9)]
 
 
-def _checked(
-    given: GivenTable, hands: PairReading, order: str, found: GridRotation, *, origin: tuple[float, ...], prefix: int
-) -> Match | None:
+def _without_coordinates(spec: FourierFeatures, found: GridRotation, prefix: int) -> Iterator[Candidate]:
+    """The features with position 0 at each of the places where it may be."""
+    axes, turn = spec.axes, slice(None, None, -1)  # the axes of the spec, the fastest first (x, y), as in SAM
+    sizes, running = found.sizes[turn], tuple(range(spec.axes))[turn]
+    for origin in _origins(found):
+        angles = _angles_about(found, origin)
+        if angles is None:
+            continue
+        if axes > 1 and all(place == (size - 1) / 2 for place, size in zip(origin, found.sizes, strict=True)):
+            full = Grid.centres(sizes, -1, 1, order=running, prefix=prefix)
+        else:
+            full = Grid(sizes, start=[-place for place in origin[turn]], order=running, prefix=prefix)
+        values = angles[turn] / (spec.multiplier * np.array([float(one) for one in full.step])[:, None])
+        seen = {
+            "grid": list(found.sizes),
+            "start": [float(one) for one in full.start],
+            "step": [float(one) for one in full.step],
+            "rates": "modulo a whole rotation from cell to cell",
+        }
+        expected = ExpectedTable.of_cells(spec, replace(full, prefix=0), values=values if axes > 1 else values[0])
+        yield Candidate(expected, full, seen, _names(spec), prefix)
+
+
+def _angles_about(found: GridRotation, origin: tuple[float, ...]) -> np.ndarray | None:
+    """The angles from cell to cell with which all pairs have phase 0 at this place, or None."""
     angles = found.angles.copy()
     off = found.phase + np.array(origin) @ angles
     off -= _TURN * np.round(off / _TURN)
@@ -160,47 +181,15 @@ def _checked(
             angles[axis, wrong] -= _TURN * np.where(angles[axis, wrong] > 0, 1, -1)
             off[wrong] = 0
             break
-    if np.abs(off).max() > 0.05:
-        return None
-    axes = len(found.sizes)
-    scale = plain(hands.size, max(hands.noise, 2.0**-24) * hands.size, (1.0,))[1]
-    spec = FourierFeatures(
-        given.width,
-        axes,
-        layout=hands.layout,
-        order=order,  # type: ignore[arg-type]
-        scale=scale,
-    )
-    # The axes of the spec, the fastest first (x, y), as in SAM.
-    turn = slice(None, None, -1)
-    middle = all(place == (size - 1) / 2 for place, size in zip(origin, found.sizes, strict=True)) and axes > 1
-    sizes = found.sizes[turn]
-    steps = [2 / size for size in sizes] if middle else [1.0] * axes
-    running = tuple(range(axes))[turn]
-    if middle:
-        grid, full = (Grid.centres(sizes, -1, 1, order=running, prefix=led) for led in (0, prefix))
-    else:
-        starts = [-place * step for place, step in zip(origin[turn], steps, strict=True)]
-        grid, full = (Grid(sizes, start=starts, step=steps, order=running, prefix=led) for led in (0, prefix))
-    values = angles[turn] / (spec.multiplier * np.array(steps)[:, None])
-    if axes == 1:
-        values = values[0]
-    seen = {
-        "grid": list(found.sizes),
-        "start": [float(one) for one in grid.start],
-        "step": [float(one) for one in grid.step],
-        "rates": "modulo a whole rotation from cell to cell",
-    }
-    expected = ExpectedTable.of_cells(spec, grid, values=values)
-    return exact_match(given, expected, full, _names(spec), seen, prefix=prefix)
+    return angles if np.abs(off).max() <= 0.05 else None
 
 
-def _names(spec: FourierFeatures, *, raw: bool = False) -> list[str]:
+def _names(spec: FourierFeatures) -> list[str]:
     """The presets of this form; beside raw coordinates of any scale."""
     same = [
         name
         for name, known in of_kind(FourierFeatures)
         if (known.axes, known.layout, known.order, known.raw) == (spec.axes, spec.layout, spec.order, spec.raw)
-        and (raw or known.scale == spec.scale)
+        and (spec.raw is not None or known.scale == spec.scale)
     ]
     return ranked(same, _KNOWN)

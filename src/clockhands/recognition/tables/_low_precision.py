@@ -7,7 +7,6 @@ rates are needed for this. The intended code is the published one with rates wit
 dtype.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from clockhands.arguments import listed
-from clockhands.encodings.additive import Sinusoidal, table
+from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.specs import describe
@@ -32,7 +31,6 @@ _LEAST_ROWS = 64  # fewer rows do not show how phases were rounded
 _SAMPLE = 256  # the most rows that are compared to find what was rounded
 _MOST = 0.99  # the least share of numbers that must agree; an error in a rate's last bit may round a phase differently
 _OTHERS = 0.9  # if more than this share agrees without rounding, the table was not computed in low precision
-_BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -209,9 +207,10 @@ def identify_low_precision(array: np.ndarray) -> Matches | None:
     made = low_precision(array)
     if made is None or made.spec is None:
         return None
-    residual = _residual(array, made.spec)
+    spec = made.spec
+    residual = Residual.between(array, spec)
     match = Match(
-        made.spec,
+        spec,
         range(len(array)),
         error=residual.largest,
         name=made.name,
@@ -221,22 +220,6 @@ def identify_low_precision(array: np.ndarray) -> Matches | None:
     )
     return Matches(
         [match],
-        f"It is {describe(made.spec)}, made in {made.dtype}: its {listed(made.rounded)} are rounded, which puts it off"
+        f"It is {describe(spec)}, made in {made.dtype}: its {listed(made.rounded)} are rounded, which puts it off"
         f" by up to {residual.largest:.2g}, furthest in row {residual.rows[0]}.",
     )
-
-
-def _residual(array: np.ndarray, spec: Sinusoidal) -> Residual:
-    """The difference between a table and a code, computed in blocks of rows."""
-    step, squares = max(1, _BLOCK // spec.width), 0.0
-    rows, channels = np.empty(len(array)), np.zeros(spec.width)
-    for begin in range(0, len(array), step):
-        block = np.asarray(array[begin : begin + step]).astype(np.float64)
-        off = np.abs(block - table(spec, range(begin, begin + len(block)), "float64"))
-        rows[begin : begin + step] = off.max(axis=1)
-        np.maximum(channels, off.max(axis=0), out=channels)
-        squares += float((off * off).sum())
-    mean = math.sqrt(squares / (len(array) * spec.width))
-    furthest, most = (np.argsort(-each, kind="stable")[:10].tolist() for each in (rows, channels))
-    # The squares of a pair's sine and cosine sum to 1, so the root mean square of a code is 1 / sqrt(2).
-    return Residual(float(rows.max()), mean, mean * math.sqrt(2), tuple(furthest), tuple(most))

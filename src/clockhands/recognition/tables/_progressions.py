@@ -1,7 +1,4 @@
-"""The pairs of channels of a table, their rotation from row to row, and the ladder of these angles.
-
-A pair, taken as one complex number ``z = second + i first``, has constant size and rotates by the same angle at every
-row: ``z_r = A exp(i (angle r + phase))``. Only with the right layout is the size the same in all pairs and rows.
+"""The ladder that gives the rotation of pairs from row to row.
 
 A pair of rate ``r`` at positions ``start + step x`` has the phase ``r start + r step x``, known modulo 2 pi. Rows show
 only ``a = r |step|``, not the rate itself; the phase is ``a (origin + sign x)``, where ``origin = start / |step|``. So
@@ -12,180 +9,19 @@ predicts the next faster pair well enough to find its number of full rotations, 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from clockhands.encodings.clocks import Order
-from clockhands.encodings.layouts import Layout, pair_channels
+from clockhands.recognition.tables._pair_angles import PairAngles
 
-# In independent noise, the size of a pair varies by about half of its value; in a pair of sine and cosine, by rounding.
-_UNSTEADY = 0.4
+HEAD = 256  # rows at the start in which candidates are searched
 Kind = Literal["geometric", "even", "explicit"]
 _TURN = 2 * np.pi
 _LOOSE = 0.02  # rad of error that the search for a progression always allows; each result is checked exactly later
 _CHANCE = 1e-3  # the largest number of positions that may fit random phases, where each pair has a rate of its own
 _FARTHEST = 64  # the largest distance of position 0 that is searched, in full rotations of the slowest pair
-
-
-@dataclass(frozen=True, eq=False)
-class PairReading:
-    """The pairs of a table under one layout of its channels.
-
-    Attributes:
-        layout: Which two channels form a pair.
-        first, second: The two channels of each pair, int64 [pairs]; ``second`` is -1 if the last pair has one only.
-        size: The common size of all pairs, which is the scale of the table.
-        offset: A constant that was added to every number.
-        noise: The relative variation of the size of a pair: about the relative error of a number.
-        turns: Pairs with both channels in the sampled rows, divided by their size, complex128 [rows, pairs].
-    """
-
-    layout: Layout
-    first: np.ndarray
-    second: np.ndarray
-    size: float
-    offset: float
-    noise: float
-    turns: np.ndarray
-
-    @property
-    def whole(self) -> int:
-        """The number of pairs with both channels."""
-        return int((self.second >= 0).sum())
-
-
-def readings(head: np.ndarray) -> list[PairReading]:
-    """The layouts under which all pairs of these rows [rows, width] have one size, the least noise first.
-
-    Columns of zeros at the end are left out.
-    """
-    filled = np.flatnonzero(head.any(axis=0))
-    width = int(filled[-1]) + 1 if filled.size else 0
-    found = []
-    for layout in ("interleaved", "halves"):
-        if width < 2:
-            continue
-        first, second = pair_channels(-(-width // 2), cast(Layout, layout)).T
-        second = np.where(second < width, second, -1)
-        whole = width // 2
-        one, two = head[:, first[:whole]], head[:, second[:whole]]
-        hands = _steady(one, two, cast(Layout, layout), first, second)
-        if hands is not None:
-            found.append(hands)
-    return sorted(found, key=lambda hands: hands.noise)
-
-
-def _steady(
-    one: np.ndarray, two: np.ndarray, layout: Layout, first: np.ndarray, second: np.ndarray
-) -> PairReading | None:
-    noise, size, offset = _circle(one, two, 0.0)
-    if noise > 1e-3:  # perhaps a standardised table, in which all numbers are shifted by one constant
-        # x**2 + y**2 = 2 b (x + y) + (size**2 - 2 b**2) is linear in b and in the rest.
-        total, square = (one + two).ravel(), (one**2 + two**2).ravel()
-        total -= total.mean()
-        slope = float(total @ square) / max(float(total @ total), 1e-300)
-        moved = _circle(one, two, slope / 2)
-        if moved[0] < noise / 4:
-            noise, size, offset = moved
-    if not 0 < size < np.inf or noise > _UNSTEADY:
-        return None
-    turns = ((two - offset) + 1j * (one - offset)) / size
-    return PairReading(layout, first, second, size, offset, noise, turns)
-
-
-def _circle(one: np.ndarray, two: np.ndarray, offset: float) -> tuple[float, float, float]:
-    sizes = np.hypot(one - offset, two - offset)
-    size = float(np.median(sizes))
-    if not size > 0:
-        return np.inf, size, offset
-    # The 85th percentile, so that a few wrong rows do not change the result: 1.44 deviations of a normal distribution.
-    return float(np.quantile(np.abs(sizes / size - 1), 0.85)) / 1.44, size, offset
-
-
-@dataclass(frozen=True, eq=False)
-class PairAngles:
-    """The rotation of each pair.
-
-    Attributes:
-        angle: Radians from one row to the next, in (-pi, pi], float64 [pairs].
-        phase: Radians at row 0, [pairs].
-        spread: Standard deviation of the angle, [pairs].
-    """
-
-    angle: np.ndarray
-    phase: np.ndarray
-    spread: np.ndarray
-
-
-def angles_of(turns: np.ndarray, noise: float) -> PairAngles:
-    """The rotation of pairs [rows, pairs] at evenly spaced positions, in radians per row.
-
-    Rows at distance ``l`` give the angle with an error of noise / l, modulo 2 pi / l. Each distance is twice the
-    previous one, so the angle so far is precise enough to determine the number of full rotations.
-    """
-    unit = turns / np.maximum(np.abs(turns), 1e-300)
-    rows = len(unit)
-    angle = np.zeros(unit.shape[1])
-    lag = 1
-    while lag < rows:
-        summed = np.einsum("rp,rp->p", unit[lag:], unit[:-lag].conj())
-        # A sum of 0 comes from rows of zeros and adds nothing; NumPy's angle of a negative zero is pi.
-        angle += np.where(summed == 0, 0, np.angle(summed * np.exp(-1j * lag * angle)) / lag)
-        lag *= 2
-    place = np.arange(rows)[:, None]
-    back = unit * np.exp(-1j * angle * place)
-    phase = np.angle(back.sum(axis=0))
-    rest = np.angle(back * np.exp(-1j * phase))
-    there = np.asarray(unit.any(axis=1))[:, None]  # rows of zeros have no angle
-    middle = float((place * there).sum() / max(1, there.sum()))
-    slope = ((place - middle) * there * rest).sum(axis=0) / max(1.0, float(((place - middle) ** 2 * there).sum()))
-    # One step of least squares, for pairs whose remaining phases are far from a half rotation.
-    clear = np.abs(rest).max(axis=0) < 1.5
-    angle = np.where(clear, angle + slope, angle)
-    back = unit * np.exp(-1j * angle * place)
-    phase = np.angle(back.sum(axis=0))
-    spread = noise * np.sqrt(12 / max(1, rows * (rows**2 - 1))) * np.ones_like(angle)
-    return PairAngles(angle, phase, spread)
-
-
-def angles_at(turns: np.ndarray, noise: float, positions: np.ndarray) -> PairAngles:
-    """The rotation of pairs [rows, pairs] at these positions [rows], in radians per token.
-
-    Pairs of rows are used in order of their distance. The nearest two rows give the rate modulo 2 pi / distance. A
-    larger distance is used only if the rate is already precise enough to determine the number of full rotations.
-    """
-    unit = turns / np.maximum(np.abs(turns), 1e-300)
-    one, two = np.triu_indices(len(positions), 1) if len(positions) <= 64 else _neighbours(len(positions))
-    gap = positions[two] - positions[one]
-    one, two = np.where(gap > 0, one, two), np.where(gap > 0, two, one)
-    gap = np.abs(gap)
-    keep = np.flatnonzero(gap > 0)
-    order = keep[np.argsort(gap[keep], kind="stable")]
-    rate, exact = np.zeros(unit.shape[1]), np.inf
-    weight = 0.0
-    for number in order:
-        reach = gap[number]
-        if reach * exact > 0.5 and weight:
-            continue
-        seen = unit[two[number]] * unit[one[number]].conj()
-        off = np.angle(seen * np.exp(-1j * reach * rate)) / reach
-        weight += reach**2
-        rate += off * reach**2 / weight
-        exact = 2 * max(noise, 2.0**-24) / np.sqrt(weight)
-    back = unit * np.exp(-1j * rate * positions[:, None])
-    phase = np.angle(back.sum(axis=0))
-    return PairAngles(rate, phase, np.full_like(rate, exact))
-
-
-def _neighbours(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of two rows each, at distances of 1, 2, 4, … rows."""
-    one, two, lag = [], [], 1
-    while lag < rows:
-        one.append(np.arange(0, rows - lag, max(1, lag // 8)))
-        two.append(one[-1] + lag)
-        lag *= 2
-    return np.concatenate(one), np.concatenate(two)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,6 +50,11 @@ class Progression:
     rest: float = np.inf
     normal: np.ndarray | None = None
     spread: np.ndarray | None = None
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Level, slope and origin."""
+        return np.array([self.level, self.slope, self.origin])
 
     def with_numbers(self, level: float, slope: float, origin: float) -> "Progression":
         """The same kind of ladder with other parameters."""
@@ -392,47 +233,113 @@ def _origins(phase: np.ndarray, advances: np.ndarray, spread: np.ndarray, rows: 
 def refined(found: Progression, turns: np.ndarray, places: np.ndarray, rounds: int = 3) -> Progression:
     """The progression fitted to these pairs [rows, pairs] at these places [rows] by least squares.
 
-    Rows with much larger residuals than the others are left out; they are found later, when every row is checked.
+    A pair that has only its first channel, with NaN as its real part, is fitted by that wave alone. Rows with much
+    larger residuals than the others are left out; they are found later, when every row is checked.
     """
-    values = turned(turns, found.order)
     index = np.arange(len(found.advances))
     free = {"geometric": [0, 1, 2], "even": [0, 1, 2], "explicit": [2]}[found.kind]
     if len(index) == 1 and 1 in free:
         free.remove(1)
     rest, normal = np.zeros((0, len(index))), np.zeros((3, 3))
+    weight = rest
     by_row, by_pair = np.zeros((3, 0)), np.zeros((3, len(index)))
     for last in (*[False] * rounds, True):
         reach = found.origin + found.sign * places
-        rest = np.angle(values * np.exp(-1j * found.phases(places)))
+        rest, weight = _residuals(found, turns, places)
         size = np.sqrt(np.mean(rest**2, axis=1))
         keep = size <= 6 * np.median(size) + 1e-13
-        rest, reach = rest[keep], reach[keep]
+        rest, weight, reach = rest[keep], weight[keep], reach[keep]
         # The derivative of an angle by level, slope or origin is a factor of the row times a factor of the pair.
         by_row = np.stack([reach, reach, np.ones_like(reach)])
         line = found.advances if found.kind == "geometric" else np.ones(len(index))
         by_pair = np.stack([line, line * index, found.advances])
         normal = (by_row @ by_row.T) * (by_pair @ by_pair.T)
-        right = np.einsum("ir,rp,ip->i", by_row, rest, by_pair, optimize=True)
+        if (weight != 1).any():
+            normal = _weighted_products(by_row, by_pair, weight)
+        right = ((by_row @ rest) * by_pair).sum(axis=1)
         scale = 1 / np.sqrt(np.maximum(np.diag(normal), 1e-300))
         scaled = (normal * np.outer(scale, scale))[np.ix_(free, free)]
         if last:
             break
         change = np.zeros(3)
         change[free] = np.linalg.lstsq(scaled, right[free] * scale[free], rcond=1e-15)[0] * scale[free]
-        level, slope, origin = np.array([found.level, found.slope, found.origin]) + change
+        level, slope, origin = map(float, found.numbers + change)
         if found.kind == "explicit":
             # Each pair has a rate of its own, by the rows as they are after the common origin has changed.
             reach = origin + found.sign * places[keep]
-            left = np.angle(values[keep] * np.exp(-1j * np.multiply.outer(reach, found.advances)))
+            left = _residuals(replace(found, origin=origin), turns[keep], places[keep])[0]
             own = (reach @ left) / max(float(reach @ reach), 1e-300)
-            new = replace(found, origin=float(origin), advances=found.advances + own)
+            new = replace(found, origin=origin, advances=found.advances + own)
         else:
-            new = found.with_numbers(float(level), float(slope), float(origin))
+            new = found.with_numbers(level, slope, origin)
         if not np.isfinite(change).all() or not (new.advances >= 0).all() or abs(new.level) > 300:
             break
         found = new
-    spread = np.einsum("ir,jr,ip,jp,rp->ij", by_row, by_row, by_pair, by_pair, rest**2, optimize=True)
-    return replace(found, rest=float(np.sqrt(np.mean(rest**2))), normal=normal, spread=spread)
+    spread = _weighted_products(by_row, by_pair, rest**2)
+    total = max(float(weight.sum()), 1e-300)
+    return replace(found, rest=float(np.sqrt((rest**2).sum() / total)), normal=normal, spread=spread)
+
+
+def _weighted_products(by_row: np.ndarray, by_pair: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The products of the three derivatives, summed with a weight [rows, pairs] over all rows and pairs, [3, 3]."""
+    rows, pairs = ((each[:, None] * each).reshape(9, -1) for each in (by_row, by_pair))
+    return ((rows @ weight) * pairs).sum(axis=1).reshape(3, 3)
+
+
+def _residuals(found: Progression, turns: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The residual angle of each pair in each row, and its weight: less than 1 where only the first wave is there."""
+    phases = found.phases(places)
+    rest = np.angle(turned(turns, found.order) * np.exp(-1j * phases))
+    weight = np.ones_like(rest)
+    lone = np.isnan(np.real(turns)).all(axis=0)
+    if lone.any():
+        at = phases[:, lone] + (0 if found.order == "sin-cos" else np.pi / 2)
+        rest[:, lone] = (np.imag(turns)[:, lone] - np.sin(at)) * np.cos(at)
+        weight[:, lone] = np.cos(at) ** 2
+    return rest, weight
+
+
+def without_second(first: np.ndarray) -> np.ndarray:
+    """Pairs that have only their first channel, [rows, pairs], as `refined` takes them."""
+    return np.full(first.shape, np.nan) + 1j * first
+
+
+def fitted(
+    angles: PairAngles, turns: np.ndarray, noise: float, places: np.ndarray, filled: np.ndarray, *, known: bool = False
+) -> list[Progression]:
+    """The ladders with these angles that fit the pairs [rows, pairs] in the rows that are ``filled``, bool [rows].
+
+    ``noise`` is the relative error of a number. If positions are ``known``, ``places`` are positions, else row numbers.
+    """
+    out = []
+    least = np.inf
+    rows, apart = np.flatnonzero(filled), max(1, len(turns) // 32)
+    for trial in progressions(angles, len(turns), known=known):
+        # First a short fit on about 32 rows, because most trials are wrong by far.
+        some = rows[::apart]
+        rough = refined(trial, turns[some], places[some], rounds=2)
+        if rough.rest > max(0.5, 4 * noise) or rough.rest > 20 * least + 1e-12:
+            continue
+        start, rounds = (rough, 1) if apart == 1 else (trial, 3)
+        fine = refined(start, turns[rows], places[rows], rounds)
+        least = min(least, fine.rest)
+        out.append(fine)
+    return out
+
+
+def likely(trial: Progression, least: float) -> tuple[bool, float, float, float]:
+    """The sort key of trials: of equally good fits, the slowest comes first, then the one nearest to position 0."""
+    return trial.rest > 2 * least + 1e-14, round(float(trial.advances.max()), 3), abs(trial.origin), trial.rest
+
+
+def growing_parts(rows: int) -> Iterator[np.ndarray]:
+    """At most 256 rows from ever larger parts of a table: what each shows is precise enough to read the next."""
+    reach = min(HEAD, rows)
+    while True:
+        yield np.unique(np.linspace(0, reach - 1, min(HEAD, reach)).astype(np.int64))
+        if reach == rows:
+            return
+        reach = min(rows, 4 * reach)
 
 
 def _wrapped(angle: np.ndarray) -> np.ndarray:

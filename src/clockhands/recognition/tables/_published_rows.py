@@ -26,7 +26,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition._preset_names import of_kind
-from clockhands.recognition.tables._verifying import ExpectedTable, exact_match, in_words
+from clockhands.recognition.tables._verifying import Candidate, ExpectedTable, in_words, verified
 
 FARTHEST = 2048  # row 0 is looked up among the first so many positions, fewer in wide tables
 _NUMBERS = 1 << 18  # the most numbers of a preset that are computed for this
@@ -35,14 +35,14 @@ _MOST = 0.02  # the largest error of a number; phases of thousands of radians in
 _LENGTHS = ("length", "standardised")  # fields that are the number of rows of the whole table
 
 
-def identify_published(given: GivenTable, prefix: int) -> Matches:
-    """The match of a preset of one axis, at equal steps of whole positions; ``prefix`` rows of zeros precede it."""
+def identify_published(given: GivenTable, prefix: int) -> Matches | None:
+    """The match of a preset of one axis at equal steps of whole positions, or None; behind ``prefix`` rows of zeros."""
     for name, spec in _resized(given, prefix):
         match = _at_whole_positions(given, spec, name, prefix)
         if match is not None:
             where = f", from position {match.positions[0]} in steps of {match.positions.step}"
             return Matches([match], in_words(match, where, error=match.error))
-    return Matches([], "It is no preset at whole positions.")
+    return None
 
 
 def _resized(given: GivenTable, prefix: int) -> Iterator[tuple[str, AdditiveCode]]:
@@ -76,7 +76,8 @@ def _at_whole_positions(given: GivenTable, spec: AdditiveCode, name: str, prefix
             if min(start, end - step) < 0 or (prefix and not _zero(spec, range(before, start, step))):
                 continue
             seen = {"start": before, "step": step}
-            match = exact_match(given, _expected(spec, start, step), range(before, end, step), [name], seen)
+            candidate = Candidate(_expected(spec, start, step), range(before, end, step), seen, [name])
+            match = verified(given, candidate)
             if match is not None and match.error <= max(near, _MOST):
                 return match
     return None

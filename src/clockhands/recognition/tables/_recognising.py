@@ -16,7 +16,8 @@ from clockhands.recognition.tables._fourier_tables import identify_mixed
 from clockhands.recognition.tables._grid_tables import identify_cells
 from clockhands.recognition.tables._low_precision import identify_low_precision
 from clockhands.recognition.tables._published_rows import identify_published
-from clockhands.recognition.tables._sinusoids import checked, identify_single, sinusoids
+from clockhands.recognition.tables._single_waves import identify_single
+from clockhands.recognition.tables._sinusoids import checked, sinusoids
 from clockhands.recognition.tables._unknown_rows import unknown_rows
 
 LEAST_ROWS = 4
@@ -135,7 +136,7 @@ def _identified(given: GivenTable) -> Matches:
             match = other(given, prefix)
             if match:
                 return match
-            if other is identify_cells:
+            if match is not None:
                 reasons.append(match.reason)
     return Matches([], reasons[0] if reasons else "No dimension pair has a constant frequency from row to row.")
 

@@ -37,6 +37,7 @@ _LARGE = 1 << 22  # a table with more numbers is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
 # Rounding of float64 arithmetic, larger than 2**-53 because base, start and step are measured from float64 numbers.
 _DOUBLE = 2.0**-49
+_FEW = 0.01  # the share of rows that may differ in a table that still counts as that of a code; one row always may
 _SAMPLED = 8  # in a large table, one of this many blocks is checked for numbers that are not the nearest of the dtype
 
 
@@ -145,6 +146,30 @@ class Comparison:
     def squares(self) -> float:
         """Sum of squared differences."""
         return float(self.channels.sum())
+
+    def share(self, given: GivenTable, size: float, pairs: float) -> float:
+        """Root mean square of the difference over that of a code of so many pairs of this size.
+
+        The squares of a pair's sine and cosine sum to that of its size.
+        """
+        return math.sqrt(self.squares / (given.rows * pairs)) / size
+
+    def differs(self, given: GivenTable) -> bool:
+        """Whether more than one row and more than 1 % of the rows do not agree."""
+        return len(self.wrong) > max(1, _FEW * given.rows)
+
+    def moved(self, given: GivenTable, size: float, pairs: float, most: float) -> bool:
+        """Whether nearly every row differs, by similar amounts, of at most ``most`` as a share of the code.
+
+        At least 90 % of the rows differ, with a median of at least half of the 95th percentile. If instead some rows
+        were replaced, most rows are unchanged or nearly so.
+        """
+        moves = np.array([mean for *_, mean in self.wrong])
+        return bool(
+            len(moves) >= 0.9 * (given.rows - len(self.zeros))
+            and self.share(given, size, pairs) <= most
+            and np.median(moves) >= 0.5 * np.quantile(moves, 0.95)
+        )
 
     @property
     def wrong_rows(self) -> list[int]:
@@ -260,14 +285,14 @@ def _block(
     )
 
 
-def residual_of(check: Comparison, given: GivenTable, scale: float, prefix: int, pairs: int | None = None) -> Residual:
-    """The difference between the given table and the code, in which sine and cosine of a pair have size ``scale``."""
+def _residual(check: Comparison, given: GivenTable, size: float, prefix: int, pairs: float) -> Residual:
+    """The difference between the given table and the code, in which sine and cosine of a pair have this size."""
     worst = sorted(check.wrong, key=lambda one: -one[2])
     order = np.argsort(-check.channels, kind="stable")
     return Residual(
         largest=max(size for _, size, _ in worst),
         root_mean_square=math.sqrt(check.squares / max(1, given.rows * given.width)),
-        share=math.sqrt(check.squares / (given.rows * (pairs or given.width / 2))) / scale,
+        share=check.share(given, size, pairs),
         rows=tuple(prefix + row for row, *_ in worst[:10]),
         channels=tuple(int(channel) for channel in order[check.uses[order] > 0][:10]),
     )
@@ -289,51 +314,67 @@ def computed_in(check: Comparison, given: GivenTable) -> str | None:
     return None
 
 
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A code that may be a table.
+
+    Attributes:
+        expected: The table that it gives.
+        positions: The positions of all rows, also of those before the table.
+        seen: What was measured, as evidence.
+        names: The presets that are this code.
+        prefix: The number of rows of zeros before the table that have no position.
+        may_differ: Whether some rows may differ; the evidence then lists them.
+    """
+
+    expected: ExpectedTable
+    positions: Any
+    seen: dict[str, Any]
+    names: Sequence[str] = ()
+    prefix: int = 0
+    may_differ: bool = False
+
+
 def match_of(
-    check: Comparison,
-    given: GivenTable,
-    spec: AdditiveCode,
-    positions: Any,
-    seen: dict[str, Any],
-    *,
-    names: Sequence[str],
-    values: Any = None,
-    rows: Rows,
-    residual: Residual | None = None,
-    confidence: float = 1.0,
-    moved: bool = False,
+    check: Comparison, given: GivenTable, candidate: Candidate, size: float | None = None, pairs: float | None = None
 ) -> Match:
-    """The match of a code with what was compared; ``moved`` if most rows differ, so that no arithmetic is seen."""
+    """The match of a candidate with what was compared; if rows differ, with the residual.
+
+    The table has so many ``pairs`` (half of its channels) of this ``size`` (the scale of the code).
+    """
+    expected, share, moved = candidate.expected, len(check.wrong) / given.rows, check.differs(given)
+    residual = None
+    if check.wrong:
+        scale = float(getattr(expected.spec, "scale", 1.0)) if size is None else size
+        residual = _residual(check, given, scale, candidate.prefix, given.width / 2 if pairs is None else pairs)
+        share = residual.share if moved else share
+    evidence = (("dtype", given.dtype), *candidate.seen.items(), ("not_nearest", check.inexact / max(1, check.numbers)))
     return Match(
-        spec,
-        positions,
-        values,
+        expected.spec,
+        candidate.positions,
+        expected.values,
         error=max([check.error, *(size for _, size, _ in check.wrong)]),
-        confidence=confidence,
-        name=names[0] if names else None,
-        equivalents=tuple(names[1:]),
+        confidence=1 - share,
+        name=candidate.names[0] if candidate.names else None,
+        equivalents=tuple(candidate.names[1:]),
         computed_in=None if moved else computed_in(check, given),
-        rows=rows,
+        rows=Rows(prepended=candidate.prefix),
         residual=residual,
-        evidence=(("dtype", given.dtype), *seen.items(), ("not_nearest", check.inexact / max(1, check.numbers))),
+        evidence=(*evidence, ("wrong_rows", check.wrong_rows)) if candidate.may_differ else evidence,
     )
 
 
-def exact_match(
-    given: GivenTable,
-    expected: ExpectedTable,
-    positions: Any,
-    names: Sequence[str],
-    seen: dict[str, Any],
-    *,
-    prefix: int = 0,
-) -> Match | None:
-    """The match of a code if every row agrees, else None; ``prefix`` rows of zeros precede the table."""
-    check = compared(given, expected)
-    if check.wrong or check.zeros or check.bad:
+def verified(given: GivenTable, candidate: Candidate, most: float | None = None) -> Match | None:
+    """The match of a candidate if every row agrees, else None.
+
+    With ``most``, one row or 1 % of the rows may differ, or nearly every row by a small amount of at most this share.
+    """
+    check = compared(given, candidate.expected)
+    size = float(getattr(candidate.expected.spec, "scale", 1.0))
+    near = most is not None and (not check.differs(given) or check.moved(given, size, given.width / 2, most))
+    if check.zeros or check.bad or (check.wrong and not near):
         return None
-    spec, values, rows = expected.spec, expected.values, Rows(prepended=prefix)
-    return match_of(check, given, spec, positions, seen, names=names, values=values, rows=rows)
+    return match_of(check, given, candidate)
 
 
 def in_words(match: Match, where: str = "", wrong: Sequence[int] = (), error: float | None = None) -> str:
