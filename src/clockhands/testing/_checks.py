@@ -89,7 +89,7 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
     over = answer.shares
     if not over.size or over.max() <= 1:
         return None
-    wrong = over > 1
+    wrong = answer.wrong
     place = np.unravel_index(int(np.argmax(wrong)), over.shape)
     evidence: dict[str, Any] = {
         "asked": answer.asked,

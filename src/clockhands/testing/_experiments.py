@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.recognition.probe_positions import probe_positions as telling  # noqa: F401 - of the checks of functions
-
 
 class Unasked(Exception):
     """The experiment cannot be made with this implementation; the message says why."""
@@ -32,10 +30,21 @@ class Answer:
     allowed: np.ndarray
     positions: np.ndarray | None = None
 
-    @property
+    @cached_property
     def shares(self) -> np.ndarray:
         """Each error divided by the allowed error; infinite where an error is not allowed, or where a number is NaN."""
         return shares(self.got, self.wanted, self.allowed)
+
+    @cached_property
+    def off(self) -> np.ndarray:
+        """The size of each error."""
+        with np.errstate(invalid="ignore"):  # the difference of two infinities (masks)
+            return np.abs(self.got - self.wanted)
+
+    @cached_property
+    def wrong(self) -> np.ndarray:
+        """Which errors are larger than the bound allows."""
+        return self.shares > 1
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Asked:
     @cached_property
     def wrong(self) -> bool:
         """Whether any number has a larger error than its bound allows."""
-        return any(bool((each.shares > 1).any()) for each in self.answers)
+        return any(bool(each.wrong.any()) for each in self.answers)
 
 
 def failed_of(asked: Iterable[Asked]) -> dict[str, Asked]:

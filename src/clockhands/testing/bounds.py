@@ -106,12 +106,20 @@ def phase_error(phases: np.ndarray, rates: np.ndarray, passed_on: np.ndarray | N
         rates: The frequencies before scaling, [pairs].
         passed_on: The derivative of a scaling, [pairs]; None without a scaling.
     """
+    return np.minimum(SINGLE * np.abs(phases) * phase_shares(rates, passed_on), 2.0)
+
+
+def phase_shares(rates: np.ndarray, passed_on: np.ndarray | None = None) -> np.ndarray:
+    """The error of a phase that is computed in float32, as a multiple of `SINGLE` times the phase, [pairs].
+
+    Args:
+        rates: The frequencies before scaling, [pairs].
+        passed_on: The derivative of a scaling, [pairs]; None without a scaling.
+    """
     logarithms = np.abs(np.log(np.where(rates > 0, rates, 1.0)))
-    shares = 3 * logarithms + 5 if passed_on is None else passed_on * (3 * logarithms + 3) + 12
-    return np.minimum(SINGLE * np.abs(phases) * shares, 2.0)
+    return 3 * logarithms + 5 if passed_on is None else passed_on * (3 * logarithms + 3) + 12
 
 
-@lru_cache(maxsize=32)
 def passed_on(spec: Rotary) -> np.ndarray | None:
     """``|d ln scaled rate / d ln plain rate|`` of a spec's scaling, [pairs]; None where it has none.
 
@@ -132,10 +140,19 @@ def passed_on(spec: Rotary) -> np.ndarray | None:
     return np.where(np.isfinite(derivative), np.abs(derivative), 1.0)
 
 
-@lru_cache(maxsize=32)
-def _unscaled_rates(spec: Rotary) -> np.ndarray:
+@lru_cache(maxsize=1024)
+def _phase_shares(spec: Rotary) -> np.ndarray:
+    """The error of each pair's phase, as a multiple of `SINGLE` times the phase, [pairs]."""
     plain = spec if spec.scaling is None else replace(spec, scaling=None, length=None)
-    return np.array(plain.rates)
+    return phase_shares(np.array(plain.rates), passed_on(spec))
+
+
+def _as_slice(channels: np.ndarray) -> slice | np.ndarray:
+    """Evenly spaced channels as a slice, which selects them without a copy; others as they are."""
+    steps = np.diff(channels)
+    if not len(steps) or steps[0] <= 0 or (steps != steps[0]).any():
+        return channels
+    return slice(int(channels[0]), int(channels[-1]) + 1, int(steps[0]))
 
 
 def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) -> np.ndarray:
@@ -147,12 +164,15 @@ def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) ->
         phases: The phase of each token and pair, [..., seq, pairs].
         dtype: The dtype in which the function computes and returns.
     """
-    first, second = spec.channels.T
-    length = np.hypot(x[..., first], x[..., second]) * spec.attention_factor
-    moved = phase_error(phases, _unscaled_rates(spec), passed_on(spec))
+    first, second = map(_as_slice, spec.channels.T)
+    factor = spec.attention_factor
     # Float64 tokens may be multiplied by cosines and sines of float32.
     unit = max(UNIT[dtype], SINGLE)
-    pairs = 1.01 * length * (moved + (4 + (spec.attention_factor != 1)) * unit) + 4 * TINY[dtype]
+    # In place to save time and memory: there may be millions of numbers.
+    pairs = np.minimum(SINGLE * np.abs(phases) * _phase_shares(spec), 2.0)
+    pairs += (4 + (factor != 1)) * unit
+    pairs = pairs * (1.01 * (np.hypot(x[..., first], x[..., second]) * factor))
+    pairs += 4 * TINY[dtype]
     allowed = np.zeros(np.broadcast_shapes(x.shape, (*phases.shape[:-1], x.shape[-1])))
     allowed[..., first] = pairs
     allowed[..., second] = pairs

@@ -6,16 +6,15 @@ exact. The expected output is `clockhands.rotate` in float64.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import count, shown
-from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.memory import refuse_larger
-from clockhands.encodings.rotary import Rotary, rotate
+from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
@@ -26,14 +25,13 @@ from clockhands.recognition.suspects import (
     StagedRotary,
     Suspect,
     axis_ladders,
-    pairs_of_suspects,
     rotary_suspects,
     turning_of,
 )
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
-from clockhands.testing._experiments import ROWS, Answer, Asked, Experiment, Unasked, experiment, failed_of, telling
-from clockhands.testing.bounds import SINGLE, UNIT, turned_error
-from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs, numbered, spaced
+from clockhands.testing._experiments import Answer, Asked, failed_of
+from clockhands.testing.functions._calls import PAIRS, Called, spaced
+from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SMALL, CheckedRotary
 from clockhands.testing.functions._suspects import (
     collided,
     explanations,
@@ -44,441 +42,9 @@ from clockhands.testing.functions._suspects import (
     only_coarse,
     told_of,
 )
-from clockhands.testing.functions._tokens import (
-    DrawnTokens,
-    TokenFunction,
-    coarser_tokens,
-    coarser_tokens_before,
-    one_at_a_time,
-    one_token_of_many_sequences,
-    other_tokens,
-    positions_of_their_own,
-    two_models,
-)
+from clockhands.testing.functions._tokens import chosen_positions, other_tokens
+from clockhands.testing.functions._two_faults import suspects_with_two_faults
 from clockhands.testing.reports import Explanation, Report
-
-
-@dataclass(frozen=True)
-class OneSide:
-    """A suspect for queries only or for keys only; the other side is rotated correctly."""
-
-    spec: Any
-    apply: Any
-    side: str
-
-    def __call__(self, x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
-        """See `StagedRotary`."""
-        own = (role or "query") == self.side
-        return (self.apply if own else StagedRotary(self.spec))(x, at, dtype, role)
-
-
-def _at_axes(self: Any, positions: np.ndarray) -> np.ndarray:
-    """Positions of text: all coordinates of a token are equal."""
-    if self.spec.axes is None:
-        return positions
-    return np.repeat(positions[..., None], self.spec.number_of_axes, axis=-1)
-
-
-def _answer(
-    implementation: Any,
-    asked: str,
-    x: np.ndarray,
-    positions: np.ndarray,
-    *,
-    dtype: str | None = None,
-    role: str | None = None,
-    given: bool = False,
-) -> Answer:
-    """Call the implementation, and return its output with the expected output and the bounds.
-
-    Args:
-        implementation: The implementation; of a suspect, the expected output is its own output.
-        asked: The input, as a phrase for messages.
-        x: Tokens [batch, heads, seq, width].
-        positions: [seq] or [batch, seq].
-        dtype: The dtype of the tokens, if not the default dtype of the implementation.
-        role: ``"key"`` for keys.
-        given: Whether positions already have the axis of coordinates.
-    """
-    own: Rotary = implementation.spec
-    at = positions if given else implementation.at_axes(positions)
-    got = implementation(x, at, dtype=dtype, role=role)
-    where = np.broadcast_to(positions[..., 0] if given and own.axes is not None else positions, (len(x), x.shape[-2]))
-    if isinstance(implementation, RotarySuspect):
-        # The expected output is known from the call of the user's function. If a suspect has larger rounding errors,
-        # because of other pairs or higher frequencies, the user's function may have them too.
-        turning, allowed = implementation.turning, np.zeros(())
-        if turning is not None and (turning.spec != own or turning.turn or (turning.rates > np.array(own.rates)).any()):
-            exact = turning.phases(np.asarray(at, np.float64))
-            allowed = turned_error(x, turning.spec, _aligned(exact), dtype or implementation.dtype)
-            if turning.turn is not None:  # the rotated pair may be in any dimension
-                allowed = allowed.max(axis=-1, keepdims=True)
-        return Answer(asked, got, got, allowed, where[:, None])
-    roles = None if own.xpos is None else role or "query"
-    wanted = rotate(x, own.at_original, at, role=roles)
-    turning = StagedRotary(own)
-    phases = turning.phases(np.asarray(at, np.float64))
-    sizes, growth = x, None
-    if own.xpos is not None:
-        growth = np.broadcast_to(turning.growth(np.asarray(at, np.float64), roles), phases.shape)
-        sizes = np.array(x)
-        for channels in own.channels.T:
-            sizes[..., channels] = sizes[..., channels] * _aligned(growth)
-    allowed = turned_error(sizes, own, _aligned(phases), dtype or implementation.dtype)
-    if own.reordered:
-        allowed = _reordered(allowed, own)
-    if growth is not None:
-        # The exponent is computed in float32 with at most eight roundings: an error relative to the norm of the pair.
-        first, second = own.channels.T
-        lengths = np.hypot(sizes[..., first], sizes[..., second]) * own.attention_factor
-        lost = 8 * SINGLE * np.abs(np.log(np.maximum(_aligned(growth), 1e-300))) * lengths
-        for channels in (first, second):
-            allowed[..., channels] += lost
-    return Answer(asked, got, wanted, allowed, where[:, None])
-
-
-def _aligned(numbers: np.ndarray) -> np.ndarray:
-    return numbers[:, None] if numbers.ndim == 3 else numbers
-
-
-def _reordered(allowed: np.ndarray, spec: Rotary) -> np.ndarray:
-    moved = allowed.copy()
-    block = slice(spec.start, spec.start + spec.rotated)
-    moved[..., block] = np.concatenate([allowed[..., block][..., ::2], allowed[..., block][..., 1::2]], axis=-1)
-    return moved
-
-
-@dataclass
-class RotaryFunction(TokenFunction):
-    """A user's rotary function."""
-
-    at_axes = _at_axes
-    answer = _answer
-
-
-@dataclass
-class RotarySuspect(DrawnTokens):
-    """A suspect, called in the same way as the user's function."""
-
-    spec: Any
-    dtype: str
-    coarse: str | None
-    length: int
-    call: str
-    axes: tuple[str, ...]
-    process: Callable[[Any], Any]
-    crossed: bool = False
-    first: str | None = None
-    built: Any = field(init=False)
-    lowest = 0
-    at_axes = _at_axes
-    answer = _answer
-
-    def __post_init__(self) -> None:
-        """Build the first model, and call it as `Called` calls a function for the first time."""
-        self.built = self.process(self.spec)
-        at = first_places(getattr(self.spec, "number_of_axes", 1))
-        self(np.ones(first_shape(self.axes, self.spec.head_width)), at, dtype=self.first)
-
-    @classmethod
-    def of_suspect(cls, suspect: Suspect, like: TokenFunction, side: str | None = None) -> "RotarySuspect":
-        """The suspect in a new process; with a ``side``, it is correct for the other side."""
-        crossed = "queries-and-keys-crossed" in suspect.codes
-        make = suspect.make()
-        process = make if side is None else lambda spec: OneSide(spec, make(spec), side)
-        return cls(like.spec, like.dtype, like.coarse, like.length, like.call, like.axes, process, crossed)
-
-    @property
-    def turning(self) -> StagedRotary | None:
-        """The rotation that the suspect computes; None if it is no plain rotation."""
-        built = self.built.apply if isinstance(self.built, OneSide) else self.built
-        return built if isinstance(built, StagedRotary) else None
-
-    def __call__(
-        self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, role: str | None = None
-    ) -> np.ndarray:
-        """See `TokenFunction`."""
-        if self.crossed:
-            x = other_tokens(x)
-
-        def ask(part: np.ndarray, at: np.ndarray) -> np.ndarray:
-            return self.built(part, at, dtype or self.dtype, role)
-
-        # Suspects keep state between calls, so a suspect is called as often as the function under test.
-        if self.call == "x":
-            return numbered(ask, x, positions, self.length)
-        return in_runs(ask, x, positions) if self.call == "x, offset" else ask(x, positions)
-
-    def of(self, spec: Any, first: str | None = None) -> "RotarySuspect":
-        """See `TokenFunction`."""
-        return replace(self, spec=spec, first=first)
-
-
-KEYS_UP_TO = 300
-
-
-def a_few_positions(it: Any) -> list[Answer]:
-    """Tokens at positions near and far are turned by position times rate."""
-    at = telling(it.length)
-    return [it.answer("a few positions", it.tokens(1, 1, len(at)), at)]
-
-
-def a_short_sequence(it: Any) -> list[Answer]:
-    """The first tokens that it sees, a few hundred, are turned by position times rate."""
-    at = telling(min(it.length, 512))
-    return [it.answer("the first tokens of the check", it.tokens(1, 1, len(at), seed=21), at)]
-
-
-def positions_that_start_later(it: Any) -> list[Answer]:
-    """Tokens that start later are turned by where they stand, not by their number in the call."""
-    start = min(5, it.length // 2)
-    number = min(ROWS, it.length - start)
-    first = it.answer(
-        f"{number} tokens from position {start}", it.tokens(1, 1, number), np.arange(start, start + number)
-    )
-    start = max(it.length // 2 - number, 0)
-    later = it.answer(
-        f"{number} tokens from position {start}", it.tokens(1, 1, number), np.arange(start, start + number)
-    )
-    return [first, later]
-
-
-def any_order(it: Any) -> list[Answer]:
-    """Packed sequences, repeated positions and positions out of order get what each token gets alone."""
-    parts = [np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6]), np.arange(15)]
-    at = np.minimum(np.concatenate(parts), it.length - 1)
-    return [it.answer("sequences packed into one", it.tokens(1, 1, len(at), seed=1), at)]
-
-
-def asked_again(it: Any) -> list[Answer]:
-    """The same question has the same answer, whatever was asked between."""
-    at = telling(min(it.length, 512))
-    return [it.answer("the first tokens again", it.tokens(1, 1, len(at), seed=21), at) for _ in range(2)]
-
-
-def beside(it: Any, *needed: str) -> tuple[int, int, str]:
-    """The numbers of sequences and heads for one call, and a phrase for them; raises `Unasked` if both are 1.
-
-    Also raises `Unasked` if an axis of ``needed`` is missing.
-    """
-    batch, heads = 3 if "batch" in it.axes else 1, 2 if "heads" in it.axes else 1
-    if batch * heads == 1 or not {*needed} <= {*it.axes}:
-        missing = " or ".join(word for word in needed or ("batch", "heads") if word not in it.axes)
-        raise Unasked(f"it is called without an axis of {missing} (pass axes= if it takes one)")
-    words = [f"{batch} sequences"] * (batch > 1) + [f"{heads} heads"] * (heads > 1)
-    return batch, heads, " of ".join(words)
-
-
-def heads_beside_each_other(it: Any) -> list[Answer]:
-    """Heads and sequences beside each other, at the same positions, are turned alike."""
-    batch, heads, words = beside(it)
-    at = np.minimum(np.arange(2, 7), it.length - 1)
-    return [it.answer(words, it.tokens(batch, heads, 5, seed=4), at)]
-
-
-def _positions_of_their_own(it: Any) -> list[Answer]:
-    """Sequences of a batch that have positions of their own, as with padding on the left, get what each gets alone."""
-    return positions_of_their_own(it, beside(it, "batch")[1])
-
-
-def _one_token_of_many_sequences(it: Any) -> list[Answer]:
-    """One token of each of several sequences, as in decoding a batch, is turned in each."""
-    return one_token_of_many_sequences(it, beside(it, "batch")[1])
-
-
-def coordinates_of_their_own(it: Any) -> list[Answer]:
-    """Tokens whose coordinates differ, as those of an image, turn each pair by its own coordinate."""
-    if it.spec.axes is None:
-        raise Unasked("the encoding has one axis")
-    at = np.random.default_rng(8).integers(0, min(it.length, 40), (24, it.spec.number_of_axes))
-    return [it.answer("coordinates that differ", it.tokens(1, 1, 24, seed=7), at, given=True)]
-
-
-def keys_as_well(it: Any) -> list[Answer]:
-    """Keys that stand beside queries are made of keys."""
-    _keys_apart(it)
-    at = telling(min(it.length, KEYS_UP_TO))
-    return [it.answer("keys", it.tokens(1, 1, len(at), seed=9), at, role="key")]
-
-
-def keys_that_start_later(it: Any) -> list[Answer]:
-    """Keys that start later are turned by where they stand, not by their number in the call."""
-    _keys_apart(it)
-    start = min(5, it.length // 2)
-    number = min(ROWS, it.length - start)
-    at = np.arange(start, start + number)
-    return [it.answer(f"{number} keys from position {start}", it.tokens(1, 1, number, seed=25), at, role="key")]
-
-
-def keys_beside_each_other(it: Any) -> list[Answer]:
-    """Keys of several heads and sequences, at the same positions, are turned alike."""
-    _keys_apart(it)
-    batch, heads, words = beside(it)
-    at = np.minimum(np.arange(2, 7), it.length - 1)
-    return [it.answer(f"keys, {words}", it.tokens(batch, heads, 5, seed=18), at, role="key")]
-
-
-def keys_at_positions_of_their_own(it: Any) -> list[Answer]:
-    """Keys of sequences that have positions of their own get what each gets alone."""
-    _keys_apart(it)
-    return positions_of_their_own(it, beside(it, "batch")[1], "key")
-
-
-def _keys_apart(it: Any) -> None:
-    if it.call != PAIRS and it.spec.xpos is None:
-        raise Unasked("it treats queries and keys alike")
-    if it.call != PAIRS and isinstance(it, TokenFunction) and it.keys is None:
-        raise Unasked("xPos treats keys differently: pass keys=, the function for them")
-
-
-def _coarser_tokens(it: Any) -> list[Answer]:
-    """Tokens of a coarser dtype get the same code, rounded to it at the end."""
-    return coarser_tokens(it, telling(it.length))
-
-
-def _coarser_tokens_before(it: Any) -> list[Answer]:
-    """Tokens of a coarser dtype leave nothing behind for those after them."""
-    return coarser_tokens_before(it, telling(min(it.length, 2000)))  # no more rows than a cache may hold
-
-
-def _coarser_model_first(it: Any) -> list[Answer]:
-    """A model whose first tokens are of a coarser dtype gives later ones the same code."""
-    return coarser_tokens_before(it, telling(min(it.length, 2000)), first=True)
-
-
-def after_a_longer_sequence(it: Any) -> list[Answer]:
-    """A sequence longer than those before leaves nothing behind."""
-    original = getattr(it.spec.scaling, "original", None)
-    if original is None:
-        raise Unasked("its frequencies do not depend on the length")
-    short = telling(min(it.length, original, 512))
-    # Above the original length the expected output depends on the length, so the function is compared with itself.
-    between = np.array([0, 1, 5, original + original // 2])
-    x = it.tokens(1, 1, len(between), seed=12)
-    try:
-        before = it(x, it.at_axes(between))
-        it(x[:, :, :2], it.at_axes(np.array([0, 4 * original])))
-        after = it(x, it.at_axes(between))
-    except Refused as error:
-        raise Unasked(f"position {4 * original:,} is refused: {error}") from None
-    words = f"{between[-1] + 1:,} tokens, before and after {4 * original + 1:,}"
-    # The difference of two answers of the same function, so that their common rounding errors cancel.
-    allowed = 4 * UNIT[it.dtype] * np.abs(before) + 4 * UNIT[it.dtype]
-    moved = after - before
-    return [
-        it.answer("short again", it.tokens(1, 1, len(short), seed=13), short),
-        Answer(words, moved, np.zeros_like(moved), allowed, between),
-    ]
-
-
-def two_bases(it: Any) -> list[Answer]:
-    """Two models of one process, of different bases, each get their own."""
-    spec: Rotary = it.spec
-    if not isinstance(spec.spacing, Geometric):
-        raise Unasked("its frequencies have no base")
-    base = 1e6 if spec.spacing.base < 1e5 else 1e4
-    return _two(it, f"base {base:,.0f}", {"spacing": replace(spec.spacing, base=base)})
-
-
-def two_scalings(it: Any) -> list[Answer]:
-    """Two models of one process, one with a scaling and one without, each get their own."""
-    if it.spec.scaling is None:
-        raise Unasked("it has no scaling")
-    return _two(it, "no scaling", {"scaling": None, "length": None})
-
-
-def two_widths(it: Any) -> list[Answer]:
-    """Two models of one process, of different widths, each get their own."""
-    return _two(it, "twice the width", {"head_width": 2 * it.spec.head_width, "rotated": 2 * it.spec.rotated})
-
-
-def _two(it: Any, what: str, fields: dict[str, Any]) -> list[Answer]:
-    try:
-        other = replace(it.spec, **fields)
-    except ClockhandsError as error:  # lists of factors or of axes are valid for one width only
-        raise Unasked(f"there is no such encoding of {what}: {error.message}") from None
-    return two_models(it, what, other, telling(min(it.length, 100)))
-
-
-def norms_are_kept(it: Any) -> list[Answer]:
-    """Rotation keeps the length of each pair, at every position."""
-    if it.spec.xpos is not None:
-        raise Unasked("the encoding has a decay")
-    at = telling(it.length)
-    asked = it.answer("lengths of pairs", it.tokens(1, 1, len(at), seed=16), at)
-    spec = it.spec.in_order
-    block = slice(spec.start, spec.start + spec.rotated)
-
-    def lengths(numbers: np.ndarray) -> np.ndarray:
-        if it.spec.reordered:
-            numbers = numbers.copy()
-            inside = numbers[..., block]
-            numbers[..., block] = np.stack(np.split(inside, 2, axis=-1), axis=-1).reshape(inside.shape)
-        first, second = spec.channels.T
-        return np.hypot(numbers[..., first], numbers[..., second])
-
-    wanted = lengths(asked.wanted)
-    # A suspect with other pairs has norms that depend on phases, which other experiments compare.
-    inside = isinstance(it, RotarySuspect)
-    unit = max(UNIT[it.dtype], SINGLE)
-    return [
-        replace(
-            asked,
-            got=lengths(asked.got),
-            wanted=wanted,
-            allowed=np.full(wanted.shape, np.inf) if inside else 1.01 * 8 * unit * wanted + 1e-30,
-        )
-    ]
-
-
-def every_position(it: Any) -> list[Answer]:
-    """Every position below the length is rotated by position * frequency."""
-    at = np.arange(it.length)
-    return [it.answer(f"positions 0 to {it.length - 1:,}", it.tokens(1, 1, it.length, seed=17), at)]
-
-
-SMALL = (
-    experiment("a short sequence", a_short_sequence, needed=True),
-    experiment("a few positions", a_few_positions, needed=True),
-    experiment("norms are kept", norms_are_kept, needed=True),
-    experiment("positions that start later", positions_that_start_later, needed=True),
-    experiment("packed equals separate", any_order),
-    experiment(
-        "decoding equals the full pass",
-        one_at_a_time,
-        "A single token, with its position, is rotated as in the full sequence.",
-    ),
-    experiment("several heads", heads_beside_each_other),
-    experiment("separate positions per sequence", _positions_of_their_own),
-    experiment("one token for each sequence", _one_token_of_many_sequences),
-    experiment("separate coordinates", coordinates_of_their_own),
-    experiment("keys", keys_as_well),
-    experiment("keys that start later", keys_that_start_later),
-    experiment("several heads of keys", keys_beside_each_other),
-    experiment("keys at separate positions", keys_at_positions_of_their_own),
-    experiment("repeated call", asked_again),
-    experiment("low-precision tokens", _coarser_tokens),
-    experiment("after low-precision tokens", _coarser_tokens_before),
-    experiment("after a longer sequence", after_a_longer_sequence),
-    experiment("two models of different bases", two_bases),
-    experiment("two models of different scalings", two_scalings),
-    experiment("two models of different widths", two_widths),
-    experiment("a model of low-precision tokens first", _coarser_model_first),
-)
-"""The quick experiments: suspects run all of them."""
-
-LIKE_KEYS = {
-    "a short sequence": "keys",
-    "positions that start later": "keys that start later",
-    "several heads": "several heads of keys",
-    "separate positions per sequence": "keys at separate positions",
-}
-"""The experiments on queries that have a counterpart on keys, with its name."""
-
-KEYS = tuple(LIKE_KEYS.values())
-
-EVERY = experiment("every position", every_position, needed=True)
-
 
 LENGTH = 10_000
 
@@ -549,7 +115,7 @@ def check_rotary(
 
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
-    ) -> RotaryFunction:
+    ) -> CheckedRotary:
         as_called = partial(
             Called,
             width=own.head_width,
@@ -564,7 +130,7 @@ def check_rotary(
         called = as_called(function, first=first)
         called.most = length
         other = None if key is None else as_called(key)
-        return RotaryFunction(own, called, length, called.coarse, other, build)
+        return CheckedRotary(own, called, length, build, keys=other)
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     it = outside(function_of(fn, make, spec), spec, keys)
@@ -595,13 +161,23 @@ def _follows_length(spec: Rotary) -> bool:
         return False
 
 
-def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...]:
+def _crossed(spec: Rotary) -> Callable[..., np.ndarray]:
+    right = StagedRotary(spec)
+    return lambda x, *arguments: right(other_tokens(x), *arguments)
+
+
+CROSSED = Suspect(("queries-and-keys-crossed",), {}, lambda: _crossed)
+"""A function that returns the keys as queries and the queries as keys."""
+
+
+def _explained(it: CheckedRotary, asked: list[Asked]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
     small = [one for one in asked if one.experiment is not EVERY]
     every = next((one for one in asked if one.experiment is EVERY), None)
     first_wrong = first_right = None
     if every is not None:
-        first_wrong, first_right, chosen = _chosen(every.answers[0])
+        first_wrong, first_right, at = _chosen(every.answers[0])
+        chosen = chosen_positions(at)
         with suppress(Refused):
             small.append(Asked(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
@@ -612,10 +188,10 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
     def tried() -> Iterator[Suspect]:
         yield from rotary_suspects(it.spec, seen)
         if it.call == PAIRS:
-            yield Suspect(("queries-and-keys-crossed",), {}, lambda: StagedRotary)
+            yield CROSSED
 
-    def built(suspect: Suspect) -> RotarySuspect:
-        return RotarySuspect.of_suspect(suspect, it, side)
+    def built(suspect: Suspect) -> CheckedRotary:
+        return it.suspected(suspect, None if suspect is CROSSED else side)
 
     found, note = fitting(small, tried(), built)
     alone = every is not None and few_numbers(every.answers[0])  # a few wrong numbers, which no known fault gives
@@ -623,7 +199,7 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
         # Two faults that give all answers explain more than one that gives most of them. Failed experiments run first,
         # because they reject a suspect sooner.
         telling_first = sorted(small, key=lambda one: not one.wrong)
-        both = (fitting(telling_first, some, built, whole=True)[0] for some in pairs_of_suspects(it.spec, seen))
+        both = (fitting(telling_first, some, built, whole=True)[0] for some in suspects_with_two_faults(it.spec, seen))
         found, note = next(((some, None) for some in both if some), (found, note))
     failed = failed_of(asked)
     if not found and "a short sequence" in failed:
@@ -640,9 +216,9 @@ def _explained(it: RotaryFunction, asked: list[Asked]) -> tuple[Explanation, ...
     return one_sided(only_coarse(told, asked, it.coarse), side)
 
 
-def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
-    """The first wrong position, the first right one after it, and a quick experiment with some wrong positions."""
-    bad = (dense.shares[0, 0] > 1).any(axis=-1)
+def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
+    """The first wrong position, the first right one after it, and some wrong positions and others."""
+    bad = dense.wrong[0, 0].any(axis=-1)
     wrong = np.flatnonzero(bad)
     first = int(wrong[0]) if len(wrong) else None
     right = np.flatnonzero(~bad[first:]) if first is not None else wrong
@@ -658,15 +234,10 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, Experiment]:
     )
     # With the position before each, to locate where errors begin.
     at = np.unique(np.concatenate([some, np.maximum(some - 1, 0)]))
-
-    def run(implementation: Any) -> list[Answer]:
-        return [implementation.answer("chosen positions", implementation.tokens(1, 1, len(at), seed=18), at)]
-
-    experiment = Experiment("chosen positions", "Positions at which it is wrong, and others.", run)
-    return first, (first or 0) + int(right[0]) if len(right) else None, experiment
+    return first, (first or 0) + int(right[0]) if len(right) else None, at
 
 
-def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
+def _wrong_side(it: CheckedRotary, asked: list[Asked]) -> str | None:
     """``"key"`` or ``"query"`` if only these are wrong, else None."""
     if it.call != PAIRS:
         return None
@@ -678,7 +249,7 @@ def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
         # Keys have fewer experiments, so a correct key counts only for an experiment that queries and keys both have.
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
             for each in one.answers:
-                rows = (each.shares > 1).any(axis=-1)
+                rows = each.wrong.any(axis=-1)
                 if (
                     each.positions is not None
                     and (np.broadcast_to(each.positions, rows.shape)[rows] < KEYS_UP_TO).any()
@@ -687,7 +258,7 @@ def _wrong_side(it: RotaryFunction, asked: list[Asked]) -> str | None:
     return None
 
 
-def _seen(it: RotaryFunction, first_wrong: int | None, side: str | None = None) -> SeenRotary:
+def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -> SeenRotary:
     """Measure the rotation of the declared dimension pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
@@ -764,7 +335,7 @@ def _even(rates: np.ndarray) -> bool:
     return len(steps) > 1 and bool(np.ptp(steps) < 1e-3 * np.abs(steps).max())
 
 
-def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
+def _recognised(it: CheckedRotary) -> tuple[Rotary, ...]:
     """The specs of the RoPE that the function computes, if it is another known one."""
     if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
         return ()
@@ -778,7 +349,7 @@ def _recognised(it: RotaryFunction) -> tuple[Rotary, ...]:
     return ()
 
 
-def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedRotary, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
     if told := of_any_code(it, asked, ROTARY):
         return told
@@ -787,7 +358,7 @@ def unexplained(it: Any, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     wrong_channels = np.unique(
         np.concatenate(
             [
-                np.flatnonzero((each.shares > 1).reshape(-1, each.shares.shape[-1]).any(axis=0))
+                np.flatnonzero(each.wrong.reshape(-1, each.shares.shape[-1]).any(axis=0))
                 for one in failed.values()
                 for each in one.answers
                 if each.shares.shape[-1] == it.spec.head_width

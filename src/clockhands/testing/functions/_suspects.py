@@ -69,26 +69,24 @@ def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: b
         for seen, made in zip(one.answers, answers, strict=True):
             if seen.got.shape != made.got.shape:
                 return None, False
-            close = shares(seen.got, made.got, _ROOM * np.maximum(seen.allowed, made.allowed)) <= 1
-            # NaN matches NaN.
-            close |= np.isnan(seen.got) & np.isnan(made.got)
-            if not close.all():
-                fits = False
-                if only_whole:
-                    return None, False
-            finite = np.isfinite(seen.got) & np.isfinite(made.got)
             with np.errstate(invalid="ignore"):  # the difference of two infinities (masks)
-                over = np.where(finite, np.abs(seen.got - made.got), 0.0)
-                off = np.where(finite, np.abs(seen.got - seen.wanted), 0.0)
-            bad = seen.shares > 1
+                over = np.abs(seen.got - made.got)
+            finite = np.isfinite(over)
+            close = finite & (over <= _ROOM * np.maximum(seen.allowed, made.allowed))
+            if not finite.all():  # NaN matches NaN
+                close |= (seen.got == made.got) | (np.isnan(seen.got) & np.isnan(made.got))
+            all_close = bool(close.all())
+            if only_whole and not all_close:
+                return None, False
+            fits &= all_close
             # A suspect that is right where the implementation is wrong explains nothing, however small the difference.
-            explains = explains or bool((bad & (shares(made.got, seen.wanted, seen.allowed) > 1)).any())
-            left += float(np.sum(np.where(close, 0.0, over) ** 2))
-            whole += float(np.sum(np.where(bad, off, 0.0) ** 2))
-            wrong += int(bad.sum())
-            right += int((~bad).sum())
-            missed += int((bad & ~close).sum())
-            lost += int((~bad & ~close).sum())
+            explains = explains or bool((shares(made.got, seen.wanted, seen.allowed)[seen.wrong] > 1).any())
+            left += float(np.sum(np.where(finite & ~close, over, 0.0) ** 2))
+            whole += float(np.sum(np.where(finite & seen.wrong, seen.off, 0.0) ** 2))
+            wrong += int(np.count_nonzero(seen.wrong))
+            right += int(np.count_nonzero(~seen.wrong))
+            missed += int(np.count_nonzero(seen.wrong & ~close))
+            lost += int(np.count_nonzero(~(seen.wrong | close)))
         # It matches neither the wrong nor the right numbers, and further answers cannot change that.
         if (missed > wrong / 2 + 8 and left > whole / 2) or lost > right / 2 + 8:
             return None, False
@@ -209,7 +207,7 @@ def few_numbers(answer: Answer) -> str:
 
     Few means at most 8 rows, or 0.5 % of them.
     """
-    wrong = answer.shares[0, 0] > 1
+    wrong = answer.wrong[0, 0]
     rows = np.flatnonzero(wrong.any(axis=-1))
     if not len(rows) or len(rows) > max(8, len(wrong) // 200):
         return ""

@@ -1,0 +1,80 @@
+"""What every check of a function has: the user's function, and suspects that are called in its place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from clockhands.recognition.suspects import Suspect
+from clockhands.testing._experiments import Unasked
+from clockhands.testing.reports import CannotCheck
+
+
+@dataclass
+class CheckedFunction:
+    """A function under test: the user's, or a suspect that is called in the same way.
+
+    A family of encodings says how it is called, what is expected, and within which bounds.
+
+    Attributes:
+        spec: The expected encoding.
+        called: The user's function as a function of NumPy arrays.
+        length: Positions below this are checked.
+        build: Builds the user's implementation of another spec; None without ``make``.
+        suspect: The suspect that is called in place of the user's function, or None.
+        process: Builds the suspect's implementation of a spec.
+        model: The suspect's implementation of the expected encoding.
+    """
+
+    spec: Any
+    called: Any
+    length: int
+    build: Callable[[Any, str | None], Any] | None = None
+    suspect: Suspect | None = None
+    process: Callable[[Any], Any] | None = None
+    model: Any = None
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its numbers."""
+        return self.called.dtype
+
+    def suspected(self, suspect: Suspect) -> Self:
+        """The same check with a suspect, in a new process, in place of the user's function."""
+        process = suspect.make()
+        it = replace(self, suspect=suspect, process=process, model=process(self.spec))
+        it.first_call(None)
+        return it
+
+    def with_model(self, spec: Any) -> Self:
+        """The same check with another model of the suspect's process."""
+        assert self.process is not None
+        it = self.for_spec(spec)
+        it.model = self.process(spec)
+        return it
+
+    def for_spec(self, spec: Any) -> Self:
+        """The same check of another spec."""
+        return replace(self, spec=spec)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the suspect may keep state between calls: it is then called as often as the user's function."""
+        return self.suspect is not None and self.suspect.parts is None
+
+    def first_call(self, dtype: str | None) -> None:
+        """Call a suspect that keeps state as the user's function was called when its arguments were found out."""
+        raise NotImplementedError
+
+    def of(self, spec: Any, first: str | None = None) -> Any:
+        """Another model in this process, with first tokens of dtype ``first``; raises `Unasked` without ``make``."""
+        if self.process is not None:
+            return self.with_model(spec)
+        if self.build is None:
+            raise Unasked("pass make=, a function that builds one for a spec, to compare two models")
+        try:
+            return self.build(spec, first)
+        except CannotCheck as error:
+            raise Unasked(error.message) from error
+        except Exception as error:  # user code may raise anything; the reason is reported
+            text = " ".join(str(error).split())
+            raise Unasked(f"make= raised {type(error).__name__}: {text[:120]}") from error

@@ -1,0 +1,107 @@
+"""Suspects with two faults of a rotary function that its measurements do not exclude."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clockhands.encodings.rotary import Rotary
+from clockhands.errors import ClockhandsError
+from clockhands.recognition.suspects import SeenRotary, StagedRotary, Suspect, rotary_suspects
+
+_ROUNDINGS = {"positions-rounded", "rates-rounded", "phases-rounded", "table-rounded", "table-rebuilt-rounded"}
+
+
+class AppliedFault(NamedTuple):
+    """What a suspect does to a spec: the spec that it applies in its place, and the stages that it replaces."""
+
+    suspect: Suspect
+    spec: Rotary
+    stages: Mapping[str, Any]
+
+
+def suspects_with_two_faults(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspect]]:
+    """Suspects with two faults, grouped by the first one.
+
+    The second is a fault of the spec that the first one gives: the base is measured again if the first fault removed
+    the scaling, and the pairs if it changed the layout. Faults that depend on earlier calls are not combined.
+    """
+    singles = list(_applied(spec, seen))
+    excluded: set[Rotary] = set()
+    tried = {spec}
+    for place, one in enumerate(singles):
+        code = one.suspect.codes[0]
+        if one.spec == spec:  # the order of two such faults does not matter, so each pair is tried once
+            later = singles[place + 1 :]
+            others = (other for other in later if other.spec == spec and other.suspect.codes[0] != code)
+        elif one.spec not in tried or one.stages:
+            tried.add(one.spec)
+            others = _applied(one.spec, seen.of(one.spec), code)
+            if not one.stages and _differs_early(one.spec, seen):
+                others = _but_roundings(others, one.spec)
+        else:
+            continue
+        yield (both for other in others if (both := _together(one, other, spec, seen, excluded)) is not None)
+
+
+def _applied(spec: Rotary, seen: SeenRotary, but: str = "") -> Iterator[AppliedFault]:
+    """The changes of all suspects that keep no state, but those of one code."""
+    for suspect in rotary_suspects(spec, seen):
+        if suspect.parts is not None and suspect.codes[0] != but:
+            try:
+                with np.errstate(all="ignore"):
+                    changed, stages = suspect.parts(spec)
+            except ClockhandsError:  # a spec that cannot be built is no suspect
+                continue
+            yield AppliedFault(suspect, changed, stages)
+
+
+def _differs_early(spec: Rotary, seen: SeenRotary) -> bool:
+    """Whether a spec excludes the measurements at positions 0 to 2, also if its numbers are rounded to any dtype.
+
+    A rounding to bfloat16 changes a phase by at most ``2**-8`` of it, and a cosine or sine by ``2**-9``: by less than
+    0.03 of the largest token for phases up to 2.
+    """
+    early = seen.positions <= 2
+    if spec.axes is not None or not seen.samples or not early.any():
+        return False
+    (x, y), *_ = seen.samples
+    made = StagedRotary(spec)(x[None, None, early], seen.positions[early], seen.dtype, seen.role)[0, 0]
+    rounding = 0.05 * float(np.abs(x).max()) * spec.attention_factor * max(1.0, 2 * max(map(abs, spec.rates)))
+    return bool(np.abs(made - y[early]).max() > 0.1 * max(np.abs(y).max(), 1.0) + rounding)
+
+
+def _but_roundings(faults: Iterable[AppliedFault], spec: Rotary) -> Iterator[AppliedFault]:
+    return (one for one in faults if one.spec != spec or not set(one.suspect.codes) <= _ROUNDINGS)
+
+
+def _together(
+    one: AppliedFault, other: AppliedFault, spec: Rotary, seen: SeenRotary, excluded: set[Rotary]
+) -> Suspect | None:
+    """The suspect with both faults, if they can be combined and the measurements do not exclude it.
+
+    Args:
+        one: The first fault.
+        other: The second one, of the spec that the first one gives.
+        spec: The expected encoding.
+        seen: The measurements.
+        excluded: Specs that the measurements exclude; those that are found to be excluded are added.
+    """
+    stages = {**one.stages, **other.stages}
+    if not stages and other.spec in excluded:
+        return None
+    if clash := one.stages.keys() & other.stages.keys():
+        if clash != {"places"}:
+            return None
+        here, there = one.stages["places"], other.stages["places"]
+        stages["places"] = lambda at, call: there(here(at, call), call)
+    # The spec is changed already, and need not be for every pair.
+    both = Suspect(one.suspect.codes, {}, one.suspect.make, parts=lambda _: (other.spec, stages))
+    try:
+        if seen.may_be(both, spec):
+            return seen.together(one.suspect, other.suspect)
+    except ClockhandsError:
+        return None
+    if not stages:
+        excluded.add(other.spec)
+    return None
