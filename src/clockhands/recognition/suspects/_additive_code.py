@@ -28,26 +28,31 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.layouts import pair_channels
 from clockhands.recognition.suspects._stages import (
     COARSE,
-    FIRST_ONLY,
     PARTS,
     Apply,
     Call,
-    CoarseCache,
     Places,
+    Stage,
+    Staged,
     SuspectMaker,
+    always,
+    coarse_caches,
     first_axis,
     first_sequence_only,
+    for_tokens_of,
     kept_by_length,
     other_ends,
+    phase_rounding,
     rebuilt_tables,
-    rounded,
-    rounded_phases,
+    rounding,
     shared,
+    unchanged,
     unwrapped_rates,
 )
 from clockhands.recognition.suspects._suspect import Suspect
 
-_Stage = Callable[[np.ndarray, Call], np.ndarray] | None
+Add = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+"""The last stage: ``add(x, rows, factor on tokens) -> sum``."""
 
 # Phase shifts of the channels of a pair, in quarters of a rotation from a sine.
 _QUARTERS = {
@@ -168,11 +173,11 @@ def _fourier(spec: FourierFeatures, values: Any) -> ChannelWaves:
     return ChannelWaves(rates, offsets, quarters, raw, np.empty((0, 2), int))
 
 
-class StagedAdditive:
+class StagedAdditive(Staged):
     """A correct implementation, or one with some stages replaced.
 
-    Each stage is a function of the previous stage's result and the call (`Call`). ``reached`` has the positions of the
-    last computed rows; ``cells`` the positions of the rows of a grid, [rows, axes].
+    ``reached`` has the positions of the last computed rows; ``cells`` the positions of the rows of a grid,
+    [rows, axes].
     """
 
     def __init__(
@@ -181,15 +186,16 @@ class StagedAdditive:
         values: Any = None,
         *,
         hands: ChannelWaves | None = None,
-        places: _Stage = None,
-        phases: _Stage = None,
-        waves: _Stage = None,
-        table: _Stage = None,
-        add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = None,
+        places: Stage | None = None,
+        phases: Stage | None = None,
+        waves: Stage | None = None,
+        table: Stage = unchanged,
+        add: Add | None = None,
         scale: float | None = None,
         token_scale: float = 1.0,
         cells: np.ndarray | None = None,
     ) -> None:
+        super().__init__(places, phases, waves)
         self.spec: AdditiveCode = spec
         self.values: Any = values
         self.hands: ChannelWaves | None = hands_of(spec, values) if hands is None else hands
@@ -200,11 +206,8 @@ class StagedAdditive:
             self.scale = scale
         if isinstance(spec, Sinusoidal) and spec.scaled:
             self.scale = self.scale * float(np.asarray(values).reshape(()))
-        self.places: _Stage = places
-        self.make_phases: _Stage = phases
-        self.waves: _Stage = waves
-        self.table: _Stage = table
-        self.add: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = add
+        self.table: Stage = table
+        self.add: Add = add or added
         self.token_scale: float = token_scale
         self.cells: np.ndarray | None = cells
         self.reached: np.ndarray = np.zeros(0)
@@ -217,21 +220,15 @@ class StagedAdditive:
         if self.cells is not None:  # positions are the numbers of a grid's rows
             at = self.cells[np.clip(at.astype(np.int64), 0, len(self.cells) - 1)]
         call = Call(self, x, at, dtype, role)
-        rows = self.rows(at if self.places is None else self.places(at, call), call)
-        if self.table is not None:
-            rows = self.table(rows, call)
-        return (self.add or added)(x, call.aligned(rows), self.token_scale)
+        rows = self.table(self.rows(self.places(at, call), call), call)
+        return self.add(x, call.aligned(rows), self.token_scale)
 
     def rows(self, at: np.ndarray, call: Call) -> np.ndarray:
         """The rows at these positions, [..., seq, width], before the ``table`` stage."""
         if self.hands is None:
             return _rows_without_waves(self.spec, at, self.values)
         self.reached = at
-        warped = _warped(self.spec, at)
-        phases = self.phases(warped) if self.make_phases is None else self.make_phases(warped, call)
-        waves = self.hands.waves(phases)
-        if self.waves is not None:
-            waves = self.waves(waves, call)
+        waves = self.waves(self.hands.waves(self.made_phases(_warped(self.spec, at), call)), call)
         for channel in np.flatnonzero(self.hands.raw >= 0):
             axis = self.hands.raw[channel]
             waves[..., channel] = at[..., axis] if self.hands.rates.shape[0] > 1 else at
@@ -404,30 +401,13 @@ def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect
     for dtype, first in COARSE.items():
         parameters = {"dtype": dtype, "first": first}
         # The rounding may occur only if the tokens have the low-precision dtype.
-        only = (False, True) if seen.coarse == dtype != seen.dtype else (False,)
-        for coarse_only in only:
+        for when in (always, for_tokens_of(dtype)) if seen.coarse == dtype != seen.dtype else (always,):
             for codes, parts in ((("positions-rounded",), "p"), *PARTS) if waves else ():
-
-                def phases(
-                    at: np.ndarray, call: Call, parts: str = parts, dtype: str = dtype, coarse_only: bool = coarse_only
-                ) -> np.ndarray:
-                    if coarse_only and call.dtype != dtype:
-                        return call.of.phases(at)
-                    return rounded_phases(at, call, parts, dtype)
-
-                yield seen.suspect(codes, parameters, phases=phases)
+                yield seen.suspect(codes, parameters, phases=phase_rounding(dtype, parts, when))
             if not waves:
-                yield seen.suspect(
-                    "positions-rounded",
-                    parameters,
-                    places=lambda at, call, dtype=dtype, coarse_only=coarse_only: (
-                        at if coarse_only and call.dtype != dtype else rounded(at, dtype)
-                    ),
-                )
-
+                yield seen.suspect("positions-rounded", parameters, places=rounding(dtype, when))
         for stage in ("table", "waves") if waves else ("table",):
-            made = {stage: lambda rows, _, dtype=dtype: rounded(rows, dtype)}
-            yield seen.suspect("table-rounded", {"dtype": dtype}, **made)
+            yield seen.suspect("table-rounded", {"dtype": dtype}, **{stage: rounding(dtype)})
 
 
 _CACHES = {
@@ -453,21 +433,6 @@ def additive_stateful(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspec
         for codes, without in _CACHES.items():
             yield Suspect(codes, {}, lambda without=without: shared(without, seen.right, with_held_waves))
     for dtype in COARSE:
-        stages: tuple[Callable[[CoarseCache], dict[str, Any]], ...] = (
-            lambda cache: {"table": lambda rows, call: rounded(rows, cache.dtype) if cache(call) else rows},
-            lambda cache: {"places": cache.places},
-            lambda cache: {"phases": cache.phases},
-        )
-        for kept in stages if waves else stages[:1]:
-            yield seen.built(
-                "cache-keeps-first-dtype",
-                {"dtype": dtype},
-                lambda it, kept=kept, dtype=dtype: seen.right(it, **kept(CoarseCache(dtype))),
-            )
+        yield from coarse_caches(seen, dtype, ("table", "places", "phases") if waves else ("table",), (False,))
     yield seen.built("cache-keeps-offset", {}, lambda it: seen.right(it, places=kept_by_length()))
-    for when, always in FIRST_ONLY:
-        yield seen.built(
-            "first-sequence-only",
-            {"when": when},
-            lambda it, always=always: first_sequence_only(seen.right(it), always, lambda x: seen.token_scale * x),
-        )
+    yield from first_sequence_only(seen, lambda x: seen.token_scale * x)

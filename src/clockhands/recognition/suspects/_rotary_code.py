@@ -17,30 +17,37 @@ from clockhands.encodings.rotary.formula import plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition.suspects._stages import (
     COARSE,
-    FIRST_ONLY,
     PARTS,
     Apply,
     Call,
-    CoarseCache,
-    Phases,
+    Held,
     Places,
+    Stage,
+    Staged,
     SuspectMaker,
+    coarse_caches,
     first_sequence_only,
+    for_tokens_of,
     kept_by_length,
     other_ends,
+    phase_rounding,
     rebuilt_tables,
     rounded,
-    rounded_phases,
+    rounding,
     shared,
+    unchanged,
     unwrapped_rates,
 )
 from clockhands.recognition.suspects._suspect import Suspect
 
+Turn = Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray]
+"""The last stage: ``turn(x, cosines, sines, spec) -> rotated x``."""
 
-class StagedRotary:
+
+class StagedRotary(Staged):
     """A correct implementation, or one with some stages replaced.
 
-    Each stage is a function of the previous stage's result and the call (`Call`).
+    The stage ``waves`` maps cosines and sines, [2, ..., seq, pairs].
     """
 
     def __init__(
@@ -48,19 +55,17 @@ class StagedRotary:
         spec: Rotary,
         *,
         rates: np.ndarray | None = None,
-        places: Callable[[np.ndarray, Call], np.ndarray] | None = None,
-        phases: Callable[[np.ndarray, Call], np.ndarray] | None = None,
-        waves: Callable[[np.ndarray, np.ndarray, Call], tuple[np.ndarray, np.ndarray]] | None = None,
-        turn: Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray] | None = None,
+        places: Stage | None = None,
+        phases: Stage | None = None,
+        waves: Stage | None = None,
+        turn: Turn | None = None,
         factor: float | None = None,
     ) -> None:
+        super().__init__(places, phases, waves)
         self.spec: Rotary = spec
         self.rates: np.ndarray = np.array(spec.rates) if rates is None else rates
         self.factor: float = spec.attention_factor if factor is None else factor
-        self.places: Callable[[np.ndarray, Call], np.ndarray] | None = places
-        self.make_phases: Callable[[np.ndarray, Call], np.ndarray] | None = phases
-        self.waves: Callable[[np.ndarray, np.ndarray, Call], tuple[np.ndarray, np.ndarray]] | None = waves
-        self.turn: Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray] | None = turn
+        self.turn: Turn | None = turn
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
@@ -68,16 +73,13 @@ class StagedRotary:
         """The result for tokens [batch, heads, seq, width], float64."""
         at = np.asarray(positions, np.float64)
         call = Call(self, x, at, dtype, role)
-        at = at if self.places is None else self.places(at, call)
-        phases = self.phases(at) if self.make_phases is None else self.make_phases(at, call)
+        at = self.places(at, call)
+        phases = self.made_phases(at, call)
         # Far positions that are rounded to float16 are infinite (see `rounded`): the answer is then NaN.
         with np.errstate(invalid="ignore"):
-            cosine, sine = np.cos(phases), np.sin(phases)
-        if self.waves is not None:
-            cosine, sine = self.waves(cosine, sine, call)
-        growth = self.factor * self.growth(at, role)
-        cosine, sine = call.aligned(cosine * growth), call.aligned(sine * growth)
-        return (self.turn or turned)(x, cosine, sine, self.spec)
+            waves = np.stack([np.cos(phases), np.sin(phases)])
+        cosine, sine = self.waves(waves, call) * (self.factor * self.growth(at, role))
+        return (self.turn or turned)(x, call.aligned(cosine), call.aligned(sine), self.spec)
 
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
         """Position times rate, [..., seq, pairs], negative where the code rotates backward."""
@@ -232,9 +234,6 @@ class SeenRotary(SuspectMaker):
         return float(np.median(sizes))
 
 
-Held = Callable[[np.ndarray, str], np.ndarray]
-
-
 def _in_blocks(size: int) -> Held:
     """Positions as ``arange`` of a low-precision dtype gives them: the start of each block is rounded, then the sum.
 
@@ -257,48 +256,42 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     ):
         yield seen.suspect("positions-from-first", {"how": how}, places=places)
     yield seen.suspect("positions-of-first-sequence", {}, places=read.of_first_sequence)
-    for coarse, first in COARSE.items():
-        parameters = {"dtype": coarse, "first": first}
-        for held in HELD:
-            yield seen.suspect(
-                "positions-rounded", parameters, places=lambda at, _, coarse=coarse, held=held: held(at, coarse)
-            )
-        yield seen.suspect(
-            "positions-rounded",
-            parameters,
-            places=lambda at, call, coarse=coarse: rounded(at, coarse) if call.dtype == coarse else at,
-        )
+    for dtype, first in COARSE.items():
+        always = [rounding(dtype, held=held) for held in HELD]
+        for places in (*always, rounding(dtype, for_tokens_of(dtype))):
+            yield seen.suspect("positions-rounded", {"dtype": dtype, "first": first}, places=places)
     yield from _without_rows(seen, read)
     # A table of one row rotates nothing, which is another fault.
     for last in seen.ends():
-
-        def evicted(at: np.ndarray, _: Call, last: int = last) -> np.ndarray:
-            return np.minimum(at[..., :1], last) + (at - at[..., :1]) if at.size and not several else at
-
-        yield seen.suspect("eviction-stops-positions", {"last": last}, places=evicted)
+        stopped = unchanged if several else functools.partial(_evicted, last)
+        yield seen.suspect("eviction-stops-positions", {"last": last}, places=stopped)
     if seen.first_wrong and seen.first_wrong > 1:
         rows = int(seen.first_wrong)
         for how, places in other_ends(rows):
             yield seen.suspect("table-ends", {"rows": rows, "how": how}, places=places)
         yield from rebuilt_tables(seen, rows)
-    for name, axis, one, place in (("heads", "heads", "head", 1), ("batch", "sequences", "sequence", 0)):
-        if name not in seen.axes or several or spec.xpos is not None:
+    for axis, one, place in (("heads", "head", 1), ("batch", "sequence", 0)):
+        if axis not in seen.axes or several or spec.xpos is not None:
             continue
-
-        def along(
-            it: Rotary, given: bool, x: np.ndarray, positions: np.ndarray, *_: Any, place: int = place
-        ) -> np.ndarray:
-            number = x.shape[place]
-            at = np.resize(np.ravel(positions), number) if given and np.size(positions) else np.arange(number)
-            moved = np.moveaxis(x, place, -2)
-            return np.moveaxis(StagedRotary(it)(moved, at), -2, place)
-
+        words = {"axis": "sequences" if axis == "batch" else axis, "one": one}
         for given in (False, True):
             yield seen.built(
                 "turns-other-axis",
-                {"axis": axis, "one": one},
-                lambda it, along=along, given=given: functools.partial(along, it, given),
+                words,
+                lambda it, place=place, given=given: functools.partial(_turned_along, it, place, given),
             )
+
+
+def _evicted(last: int, at: np.ndarray, _: Call) -> np.ndarray:
+    """Positions of calls that start at ``last`` at most."""
+    return np.minimum(at[..., :1], last) + (at - at[..., :1]) if at.size else at
+
+
+def _turned_along(spec: Rotary, place: int, given: bool, x: np.ndarray, positions: np.ndarray, *_: Any) -> np.ndarray:
+    """Rotate by the position along another axis: the given positions, or its row numbers."""
+    number = x.shape[place]
+    at = np.resize(np.ravel(positions), number) if given and np.size(positions) else np.arange(number)
+    return np.moveaxis(StagedRotary(spec)(np.moveaxis(x, place, -2), at), -2, place)
 
 
 def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
@@ -308,7 +301,7 @@ def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
     def copied(at: np.ndarray, call: Call) -> np.ndarray:
         return read.counted(at) - (at - read.from_first(at, call))
 
-    ways: tuple[tuple[str, str, Phases | None, Callable[[np.ndarray, np.ndarray], np.ndarray]], ...] = (
+    ways: tuple[tuple[str, str, Stage | None, Callable[[np.ndarray, np.ndarray], np.ndarray]], ...] = (
         (
             beyond,
             ": the table is read from row 0 on and written from the row of the start on, instead of the reverse",
@@ -318,26 +311,25 @@ def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
         (beyond, ": the table has only as many rows as the call", None, lambda rows, at: at >= rows.shape[-1]),
         ("later than position 0", "", None, lambda _, at: np.broadcast_to(at[..., :1] > 0, at.shape)),
     )
-    for (where, how, places, absent), (what, cosines) in itertools.product(ways, _NO_ROWS):
-
-        def waves(
-            cosine: np.ndarray,
-            sine: np.ndarray,
-            call: Call,
-            absent: Callable[[np.ndarray, np.ndarray], np.ndarray] = absent,
-            cosines: float = cosines,
-        ) -> tuple[np.ndarray, np.ndarray]:
-            at = call.positions[..., 0] if read.several else call.positions
-            if not at.size:
-                return cosine, sine
-            none = absent(np.broadcast_to(np.arange(at.shape[-1]), at.shape), at)[..., None]
-            return np.where(none, cosines, cosine), np.where(none, 0.0, sine)
-
-        stages = {"waves": waves} if places is None else {"places": places, "waves": waves}
+    for (where, how, places, absent), (what, cosine) in itertools.product(ways, _NO_ROWS):
+        stages: dict[str, Any] = {"waves": functools.partial(_without_waves, absent, cosine)}
+        if places is not None:
+            stages["places"] = places
         yield seen.suspect("late-calls-without-rows", {"what": what, "where": where, "how": how}, **stages)
 
 
 _NO_ROWS = (("zeros", 0.0), ("unrotated tokens", 1.0))
+
+
+def _without_waves(
+    absent: Callable[[np.ndarray, np.ndarray], np.ndarray], cosine: float, waves: np.ndarray, call: Call
+) -> np.ndarray:
+    """Cosines and sines replaced by another cosine and 0 in rows; ``absent(rows of the call, positions)``."""
+    at = call.positions if call.of.spec.axes is None else call.positions[..., 0]
+    if not at.size:
+        return waves
+    none = absent(np.broadcast_to(np.arange(at.shape[-1]), at.shape), at)[..., None]
+    return np.stack([np.where(none, cosine, waves[0]), np.where(none, 0.0, waves[1])])
 
 
 def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -346,74 +338,66 @@ def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     for dtype, first in COARSE.items():
         parameters = {"dtype": dtype, "first": first}
         for codes, parts, held in ways:
-
-            def phases(
-                at: np.ndarray, call: Call, parts: str = parts, dtype: str = dtype, held: Held = held
-            ) -> np.ndarray:
-                return rounded_phases(at, call, parts, dtype, held)
-
+            phases = phase_rounding(dtype, parts, held=held)
             yield seen.suspect(codes, parameters, phases=phases)
             if len(codes) > 1:  # if several steps use the dtype, cosine and sine may be rounded to it too
-                yield seen.suspect(codes, parameters, phases=phases, waves=_rounded_waves(dtype))
-
-            def coarse_only(at: np.ndarray, call: Call, phases: Phases = phases, dtype: str = dtype) -> np.ndarray:
-                return phases(at, call) if call.dtype == dtype else call.of.phases(at)
-
+                yield seen.suspect(codes, parameters, phases=phases, waves=rounding(dtype))
             if seen.coarse == dtype and seen.dtype != dtype:
+                coarse_only = phase_rounding(dtype, parts, for_tokens_of(dtype), held)
                 yield seen.suspect(codes, parameters, phases=coarse_only)
-        yield seen.suspect("table-rounded", {"dtype": dtype}, waves=_rounded_waves(dtype))
-
-
-def _rounded_waves(
-    dtype: str, when: Callable[[Call], bool] = lambda _: True
-) -> Callable[[np.ndarray, np.ndarray, Call], tuple[np.ndarray, np.ndarray]]:
-    def waves(cosine: np.ndarray, sine: np.ndarray, call: Call) -> tuple[np.ndarray, np.ndarray]:
-        return (rounded(cosine, dtype), rounded(sine, dtype)) if when(call) else (cosine, sine)
-
-    return waves
+        yield seen.suspect("table-rounded", {"dtype": dtype}, waves=rounding(dtype))
 
 
 def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects that rotate the wrong channels."""
     yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
-    yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda cosine, sine, _: (sine, cosine))
+    yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda waves, _: waves[::-1])
     yield from _other_partners(spec, seen)
     yield from _leading_rows(seen)
-    signs: tuple[tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]], ...] = (
+    signs: tuple[tuple[str, Rule], ...] = (
         ("a plus in both dimensions of a pair", lambda a, b, c, s: (a * c + b * s, b * c + a * s)),
         ("a minus in both dimensions of a pair", lambda a, b, c, s: (a * c - b * s, b * c - a * s)),
         ("no effect on the second dimension of a pair", lambda a, b, c, s: (a * c - b * s, b)),
         ("no effect on the first dimension of a pair", lambda a, b, c, s: (a, b * c + a * s)),
     )
     for words, rule in signs:
-
-        def turn(
-            x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary, rule: Callable[..., Any] = rule
-        ) -> np.ndarray:
-            y = np.array(x, np.float64)
-            one, other = it.channels.T
-            y[..., one], y[..., other] = rule(x[..., one], x[..., other], cosine, sine)
-            return y
-
-        yield seen.suspect("one-half-only", {"signs": words}, turn=turn)
+        yield seen.suspect(
+            "one-half-only",
+            {"signs": words},
+            turn=lambda x, cosine, sine, it, rule=rule: _paired(x, tuple(it.channels.T), cosine, sine, rule),
+        )
     if spec.rotated // 2 > 1 and not spec.blocks and not spec.reordered:
-
-        def mixed(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
-            y = np.array(x, np.float64)
-            one, other = it.channels.T
-            # The table of cosines is repeated as for the other layout.
-            table = np.arange(it.rotated // 2)
-            spread = np.tile(table, 2) if it.layout == "interleaved" else np.repeat(table, 2)
-            at_one, at_other = spread[one - it.start], spread[other - it.start]
-            a, b = x[..., one], x[..., other]
-            y[..., one] = a * cosine[..., at_one] - b * sine[..., at_one]
-            y[..., other] = b * cosine[..., at_other] + a * sine[..., at_other]
-            return y
-
         names = {"halves": "half-split", "interleaved": "interleaved"}
         tables = {"halves": "interleaved", "interleaved": "half-split"}
         parameters = {"table": tables[spec.layout], "pairs": names[spec.layout]}
-        yield seen.suspect("table-and-pairs-disagree", parameters, turn=mixed)
+        yield seen.suspect("table-and-pairs-disagree", parameters, turn=_turned_by_other_table)
+
+
+Rule = Callable[[np.ndarray, np.ndarray, Any, Any], tuple[np.ndarray, np.ndarray]]
+
+
+def _rotation(a: np.ndarray, b: np.ndarray, c: Any, s: Any) -> tuple[np.ndarray, np.ndarray]:
+    return a * c - b * s, b * c + a * s
+
+
+def _paired(
+    x: np.ndarray, pairs: tuple[Any, Any], cosine: np.ndarray, sine: np.ndarray, rule: Rule = _rotation
+) -> np.ndarray:
+    """The tokens with a rule for the two channels of each pair."""
+    (one, other), y = pairs, np.array(x, np.float64)
+    y[..., one], y[..., other] = rule(x[..., one], x[..., other], cosine, sine)
+    return y
+
+
+def _turned_by_other_table(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
+    """The table of cosines is repeated as for the other layout."""
+    one, other = it.channels.T
+    table = np.arange(it.rotated // 2)
+    spread = np.tile(table, 2) if it.layout == "interleaved" else np.repeat(table, 2)
+    at_one, at_other = spread[one - it.start], spread[other - it.start]
+    y = _paired(x, (one, other), cosine[..., at_one], sine[..., at_one])
+    y[..., other] = x[..., other] * cosine[..., at_other] + x[..., one] * sine[..., at_other]
+    return y
 
 
 def _unturned(x: np.ndarray, *_: Any) -> np.ndarray:
@@ -436,11 +420,8 @@ def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         return
 
     def turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, _: Rotary) -> np.ndarray:
-        y = np.array(x, np.float64)
-        a, b = x[..., :turning], x[..., used : used + turning]
-        cosine, sine = cosine[..., :turning], sine[..., :turning]
-        y[..., :turning], y[..., used : used + turning] = a * cosine - b * sine, b * cosine + a * sine
-        return y
+        one, other = slice(turning), slice(used, used + turning)
+        return _paired(x, (one, other), cosine[..., one], sine[..., one])
 
     yield seen.suspect("other-partners", {"used": used, "declared": declared, "pairs": turning}, turn=turn)
 
@@ -450,21 +431,13 @@ def _leading_rows(seen: SeenRotary) -> Iterator[Suspect]:
     rows = seen.first_right
     if rows is None or seen.first_wrong is None or seen.first_wrong > 1:
         return
-
     last = "position 0" if rows == 1 else f"positions 0 to {rows - 1:,}"
     be = "is" if rows == 1 else "are"
     in_call = "the first row of each call" if rows == 1 else f"the first {rows:,} rows of each call"
-    for how, cosines in (("returned as zeros", 0.0), ("not rotated", 1.0)):
-        for which, by_row in ((last, False), (in_call, True)):
-
-            def waves(
-                cosine: np.ndarray, sine: np.ndarray, call: Call, cosines: float = cosines, by_row: bool = by_row
-            ) -> tuple[np.ndarray, np.ndarray]:
-                at = call.positions if call.of.spec.axes is None else call.positions[..., 0]
-                early = (np.broadcast_to(np.arange(at.shape[-1]), at.shape) if by_row else at) < rows
-                return np.where(early[..., None], cosines, cosine), np.where(early[..., None], 0.0, sine)
-
-            yield seen.suspect("leading-rows", {"which": which, "how": f"{be} {how}", "rows": rows}, waves=waves)
+    ways = ((last, lambda _, at: at < rows), (in_call, lambda row, _: row < rows))
+    for (how, cosine), (which, early) in itertools.product((("returned as zeros", 0.0), ("not rotated", 1.0)), ways):
+        waves = functools.partial(_without_waves, early, cosine)
+        yield seen.suspect("leading-rows", {"which": which, "how": f"{be} {how}", "rows": rows}, waves=waves)
 
 
 _CACHES = {
@@ -479,32 +452,17 @@ def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     for code, without in _CACHES.items():
         yield Suspect((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
     for dtype in COARSE:
-        stages: tuple[Callable[[CoarseCache], dict[str, Any]], ...] = (
-            lambda cache: {"waves": _rounded_waves(cache.dtype, cache)},
-            lambda cache: {"places": cache.places},
-            lambda cache: {"phases": cache.phases},
-        )
-        for kept, first in itertools.product(stages, (False, True)):
-            yield seen.built(
-                "cache-keeps-first-dtype",
-                {"dtype": dtype},
-                lambda it, kept=kept, dtype=dtype, first=first: StagedRotary(it, **kept(CoarseCache(dtype, first))),
-            )
+        yield from coarse_caches(seen, dtype, ("waves", "places", "phases"), (False, True))
         for rows in (512, 1024, 2048, 4096, 8192):
-            yield seen.built(
-                "table-rebuilt-rounded",
-                {"rows": rows, "dtype": dtype},
-                lambda it, rows=rows, dtype=dtype: _rebuilt(it, rows, dtype),
-            )
+
+            def rebuilt(it: Rotary, rows: int = rows, dtype: str = dtype) -> Apply:
+                return StagedRotary(it, phases=phase_rounding(dtype, "prf", _Reached(rows)))
+
+            yield seen.built("table-rebuilt-rounded", {"rows": rows, "dtype": dtype}, rebuilt)
     yield seen.built("cache-keeps-offset", {}, lambda it: StagedRotary(it, places=kept_by_length()))
     yield seen.built("cache-keeps-offset", {}, _longest_kept)
     yield Suspect(("no-rotation",), {"when": " in every model but the first"}, _first_model_turns)
-    for when, always in FIRST_ONLY:
-        yield seen.built(
-            "first-sequence-only",
-            {"when": when},
-            lambda it, always=always: first_sequence_only(StagedRotary(it), always, lambda others: others),
-        )
+    yield from first_sequence_only(seen, lambda others: others)
     for least, cut in itertools.product((0, 2), (False, True)):
         yield seen.built("shrinks-each-call", {}, lambda it, least=least, cut=cut: _Shrinking(it, least, cut))
     if spec.scaling is not None and hasattr(spec.scaling, "original"):
@@ -516,16 +474,15 @@ def _with_held_rates(held: StagedRotary, spec: Rotary) -> Apply:
     return StagedRotary(spec, rates=rates, factor=held.factor)
 
 
-def _rebuilt(spec: Rotary, rows: int, dtype: str) -> Apply:
-    """A table of ``rows`` rows, rebuilt in a low-precision dtype for a later position, and kept."""
-    late = False
+class _Reached:
+    """Whether a table of ``rows`` rows was rebuilt, in a low-precision dtype, for a later position, and kept."""
 
-    def phases(at: np.ndarray, call: Call) -> np.ndarray:
-        nonlocal late
-        late = late or bool(at.size and at.max() >= rows)
-        return rounded_phases(at, call, "prf" if late else "", dtype)
+    def __init__(self, rows: int) -> None:
+        self.rows, self.late = rows, False
 
-    return StagedRotary(spec, phases=phases)
+    def __call__(self, call: Call) -> bool:
+        self.late = self.late or bool((call.positions >= self.rows).any())
+        return self.late
 
 
 def _first_model_turns() -> Callable[[Rotary], Apply]:

@@ -6,7 +6,7 @@ positions are limited to those that models use.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ PARTS = (
     (("positions-rounded", "rates-rounded"), "pr"),
     (("positions-rounded", "phases-rounded"), "pf"),
 )
-"""The parts of a phase that may be rounded, for `rounded_phases`, and the corresponding faults."""
+"""The parts of a phase that may be rounded, for `phase_rounding`, and the corresponding faults."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +57,30 @@ class Call:
         return numbers[:, None] if numbers.ndim == 3 else numbers
 
 
-Phases = Callable[[np.ndarray, Call], np.ndarray]
-"""A stage that maps positions to positions or phases."""
+Stage = Callable[[np.ndarray, Call], np.ndarray]
+"""A stage: it maps the numbers of the stage before, or positions to phases."""
+
+
+def unchanged(numbers: np.ndarray, _: Call) -> np.ndarray:
+    """A stage that changes nothing."""
+    return numbers
+
+
+class Staged:
+    """The stages that rotary and additive implementations have; a fault replaces some of them."""
+
+    def __init__(self, places: Stage | None, phases: Stage | None, waves: Stage | None) -> None:
+        self.places: Stage = places or unchanged
+        self.other_phases: Stage | None = phases
+        self.waves: Stage = waves or unchanged
+
+    def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
+        """Position times rate, [..., seq, numbers]."""
+        raise NotImplementedError
+
+    def made_phases(self, at: np.ndarray, call: Call) -> np.ndarray:
+        """The phases, or those of a fault."""
+        return self.phases(at) if self.other_phases is None else self.other_phases(at, call)
 
 
 class SuspectMaker:
@@ -163,14 +185,36 @@ def unwrapped_rates(angles: Mapping[int, np.ndarray]) -> np.ndarray | None:
     return rates
 
 
-def rounded_phases(
-    at: np.ndarray, call: Call, parts: str, dtype: str, held: Callable[[np.ndarray, str], np.ndarray] = rounded
-) -> np.ndarray:
+When = Callable[[Call], bool]
+Held = Callable[[np.ndarray, str], np.ndarray]
+
+
+def always(_: Call) -> bool:
+    """In all calls."""
+    return True
+
+
+def for_tokens_of(dtype: str) -> When:
+    """Whether the tokens of a call have this dtype."""
+    return lambda call: call.dtype == dtype
+
+
+def rounding(dtype: str, when: When = always, held: Held = rounded) -> Stage:
+    """A stage that rounds the numbers of the stage before, in all calls or in some."""
+    return lambda numbers, call: held(numbers, dtype) if when(call) else numbers
+
+
+def phase_rounding(dtype: str, parts: str, when: When = always, held: Held = rounded) -> Stage:
     """Phases with positions (p), rates (r) and their product (f) rounded, as far as these are named."""
-    rates = call.of.rates
-    at = held(at, dtype) if "p" in parts else at
-    phases = call.of.phases(at, rounded(rates, dtype) if "r" in parts else rates)
-    return rounded(phases, dtype) if "f" in parts else phases
+
+    def phases(at: np.ndarray, call: Call) -> np.ndarray:
+        if not when(call):
+            return call.of.phases(at)
+        at = held(at, dtype) if "p" in parts else at
+        made = call.of.phases(at, rounded(call.of.rates, dtype) if "r" in parts else call.of.rates)
+        return rounded(made, dtype) if "f" in parts else made
+
+    return phases
 
 
 class Places:
@@ -202,7 +246,7 @@ def first_axis(at: np.ndarray, _: Call) -> np.ndarray:
     return np.repeat(at[..., :1], at.shape[-1], axis=-1)
 
 
-def with_axes(sources: Mapping[int, int]) -> Phases:
+def with_axes(sources: Mapping[int, int]) -> Stage:
     """Some coordinates read from others."""
 
     def moved(at: np.ndarray, _: Call) -> np.ndarray:
@@ -212,7 +256,7 @@ def with_axes(sources: Mapping[int, int]) -> Phases:
     return moved
 
 
-def other_ends(rows: int) -> tuple[tuple[str, Phases], ...]:
+def other_ends(rows: int) -> tuple[tuple[str, Stage], ...]:
     """What a table of so many rows does beyond its end, and the positions that this gives."""
     return (
         ("repeats the last row", lambda at, _: np.minimum(at, rows - 1)),
@@ -226,22 +270,23 @@ def rebuilt_tables(seen: Any, rows: int) -> Iterator[Suspect]:
     Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
     """
     for dtype, near in itertools.product(COARSE, {rows, 1 << (rows.bit_length() - 1)}):
+        coarse = phase_rounding(dtype, "prf")
 
-        def phases(at: np.ndarray, call: Call, near: int = near, dtype: str = dtype) -> np.ndarray:
+        def phases(at: np.ndarray, call: Call, near: int = near, coarse: Stage = coarse) -> np.ndarray:
             fine = call.of.phases(at)
             if not at.size or at.max() < near:
                 return fine
             axes = getattr(call.of.spec, "axes", None)
             late = (at >= near)[..., list(axes)] if isinstance(axes, tuple) else (at >= near)[..., None]
-            return np.where(late, rounded_phases(at, call, "prf", dtype), fine)
+            return np.where(late, coarse(at, call), fine)
 
         yield seen.suspect("table-rebuilt-rounded", {"rows": near, "dtype": dtype}, phases=phases)
 
 
 class CoarseCache:
-    """A cache that becomes low-precision with the first such tokens, or only if the first call has such tokens."""
+    """Whether a cache is low-precision: from the first such tokens on, or only if the first call has such tokens."""
 
-    def __init__(self, dtype: str, first: bool = False) -> None:
+    def __init__(self, dtype: str, first: bool) -> None:
         self.dtype, self.first, self.kept = dtype, first, None
 
     def __call__(self, call: Call) -> bool:
@@ -250,33 +295,39 @@ class CoarseCache:
             self.kept = call.dtype == self.dtype
         return self.kept
 
-    def places(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """Positions cached in the low-precision dtype."""
-        return rounded(at, self.dtype) if self(call) else at
 
-    def phases(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """Phases, rates and positions cached in the low-precision dtype."""
-        return rounded_phases(at, call, "prf" if self(call) else "", self.dtype)
+def coarse_caches(seen: Any, dtype: str, stages: Iterable[str], firsts: tuple[bool, ...]) -> Iterator[Suspect]:
+    """Suspects that cache the numbers of one of these stages in this dtype; ``firsts`` as in `CoarseCache`."""
+    for stage, first in itertools.product(stages, firsts):
+
+        def build(it: Any, stage: str = stage, first: bool = first) -> Apply:
+            cache = CoarseCache(dtype, first)
+            made = phase_rounding(dtype, "prf", cache) if stage == "phases" else rounding(dtype, cache)
+            return seen.right(it, **{stage: made})
+
+        yield seen.built("cache-keeps-first-dtype", {"dtype": dtype}, build)
 
 
-def kept_by_length() -> Phases:
+def kept_by_length() -> Stage:
     """Positions cached by their number: those of the first call are reused."""
     kept: dict[tuple[int, ...], np.ndarray] = {}
     return lambda at, _: kept.setdefault(at.shape, at)
 
 
-def first_sequence_only(right: Apply, always: bool, rest: Callable[[np.ndarray], np.ndarray]) -> Apply:
-    """Apply the code to the first sequence of a batch only, always or if each has one token; others get ``rest``."""
+def first_sequence_only(seen: Any, rest: Callable[[np.ndarray], np.ndarray]) -> Iterator[Suspect]:
+    """Suspects that apply the code to the first sequence of a batch only; the others get ``rest``."""
+    for when, always in (("", True), (" if each has one token", False)):
 
-    def apply(x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
-        y = right(x, *arguments, **more)
-        return np.concatenate([y[:1], rest(x[1:])]) if always or x.shape[-2] == 1 else y
+        def build(it: Any, always: bool = always) -> Apply:
+            right = seen.right(it)
 
-    return apply
+            def apply(x: np.ndarray, *arguments: Any) -> np.ndarray:
+                y = right(x, *arguments)
+                return np.concatenate([y[:1], rest(x[1:])]) if always or x.shape[-2] == 1 else y
 
+            return apply
 
-FIRST_ONLY = (("", True), (" if each has one token", False))
-"""A phrase for when `first_sequence_only` leaves sequences out, and its ``always``."""
+        yield seen.built("first-sequence-only", {"when": when}, build)
 
 
 def shared(
