@@ -5,11 +5,24 @@ import functools
 import numpy as np
 import pytest
 
-from clockhands.encodings.biases import Alibi, Buckets, Kerple
+import clockhands as ch
+from clockhands.encodings.biases import Alibi, Buckets, Clipped, Kerple
 from clockhands.errors import InvalidValue
 from clockhands.testing import CannotCheck, CheckFailed, check_bias
 from recognition.faults.rows import cast
-from testing.written_biases import T5, VALUES, asked, codes, geometric, linear, looked_up, paper_slopes, t5, t5_buckets
+from testing.written_biases import (
+    T5,
+    VALUES,
+    asked,
+    codes,
+    geometric,
+    linear,
+    looked_up,
+    paper_slopes,
+    t5,
+    t5_buckets,
+    table,
+)
 
 
 def test_what_a_fault_says_has_its_numbers():
@@ -39,6 +52,14 @@ def test_a_fault_is_named_if_it_explains_nine_tenths_of_the_wrong_numbers(cases)
         with cases(silent):
             assert [each.codes for each in report.explanations] == said
             assert ("explains most of the errors, not all" in " ".join(str(report).split())) == bool(said)
+
+
+def test_faults_are_named_of_a_span_that_has_no_half_or_quarter(cases):
+    for span in (1, 2, 3):
+        spec, values = Clipped(2, span=span), table(2 * span, heads=2)
+        with cases(span):
+            report = asked(lambda q, k, it=(spec, values): 3 * ch.bias(it[0], q, k, values=it[1]), spec, values=values)
+            assert codes(report) == ("bias-scaled",)
 
 
 @pytest.mark.parametrize("distance", [pytest.param(257, marks=pytest.mark.slow), 9_999])

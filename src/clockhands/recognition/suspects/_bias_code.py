@@ -4,8 +4,8 @@ The stages are ``places -> tokens -> numbers``: positions are read and become nu
 slopes or looked up in a table. Everything is float64, so that rounding does not hide the effect of a fault.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,23 @@ Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 Places = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+Rows = Callable[[np.ndarray], np.ndarray]
+
+FORMS: Mapping[str, tuple[str, Apply]] = {
+    "distance": ("-slope (q - k)", lambda queries, keys: keys - queries),
+    "past": ("-slope max(q - k, 0)", lambda queries, keys: -np.maximum(queries - keys, 0)),
+    "symmetric": ("-slope |q - k|", lambda queries, keys: -np.abs(queries - keys)),
+    "key": ("slope k", lambda _, keys: keys),
+    "last-key": ("slope (k - last key)", lambda _, keys: keys - keys.max(initial=0)),
+}
+"""The forms of a linear bias: in words, and the tokens of queries [queries, 1] and keys [1, keys]."""
 
 
+@dataclass(eq=False)
 class StagedBias:
     """A correct implementation, or one with some stages replaced.
 
-    Args:
+    Attributes:
         spec: The code.
         values: Learned numbers.
         slopes: Slopes of a linear bias, [heads].
@@ -35,58 +46,34 @@ class StagedBias:
         numbers: Maps the bias, queries and keys to the result.
     """
 
-    def __init__(
-        self,
-        spec: BiasCode,
-        values: Any = None,
-        *,
-        slopes: np.ndarray | None = None,
-        form: str | None = None,
-        places: Places | None = None,
-        tokens: Callable[[np.ndarray], np.ndarray] | None = None,
-        rows: Callable[[np.ndarray], np.ndarray] | None = None,
-        numbers: Numbers | None = None,
-    ) -> None:
-        self.spec: BiasCode = spec
-        self.values: Any = values
-        self.places: Places | None = places
-        self.tokens: Callable[[np.ndarray], np.ndarray] | None = tokens
-        self.rows: Callable[[np.ndarray], np.ndarray] | None = rows
-        self.made: Numbers | None = numbers
-        self.form: str | None = form
-        self.slopes: np.ndarray | None = slopes
-        if spec.slopes is not None:
-            self.form = spec.form if form is None else form  # type: ignore[attr-defined]
-            self.slopes = np.array(spec.slopes) if slopes is None else slopes
+    spec: BiasCode
+    values: Any = None
+    _: KW_ONLY
+    slopes: np.ndarray | None = None
+    form: str | None = None
+    places: Places | None = None
+    tokens: Rows | None = None
+    rows: Rows | None = None
+    numbers: Numbers | None = None
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The bias, float64 [heads, queries, keys]."""
-        asked = queries, keys
-        if self.places is not None:
-            queries, keys = self.places(queries, keys)
-        if self.slopes is not None:
-            found = self._line(np.asarray(queries, np.float64), np.asarray(keys, np.float64))
+        at = (queries, keys) if self.places is None else self.places(queries, keys)
+        if self.spec.slopes is not None:
+            found = self._line(*at)
         elif self.rows is not None:
             table = np.asarray(self.values, np.float64)
-            found = np.moveaxis(table[self.rows(queries[:, None] - keys[None, :])], -1, 0)
+            found = np.moveaxis(table[self.rows(at[0][:, None] - at[1][None, :])], -1, 0)
         else:
-            found = bias(self.spec, queries, keys, values=self.values, dtype="float64")
-        return found if self.made is None else self.made(found, *asked)
+            found = bias(self.spec, *at, values=self.values, dtype="float64")
+        return found if self.numbers is None else self.numbers(found, queries, keys)
 
     def _line(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        assert self.slopes is not None
-        apart = queries[:, None] - keys[None, :]
-        if self.form == "key":
-            tokens = np.broadcast_to(keys, apart.shape)
-        elif self.form == "last-key":
-            tokens = np.broadcast_to(keys - keys.max(initial=0), apart.shape)
-        elif self.form == "past":
-            tokens = -np.maximum(apart, 0)
-        else:
-            tokens = -(np.abs(apart) if self.form == "symmetric" else apart)
-        if self.tokens is not None:
-            tokens = self.tokens(tokens)
-        return self.slopes[:, None, None] * tokens
+        slopes: Any = self.spec.slopes if self.slopes is None else self.slopes
+        _, tokens_of = FORMS[self.form or self.spec.form]  # type: ignore[attr-defined]
+        made = tokens_of(np.asarray(queries, np.float64)[:, None], np.asarray(keys, np.float64)[None, :])
+        tokens = np.broadcast_to(made, (len(queries), len(keys)))
+        return np.array(slopes)[:, None, None] * (tokens if self.tokens is None else self.tokens(tokens))
 
 
 def table_of(parts: list[tuple[np.ndarray, np.ndarray]], rows: int) -> np.ndarray:
@@ -145,7 +132,7 @@ class Behind:
             self.known[spec] = self._fitting(parts, spec)
         return self.known[spec]
 
-    def behind(self, rows: Callable[[np.ndarray], np.ndarray], spec: Any) -> np.ndarray | None:
+    def behind(self, rows: Rows, spec: Any) -> np.ndarray | None:
         """The measured table for this assignment of rows."""
         parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
         return self._fitting(parts, spec)

@@ -1,56 +1,49 @@
 """Bias suspects: every known fault of a bias, with the parameters to try."""
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.encodings.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
-from clockhands.encodings.biases.codes import LogBuckets
 from clockhands.encodings.biases.linear import Alibi, Decay, Slopes
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.suspects._bias_code import Apply, SeenBias, StagedBias, bias_stateful
+from clockhands.recognition.suspects._bias_code import FORMS, Apply, Places, Rows, SeenBias, StagedBias, bias_stateful
 from clockhands.recognition.suspects._stages import COARSE, rounded
 from clockhands.recognition.suspects._suspect import Suspect
-
-_FORMS = ("distance", "past", "symmetric", "key", "last-key")
-_IN_WORDS = {
-    "distance": "-slope (q - k)",
-    "past": "-slope max(q - k, 0)",
-    "symmetric": "-slope |q - k|",
-    "key": "slope k",
-    "last-key": "slope (k - last key)",
-}
 
 
 def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
     if spec.slopes is not None:
         yield from _slopes(spec, seen)
+    if isinstance(spec, Alibi | Slopes):
         yield from _forms(spec, seen)
     if isinstance(spec, Buckets | CeilingBuckets | Clipped):
         yield from _buckets(spec, seen)
     if isinstance(spec, Kerple):
         yield from _kernels(spec, seen)
     if isinstance(spec, Window):
-        yield from _planes(seen)
-    yield from _directions(seen)
+        yield seen.built("axes-exchanged", {}, lambda it: _column_by_column(it, seen))
+    yield seen.built("other-direction", {}, lambda it: _transposed(it, seen))
     yield from _sizes(spec, seen)
     yield from _dropped(spec, seen)
-    yield from _moved(spec, seen)
+    if spec.ordered:
+        yield from _moved(seen)
+        yield from _clipped_distances(spec, seen)
     yield from _rounded(spec, seen)
     yield from bias_stateful(spec, seen)
 
 
 def _slopes(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
-    own = np.array(spec.slopes)
+    own = _slopes_of(spec)
     known = [own, -own]
     for code, words, made in _rules(spec):
         slopes = made(spec)
-        if slopes is None or any(_alike(slopes, other) for other in known):
+        if any(_alike(slopes, other) for other in known):
             continue
         known.append(slopes)
         yield seen.built(
@@ -74,66 +67,70 @@ def _slopes(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
     )
 
 
-def _rules(spec: Any) -> Iterator[tuple[str, str, Callable[[Any], np.ndarray | None]]]:
-    def series(heads: int, octaves: float, start: int = 1) -> np.ndarray:
-        return 2.0 ** (-octaves * (start + np.arange(heads)) / heads)
+_Rule = tuple[str, str, Callable[[Any], np.ndarray]]
+"""The code of a fault, the rule in words, and the slopes by this rule."""
 
-    if isinstance(spec, Decay):
-        yield "slopes-rule", "the slope of the first head has a wrong exponent", lambda it: np.array(_shifted(it, 1))
-        yield "slopes-rule", "the slope of the first head has a wrong exponent", lambda it: np.array(_shifted(it, -1))
-        yield "slopes-rule", "each slope is the decay, not its logarithm", lambda it: np.exp(-np.array(it.slopes))
-        yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
+
+def _rules(spec: Any) -> Iterator[_Rule]:
+    if not isinstance(spec, Alibi):
+        yield from _DECAY_RULES if isinstance(spec, Decay) else (_REVERSED,)
         return
-
-    if isinstance(spec, Slopes):
-        yield "slopes-rule", "the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]
-        return
-
-    def below(it: Alibi) -> int:
-        return 2 ** (it.heads.bit_length() - 1)
-
-    def of_powers(it: Alibi, start: int, of_above: slice) -> np.ndarray:
-        """The slopes of the next lower power of two, then some of those of the next higher power, [heads]."""
-        power = below(it)
-        above = series(2 * power, it.octaves, start)[of_above]
-        return np.concatenate([series(power, it.octaves, start), above[: it.heads - power]])
-
-    words = "slopes of the next lower power of two, then"
-    yield "first-slope-one", "", lambda it: series(it.heads, it.octaves, 0)
-    yield "first-slope-one", "", lambda it: of_powers(it, 0, slice(0, None, 2))
-    for rule, made in (
-        ("one geometric series through all heads", lambda it: series(it.heads, it.octaves)),
-        (
-            f"{words} every second slope of the next higher power, from its first slope on",
-            lambda it: of_powers(it, 1, slice(0, None, 2)),
-        ),
-        (f"{words} the first slopes of the next higher power", lambda it: of_powers(it, 1, slice(None))),
-        (
-            f"{words} every second slope of the next higher power, from its second slope on",
-            lambda it: of_powers(it, 1, slice(1, None, 2)),
-        ),
-        (
-            "the first slopes of the next higher power of two",
-            lambda it: series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
-        ),
-        ("the right slopes in reverse order of heads", lambda it: np.array(it.slopes)[::-1]),
-        ("each slope is half of the slope of the head before", lambda it: 2.0 ** -(1.0 + np.arange(it.heads))),
-    ):
-        yield "slopes-rule", rule, made
+    yield from _ALIBI_RULES
     for octaves in (1, 2, 4, 8, 16):
         yield (
             "slopes-rule",
             f"the last slope is 2 ** -{octaves} instead of 2 ** -{spec.octaves:g}",
-            lambda it, octaves=octaves: np.array(replace(it, octaves=float(octaves)).slopes),
+            lambda it, octaves=octaves: _slopes_of(replace(it, octaves=float(octaves))),
         )
-
-
-def _shifted(spec: Decay, by: int) -> Any:
-    return replace(spec, first=max(1, spec.first + by)).slopes
 
 
 def _slopes_of(spec: Any) -> np.ndarray:
     return np.array(spec.slopes)
+
+
+def _shifted(spec: Decay, by: int) -> np.ndarray:
+    return _slopes_of(replace(spec, first=max(1, spec.first + by)))
+
+
+def _series(heads: int, octaves: float, start: int = 1) -> np.ndarray:
+    return 2.0 ** (-octaves * (start + np.arange(heads)) / heads)
+
+
+def _of_powers(spec: Alibi, start: int, of_above: slice) -> np.ndarray:
+    """The slopes of the next lower power of two, then some of those of the next higher power, [heads]."""
+    power = 2 ** (spec.heads.bit_length() - 1)
+    above = _series(2 * power, spec.octaves, start)[of_above]
+    return np.concatenate([_series(power, spec.octaves, start), above[: spec.heads - power]])
+
+
+_BELOW = "slopes of the next lower power of two, then"
+_SECOND = f"{_BELOW} every second slope of the next higher power, from its"
+_REVERSED: _Rule = ("slopes-rule", "the right slopes in reverse order of heads", lambda it: _slopes_of(it)[::-1])
+_DECAY_RULES: tuple[_Rule, ...] = (
+    ("slopes-rule", "the slope of the first head has a wrong exponent", lambda it: _shifted(it, 1)),
+    ("slopes-rule", "the slope of the first head has a wrong exponent", lambda it: _shifted(it, -1)),
+    ("slopes-rule", "each slope is the decay, not its logarithm", lambda it: np.exp(-_slopes_of(it))),
+    _REVERSED,
+)
+_ALIBI_RULES: tuple[_Rule, ...] = (
+    ("first-slope-one", "", lambda it: _series(it.heads, it.octaves, 0)),
+    ("first-slope-one", "", lambda it: _of_powers(it, 0, slice(0, None, 2))),
+    ("slopes-rule", "one geometric series through all heads", lambda it: _series(it.heads, it.octaves)),
+    ("slopes-rule", f"{_SECOND} first slope on", lambda it: _of_powers(it, 1, slice(0, None, 2))),
+    ("slopes-rule", f"{_BELOW} the first slopes of the next higher power", lambda it: _of_powers(it, 1, slice(None))),
+    ("slopes-rule", f"{_SECOND} second slope on", lambda it: _of_powers(it, 1, slice(1, None, 2))),
+    (
+        "slopes-rule",
+        "the first slopes of the next higher power of two",
+        lambda it: _series(2 ** math.ceil(math.log2(it.heads)), it.octaves)[: it.heads],
+    ),
+    _REVERSED,
+    (
+        "slopes-rule",
+        "each slope is half of the slope of the head before",
+        lambda it: 2.0 ** -(1.0 + np.arange(it.heads)),
+    ),
+)
 
 
 def _alike(these: np.ndarray, those: np.ndarray, within: float = 1e-4) -> bool:
@@ -146,69 +143,49 @@ def _some(slopes: np.ndarray, other: np.ndarray) -> str:
     return f"{slopes[head]:.6g} in head {head}"
 
 
-def _forms(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
-    if not isinstance(spec, Alibi | Slopes):
-        return
-    for form in _FORMS:
-        if form == spec.form:
-            continue
-        # After softmax, the other forms differ only if some keys come after queries.
-        code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
-        if seen.exact or not seen.causal:
-            yield seen.suspect(code, {"used": _IN_WORDS[form], "declared": _IN_WORDS[spec.form]}, form=form)
+def _forms(spec: Alibi | Slopes, seen: SeenBias) -> Iterator[Suspect]:
+    if seen.causal and not seen.exact:
+        return  # after softmax, the other forms differ only if some keys come after queries
+    declared, _ = FORMS[spec.form]
+    for form, (used, _) in FORMS.items():
+        if form != spec.form:
+            code = "bias-from-key-only" if seen.exact and form in ("key", "last-key") else "other-form"
+            yield seen.suspect(code, {"used": used, "declared": declared}, form=form)
 
 
 def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
     values = seen.values(spec)
-
-    def exchanged(it: BiasCode) -> Apply:
-        return StagedBias(it, {"p": values["a"], "a": values["p"]})
-
-    try:
-        exchanged(spec)(np.arange(2), np.arange(2))
-    except ClockhandsError:
-        pass
-    else:
-        yield seen.built("other-form", {"used": "p and a exchanged", "declared": "p and a"}, exchanged)
+    arrays = {name: np.asarray(array) for name, array in values.items()}
+    exchanged = {"p": values["a"], "a": values["p"]}
+    if spec.refuse({"p": arrays["a"], "a": arrays["p"]}) is None:
+        words = {"used": "p and a exchanged", "declared": "p and a"}
+        yield seen.built("other-form", words, lambda it: StagedBias(it, exchanged))
     other: Any = {"log": "power", "power": "log"}[spec.kernel]
     words = {"log": "p ln(1 + a d)", "power": "a d ** p"}
-    changed = replace(spec, kernel=other)
-    if changed.refuse({name: np.asarray(array) for name, array in values.items()}) is None:
+    if replace(spec, kernel=other).refuse(arrays) is None:
         yield seen.built(
             "other-form",
             {"used": f"-{words[other]}", "declared": f"-{words[spec.kernel]}"},
-            lambda it: StagedBias(replace(it, kernel=other), values),  # type: ignore[type-var]
+            lambda it: StagedBias(replace(it, kernel=other), values),
         )
 
 
-def _planes(seen: SeenBias) -> Iterator[Suspect]:
-    def transposed(it: BiasCode) -> Apply:
-        assert isinstance(it, Window)
+def _column_by_column(spec: Any, seen: SeenBias) -> Apply:
+    """A window whose tokens are read column by column."""
 
-        def places(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            return _column_by_column(it, queries), _column_by_column(it, keys)
+    def moved(at: np.ndarray) -> np.ndarray:
+        first = spec.first_token
+        down, across = np.divmod(at - first, spec.width)
+        return np.where(at < first, at, across * spec.height + down + first)
 
-        return StagedBias(replace(it, height=it.width, width=it.height), seen.values(it), places=places)
-
-    yield seen.built("axes-exchanged", {}, transposed)
-
-
-def _column_by_column(spec: Window, at: np.ndarray) -> np.ndarray:
-    """The token numbers of a window that is read column by column."""
-    first = spec.first_token
-    down, across = np.divmod(at - first, spec.width)
-    return np.where(at < first, at, across * spec.height + down + first)
+    turned = replace(spec, height=spec.width, width=spec.height)
+    return StagedBias(turned, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
 
 
-def _directions(seen: SeenBias) -> Iterator[Suspect]:
-    def transposed(it: BiasCode) -> Apply:
-        own = seen.right(it)
-        if it.reads == "key":
-            return own
-        # Queries and keys are exchanged: the matrix is transposed.
-        return lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
-
-    yield seen.built("other-direction", {}, transposed)
+def _transposed(spec: BiasCode, seen: SeenBias) -> Apply:
+    """Queries and keys are exchanged: the matrix is transposed."""
+    own = seen.right(spec)
+    return own if spec.reads == "key" else lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
 
 
 def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
@@ -217,9 +194,7 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         factor = float(np.median(factors))
         named = getattr(spec, "scale", 1.0)
         ruled = spec.slopes is not None and any(
-            _alike(factor * np.array(spec.slopes), slopes)
-            for _, _, made in _rules(spec)
-            if (slopes := made(spec)) is not None
+            _alike(factor * _slopes_of(spec), made(spec)) for _, _, made in _rules(spec)
         )
         if not ruled and min(abs(factor - known) for known in (0, 1, -1)) > 3e-3:
             yield seen.suspect(
@@ -229,250 +204,221 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
             )
         if abs(factor + 1) < 0.01 and spec.slopes is None:
             yield seen.suspect("slope-sign", {}, numbers=lambda found, *_: -found)
-    if seen.order is not None and spec.slopes is None:
-        order = seen.order
+    order = seen.order
+    if order is not None and spec.slopes is None:
         pairs = [
             f"head {head} has the bias of head {other}" for head, other in enumerate(order.tolist()) if head != other
         ]
-        yield seen.suspect(
-            "heads-exchanged",
-            {"heads": ", ".join(pairs[:3]) + (", ..." if len(pairs) > 3 else "")},
-            numbers=lambda found, *_: found[order],
-        )
+        heads = ", ".join(pairs[:3]) + (", ..." if len(pairs) > 3 else "")
+        yield seen.suspect("heads-exchanged", {"heads": heads}, numbers=lambda found, *_: found[order])
 
 
 def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
-    def none(found: np.ndarray, *_: np.ndarray) -> np.ndarray:
-        return np.zeros_like(found)
-
-    def of_one(found: np.ndarray, queries: np.ndarray, *_: np.ndarray) -> np.ndarray:
-        return found * (len(queries) > 1)
-
-    def of_fewer(found: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        return found * (len(queries) >= len(keys))
-
-    for numbers, when in (
-        (none, ""),
-        (of_one, " if there is only one query, as in decoding"),
-        (of_fewer, " if there are fewer queries than keys, as with a cache"),
-    ):
-        yield seen.suspect("bias-dropped", {"when": when}, numbers=numbers)
-
-    def masked(found: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        return np.where(queries[:, None] < keys[None, :], -np.inf, found)
-
+    ways: tuple[tuple[str, Callable[[np.ndarray, np.ndarray], bool]], ...] = (
+        ("", lambda *_: True),
+        (" if there is only one query, as in decoding", lambda queries, _: len(queries) == 1),
+        (" if there are fewer queries than keys, as with a cache", _fewer),
+    )
+    for when, dropped in ways:
+        yield seen.suspect(
+            "bias-dropped",
+            {"when": when},
+            numbers=lambda found, *at, dropped=dropped: np.zeros_like(found) if dropped(*at) else found,
+        )
     if not seen.causal and spec.ordered:
-        yield seen.suspect("later-keys-masked", {}, numbers=masked)
+        yield seen.suspect(
+            "later-keys-masked",
+            {},
+            numbers=lambda found, queries, keys: np.where(queries[:, None] < keys[None, :], -np.inf, found),
+        )
 
 
-def _moved(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
-    if not spec.ordered:
-        return
+def _fewer(queries: np.ndarray, keys: np.ndarray) -> bool:
+    return len(queries) < len(keys)
 
-    def first_rows(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(len(queries)), keys
 
-    def first_of_fewer(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(len(queries)) if len(queries) < len(keys) else queries, keys
+def _counted(at: np.ndarray) -> np.ndarray:
+    return np.arange(len(at))
 
-    def both_counted(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(len(queries)), np.arange(len(keys))
 
-    def at_the_end(queries: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.arange(len(queries)) + len(keys) - len(queries), np.arange(len(keys))
+_MOVED: tuple[tuple[str, dict[str, str], Places], ...] = (
+    ("bias-of-first-rows", {"when": ""}, lambda queries, keys: (_counted(queries), keys)),
+    (
+        "bias-of-first-rows",
+        {"when": ""},
+        lambda queries, keys: (_counted(queries) if _fewer(queries, keys) else queries, keys),
+    ),
+)
+# Of an implementation that gets positions.
+_IGNORED: tuple[tuple[str, dict[str, str], Places], ...] = (
+    (
+        "positions-ignored",
+        {"where": "the first positions"},
+        lambda queries, keys: (_counted(queries), _counted(keys)),
+    ),
+    (
+        "positions-ignored",
+        {"where": "the last positions of the keys"},
+        lambda queries, keys: (_counted(queries) + len(keys) - len(queries), _counted(keys)),
+    ),
+)
 
-    first = "bias-of-first-rows"
-    for places in (first_rows, first_of_fewer):
-        yield seen.suspect(first, {"when": ""}, places=places)
-    counted = "positions-ignored"
-    for places, words in (
-        (both_counted, "the first positions"),
-        (at_the_end, "the last positions of the keys"),
-    ) * seen.placed:
-        yield seen.suspect(counted, {"where": words}, places=places)
+
+def _moved(seen: SeenBias) -> Iterator[Suspect]:
+    for code, words, places in (*_MOVED, *_IGNORED * seen.placed):
+        yield seen.suspect(code, words, places=places)
     for by in (-2, -1, 1, 2):
-        for alone in (False, True):
+        yield seen.suspect(
+            "distance-offset",
+            {"by": f"{by:+d}", "when": ""},
+            places=lambda queries, keys, by=by: (queries + by, keys),
+        )
+        yield seen.suspect(
+            "distance-offset",
+            {"by": f"{by:+d}", "when": " if there are fewer queries than keys"},
+            places=lambda queries, keys, by=by: (queries + by * _fewer(queries, keys), keys),
+        )
 
-            def off(
-                queries: np.ndarray, keys: np.ndarray, by: int = by, alone: bool = alone
-            ) -> tuple[np.ndarray, np.ndarray]:
-                return (queries + by if not alone or len(queries) < len(keys) else queries), keys
 
-            when = " if there are fewer queries than keys" if alone else ""
-            yield seen.suspect("distance-offset", {"by": f"{by:+d}", "when": when}, places=off)
-    most = {2**power - 1 for power in range(4, 14)} | {2**power for power in range(4, 14)}
+def _clipped_distances(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+    if isinstance(spec, TableCode) or spec.reads != "distance":
+        return  # the last bucket of a table already clips distances
+    most = {2**power - less for power in range(4, 14) for less in (0, 1)}
     most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()
-    if isinstance(spec, TableCode):
-        return  # their last bucket already clips distances
     for end in sorted(end for end in most if 0 < end < seen.length):
 
-        def clipped(queries: np.ndarray, keys: np.ndarray, it: BiasCode, end: int = end) -> np.ndarray:
+        def clipped(it: BiasCode, queries: np.ndarray, keys: np.ndarray, end: int = end) -> np.ndarray:
             # Each distance is clipped, as an index into a table of distances is.
             line = seen.right(it)(np.array([2 * end]), np.arange(4 * end + 1))[:, 0]
-            apart = np.clip(queries[:, None] - keys[None, :], -2 * end, 2 * end)
-            return line[:, 2 * end - np.clip(apart, -end, end)]
+            return line[:, 2 * end - np.clip(queries[:, None] - keys[None, :], -end, end)]
 
-        if spec.reads == "distance":
-            yield seen.built(
-                "distances-clipped",
-                {"end": end},
-                lambda it, clipped=clipped: lambda queries, keys: clipped(queries, keys, it),
-            )
+        yield seen.built("distances-clipped", {"end": end}, lambda it, clipped=clipped: functools.partial(clipped, it))
 
 
 def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     forms: tuple[str | None, ...] = (None,)
     if isinstance(spec, Alibi | Slopes) and seen.causal and not seen.exact:
         forms = (None, *(form for form in ("distance", "key", "last-key") if form != spec.form))
-    for dtype in COARSE:
-        words = {"dtype": dtype, "ties": {"bfloat16": 257, "float16": 2049}[dtype]}
+    for dtype, first in COARSE.items():
+        words = {"dtype": dtype, "ties": first}
 
         def to(numbers: Any, *_: Any, dtype: str = dtype) -> np.ndarray:
             return rounded(numbers, dtype)
 
-        def places(queries: np.ndarray, keys: np.ndarray, to: Any = to) -> tuple[np.ndarray, np.ndarray]:
-            return to(queries), to(keys)
-
         if spec.slopes is not None:
             for form in forms:
-                for codes, stages in _roundings(spec, to, form):
-                    yield Suspect(codes, words, lambda stages=stages: lambda it: seen.right(it, **stages(it)))
+                for codes, stages, slopes in _roundings(spec, to, form):
+
+                    def build(it: Any, stages: Any = stages, slopes: Any = slopes) -> Apply:
+                        return seen.right(it, **stages, slopes=slopes(_slopes_of(it)) if slopes else None)
+
+                    yield seen.built(codes, words, build)
         else:
             yield seen.suspect("bias-rounded", words, numbers=to)
         if spec.ordered and spec.reads != "key":
-            yield seen.suspect("positions-rounded", words, places=places)
+            yield seen.suspect("positions-rounded", words, places=lambda queries, keys, to=to: (to(queries), to(keys)))
 
 
 def _roundings(
     spec: Any, to: Callable[..., np.ndarray], form: str | None
-) -> Iterator[tuple[tuple[str, ...], Callable[[Any], dict[str, Any]]]]:
-    """Possible roundings in a linear bias: the codes of the faults, and a function that returns the replaced stages."""
+) -> Iterator[tuple[tuple[str, ...], dict[str, Any], Callable[[np.ndarray], np.ndarray] | None]]:
+    """Possible roundings in a linear bias: the codes of the faults, the replaced stages, and the rounding of slopes."""
     own = _slopes_of(spec)
     changed = not np.array_equal(to(own), own)
     if changed and form is None:
-        yield ("slopes-rounded",), lambda it: {"slopes": to(_slopes_of(it))}
+        yield ("slopes-rounded",), {}, to
     for codes, stages in (
         (("distances-rounded",), {"tokens": to}),
         (("bias-rounded",), {"numbers": to}),
         (("distances-rounded", "bias-rounded"), {"tokens": to, "numbers": to}),
     ):
-        named = {"form": form, **stages}
-        yield codes, lambda _, named=named: named
+        yield codes, {"form": form, **stages}, None
         if changed:
-            yield (*codes, "slopes-rounded"), lambda it, named=named: {**named, "slopes": to(_slopes_of(it))}
+            yield (*codes, "slopes-rounded"), {"form": form, **stages}, to
 
 
-def _computed(log: LogBuckets, sizes: np.ndarray, *, up: bool, single: bool) -> np.ndarray:
-    """The bucket of each distance, before clipping, as implementations compute it in float32 or float64."""
-    kind = np.float32 if single else np.float64
-    far = np.maximum(sizes, log.first).astype(kind) / kind(log.first) + kind(log.added)
-    y = np.log(far) / kind(math.log(log.last / log.first)) * kind(log.steps)
-    if not single:
-        near = np.round(y)
-        y = np.where(np.abs(y - near) < 1e-9, near, y)
-    return np.where(sizes < log.first, sizes, log.first + (np.ceil(y) if up else np.floor(y)).astype(np.int64))
+_BUCKET_FIELDS = {
+    Buckets: (("another-number-of-buckets", "buckets"), ("another-max-distance", "max_distance")),
+    CeilingBuckets: (("another-number-of-buckets", "span"), ("another-max-distance", "max_distance")),
+    Clipped: (("another-max-distance", "span"),),
+}
 
 
 def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
     """Suspects that put distances into other buckets."""
     if isinstance(spec, Buckets):
-        yield from _of_t5(spec, seen)
-    elif isinstance(spec, CeilingBuckets):
-        yield from _of_deberta(spec, seen)
-    else:
-        for span in _others(spec.span):
-            yield from _other(
-                "another-max-distance", {"used": span, "declared": spec.span}, replace(spec, span=span), seen
+        code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
+        yield from _other(code, {}, spec, seen, bidirectional=not spec.bidirectional)
+    for code, field in _BUCKET_FIELDS[type(spec)]:
+        declared = getattr(spec, field)
+        near = {declared // 2, 2 * declared, declared - 1, declared + 1, 4 * declared, declared // 4}
+        for number in sorted((near | {8, 16, 32, 64, 128, 256, 320, 512, 800, 1024}) - {declared}):
+            words = {"used": number, "declared": declared}
+            yield from _other(code, words, spec, seen, **{field: number})
+            if isinstance(spec, Clipped):
+                yield _clipped_about(spec, number, words, seen)
+    if isinstance(spec, Clipped) or (isinstance(spec, Buckets) and seen.values(spec) is None):
+        return
+    up = isinstance(spec, Buckets)
+    for single in (False, True):
+        rows = _log_rows(spec, up=up, single=single)
+        own = _measured(spec, rows, seen)
+        if own is not None:
+            yield seen.built(
+                "buckets-rounded-up" if up else "buckets-rounded-down",
+                {},
+                lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows),
             )
-            yield _clipped_about(spec, span, seen)
 
 
-def _others(number: int) -> list[int]:
-    found = {number // 2, 2 * number, number - 1, number + 1, 4 * number, number // 4}
-    return sorted((found | {8, 16, 32, 64, 128, 256, 320, 512, 800, 1024}) - {number})
-
-
-def _other(code: str, parameters: dict[str, Any], other: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
-    """A suspect with a wrong field, which is wrong in every model that it builds."""
+def _other(code: str, parameters: dict[str, Any], spec: Any, seen: SeenBias, **changed: Any) -> Iterator[Suspect]:
+    """A suspect with another value of a field, if the spec allows it; it is wrong in every model that it builds."""
+    try:
+        other = replace(spec, **changed)
+    except ClockhandsError:
+        return
     table = seen.values(other)
     if table is None:
         return
     yield seen.built(code, parameters, lambda _: StagedBias(other, table))
-    for rows in _rows_of(other):
-        yield seen.built(code, parameters, lambda _, rows=rows: StagedBias(other, _scaled(other, table), rows=rows))
+    if isinstance(other, Buckets | CeilingBuckets):  # some bucket edges differ where they are computed in float32
+        rows = _log_rows(other, up=isinstance(other, CeilingBuckets), single=True)
+        yield seen.built(code, parameters, lambda _: StagedBias(other, _scaled(other, table), rows=rows))
 
 
 def _scaled(spec: BiasCode, table: Any) -> Any:
     return np.asarray(table, np.float64) * getattr(spec, "scale", 1.0)
 
 
-def _rows_of(spec: BiasCode) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-    """Functions for the table rows as computed in float32, which differ at some bucket edges."""
-    if isinstance(spec, Buckets):
-        yield _t5_rows(spec, up=False, single=True)
-    elif isinstance(spec, CeilingBuckets):
-        yield _deberta_rows(spec, up=True, single=True)
+def _log_rows(spec: Buckets | CeilingBuckets, *, up: bool, single: bool) -> Rows:
+    """The table row of each distance as implementations compute it in float32 or float64, rounded up or down."""
+    log, kind = spec.log_buckets, np.float32 if single else np.float64
 
-
-def _t5_rows(spec: Buckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
-    way = spec.one_way
+    def buckets(sizes: np.ndarray) -> np.ndarray:
+        far = np.maximum(sizes, log.first).astype(kind) / kind(log.first) + kind(log.added)
+        y = np.log(far) / kind(math.log(log.last / log.first)) * kind(log.steps)
+        if not single:
+            near = np.round(y)
+            y = np.where(np.abs(y - near) < 1e-9, near, y)
+        return np.where(sizes < log.first, sizes, log.first + (np.ceil(y) if up else np.floor(y)).astype(np.int64))
 
     def rows(apart: np.ndarray) -> np.ndarray:
+        if isinstance(spec, CeilingBuckets):
+            found = buckets(np.abs(apart)) * np.where(apart < 0, -1, 1)
+            return np.clip(found + spec.span, 0, 2 * spec.span - 1)
         sizes = np.abs(apart) if spec.bidirectional else np.maximum(apart, 0)
-        found = np.minimum(_computed(spec.log_buckets, sizes, up=up, single=single), way - 1)
-        return found + way * ((apart < 0) & spec.bidirectional)
+        return np.minimum(buckets(sizes), spec.one_way - 1) + spec.one_way * ((apart < 0) & spec.bidirectional)
 
     return rows
 
 
-def _deberta_rows(spec: CeilingBuckets, *, up: bool, single: bool) -> Callable[[np.ndarray], np.ndarray]:
-    def rows(apart: np.ndarray) -> np.ndarray:
-        found = _computed(spec.log_buckets, np.abs(apart), up=up, single=single) * np.where(apart < 0, -1, 1)
-        return np.clip(found + spec.span, 0, 2 * spec.span - 1)
-
-    return rows
-
-
-def _of_t5(spec: Buckets, seen: SeenBias) -> Iterator[Suspect]:
-    code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
-    for sides in _possible(spec, "bidirectional", [not spec.bidirectional]):
-        yield from _other(code, {}, sides, seen)
-    yield from _other_numbers(spec, seen, "another-number-of-buckets", "buckets")
-    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
-    table = seen.values(spec)
-    for single in (False, True):
-        rows = _t5_rows(spec, up=True, single=single)
-        own = _measured(spec, rows, seen) if table is not None else None
-        if own is not None:
-            yield seen.built(
-                "buckets-rounded-up", {}, lambda it, rows=rows, own=own: StagedBias(it, _scaled(it, own), rows=rows)
-            )
-
-
-def _of_deberta(spec: CeilingBuckets, seen: SeenBias) -> Iterator[Suspect]:
-    yield from _other_numbers(spec, seen, "another-number-of-buckets", "span")
-    yield from _other_numbers(spec, seen, "another-max-distance", "max_distance")
-    for single in (False, True):
-        rows = _deberta_rows(spec, up=False, single=single)
-        own = _measured(spec, rows, seen)
-        if own is not None:
-            yield seen.built("buckets-rounded-down", {}, lambda it, rows=rows, own=own: StagedBias(it, own, rows=rows))
-
-
-def _other_numbers(spec: Any, seen: SeenBias, code: str, field: str) -> Iterator[Suspect]:
-    """Suspects with another number in one field, if the spec allows it."""
-    declared = getattr(spec, field)
-    for other in _possible(spec, field, _others(declared)):
-        yield from _other(code, {"used": getattr(other, field), "declared": declared}, other, seen)
-
-
-def _measured(spec: BiasCode, rows: Callable[[np.ndarray], np.ndarray], seen: SeenBias) -> Any:
+def _measured(spec: BiasCode, rows: Rows, seen: SeenBias) -> Any:
     """The table for these rows: the known one, or the measured one."""
     measured = getattr(seen.values, "behind", None)
     return seen.values(spec) if measured is None else measured(rows, spec)
 
 
-def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
+def _clipped_about(spec: Clipped, span: int, words: dict[str, Any], seen: SeenBias) -> Suspect:
     """A suspect that clips distances at another span, around the middle of the same table."""
 
     def rows(apart: np.ndarray) -> np.ndarray:
@@ -480,15 +426,4 @@ def _clipped_about(spec: Clipped, span: int, seen: SeenBias) -> Suspect:
 
     own = _measured(spec, rows, seen)
     own = seen.values(spec) if own is None else own
-    return seen.built(
-        "another-max-distance",
-        {"used": span, "declared": spec.span},
-        lambda it: StagedBias(it, np.asarray(own, np.float64), rows=rows),
-    )
-
-
-def _possible(spec: Any, field: str, values: Iterable[Any]) -> Iterator[Any]:
-    """The specs with each of these values, without those that do not exist."""
-    for value in values:
-        with suppress(ClockhandsError):
-            yield replace(spec, **{field: value})
+    return seen.built("another-max-distance", words, lambda it: StagedBias(it, np.asarray(own, np.float64), rows=rows))
