@@ -60,6 +60,16 @@ def name_of(array: Any) -> str:
     return array.dtype.name if isinstance(array, _NUMPY) else str(array.dtype).rpartition(".")[2]
 
 
+def rounded(numbers: Any, dtype: str) -> np.ndarray:
+    """Numbers after a cast to this dtype, as float64; those beyond its largest number are infinite.
+
+    >>> rounded([257.0, 70000.0], "bfloat16").tolist(), rounded([257.0, 70000.0], "float16").tolist()
+    ([256.0, 70144.0], [257.0, inf])
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, np.float64).astype(output_dtype(dtype)).astype(np.float64)
+
+
 def before_rounding(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """``numbers`` (float64 or complex128) such that assigning the result to ``dtype`` rounds them only once."""
     # bfloat16 is the one output dtype that NumPy itself does not know; asking for its name would be slow.

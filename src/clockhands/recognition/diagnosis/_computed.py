@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.encodings.additive import AdditiveCode, Sinusoidal, table
 from clockhands.encodings.biases import Alibi, BiasCode
-from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.recognition.diagnosis._cosines import Cosines, allowed, cosines_of, of_table
@@ -182,7 +182,7 @@ def _unlike(held: np.ndarray, made: np.ndarray, bound: np.ndarray) -> Verdict:
     if not held.any():
         return Verdict("buffer-zero", {"pairs": held.shape[1]})
     for dtype, unit in ROUNDED.items():
-        as_held = np.array_equal(held.astype(output_dtype(dtype)).astype(np.float64), held)
+        as_held = np.array_equal(rounded(held, dtype), held)
         if as_held and _within(held, made, bound + unit * np.maximum(np.abs(made), 1)):
             words = f"one whose numbers were rounded to {dtype}"
             return Verdict("buffer-rounded", {"rounded to": dtype, "of": "numbers", "behaves as": words})

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.dtypes import SMALLEST, UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.dtypes import SMALLEST, UNIT_ROUNDOFF, rounded
 from clockhands.recognition.diagnosis._rates import ROUNDED, Reference, Verdict, ways
 
 # Where phases are rounded, one near a midpoint may be rounded in the other direction; these are few.
@@ -197,14 +197,14 @@ def _ways(
         yield "buffer-unscaled", at * plain, 1.0, known, False
         yield "buffer-unscaled", at * plain, factor, known, False
     for dtype in ROUNDED:
-        rounded = _rounder(dtype)
+        places, low = rounded(at, dtype), rounded(rates, dtype)
         each = {
-            "positions": rounded(at) * rates,
-            "frequencies": at * rounded(rates),
-            "angles": rounded(at * rates),
-            "positions and frequencies": rounded(at) * rounded(rates),
-            "positions, frequencies and angles": rounded(rounded(at) * rounded(rates)),
-            "frequencies and angles": rounded(at * rounded(rates)),
+            "positions": places * rates,
+            "frequencies": at * low,
+            "angles": rounded(at * rates, dtype),
+            "positions and frequencies": places * low,
+            "positions, frequencies and angles": rounded(places * low, dtype),
+            "frequencies and angles": rounded(at * low, dtype),
         }
         for of, phases in each.items():
             wrong = np.flatnonzero((np.abs(phases - at * rates) > 0.01).any(axis=1))
@@ -228,16 +228,7 @@ def _rounding(of: str, dtype: str, since: str = "") -> dict[str, Any]:
 
 
 def _is_in(dtype: str, numbers: np.ndarray) -> bool:
-    return np.array_equal(_rounder(dtype)(numbers), numbers)
-
-
-def _rounder(dtype: str) -> Any:
-    kind = output_dtype(dtype)
-
-    def rounded(numbers: np.ndarray) -> np.ndarray:
-        return numbers.astype(kind).astype(np.float64)
-
-    return rounded
+    return np.array_equal(rounded(numbers, dtype), numbers)
 
 
 def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dict[str, Any]) -> Verdict | None:
@@ -252,15 +243,15 @@ def _by_rates(table: Cosines, reference: Reference, factor: float, evidence: dic
     slack = max(reference.slack, float((bound[known] / numbers[known]).max()))
     for code, made, more in ways(numbers, "float32", replace(reference, slack=slack)):
         for dtype in (None, *ROUNDED):
-            ladder = made if dtype is None else _rounder(dtype)(made)
+            ladder = made if dtype is None else rounded(made, dtype)
             if len(ladder) != len(numbers) or (np.abs(ladder - numbers) > bound + 2 * reference.slack * ladder).any():
                 continue
             phases = table.positions[:, None] * ladder
             if not any(_is(table, phases, each, reference.slack, mostly=dtype is not None) for each in (factor, kept)):
                 continue
             words = str(_NAMED.get(code, more.get("it is") or "")).format(**more)
-            rounded = {} if dtype is None else {"rounded to": dtype}
-            return Verdict(code, more | evidence | rounded | ({"behaves as": words} if words else {}))
+            held_in = {} if dtype is None else {"rounded to": dtype}
+            return Verdict(code, more | evidence | held_in | ({"behaves as": words} if words else {}))
     return None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.dtypes import NAMES, SMALLEST, UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.dtypes import NAMES, SMALLEST, UNIT_ROUNDOFF, output_dtype, rounded
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import SIMPLE_FIRST, KnownScaling, Scaling
@@ -271,8 +271,8 @@ def _another(numbers: np.ndarray, dtype: str, rates: np.ndarray, reference: Refe
         ladder = _as_many(made, numbers)
         how = fits(numbers, ladder, reference.slack, dtype)
         if how is not None:
-            rounded = {} if how == "exact" else {"rounded to": how}
-            return Verdict(code, evidence | more | rounded, left=left(numbers, ladder))
+            held_in = {} if how == "exact" else {"rounded to": how}
+            return Verdict(code, evidence | more | held_in, left=left(numbers, ladder))
     off = np.abs(numbers - rates) > 2.0**-6 * rates
     explained, most = 1 - float(np.mean(off)), left(numbers, rates)
     described = _described(numbers, reference)
@@ -295,7 +295,7 @@ def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "fl
     if bool((off <= slack * ladder).all()):
         return "exact"
     for name, unit in ROUNDED.items():
-        nearest = ladder.astype(output_dtype(name)).astype(np.float64)
+        nearest = rounded(ladder, name)
         near = off <= 2 * unit * ladder + SMALLEST[name]
         if bool(near.all()) and np.count_nonzero(numbers == nearest) >= 0.9 * len(ladder):
             return name
@@ -496,7 +496,7 @@ def rounded_to(numbers: np.ndarray) -> str | None:
     """The coarser type that represents all numbers exactly, as chance does not; None where there is none."""
     fine = numbers[np.frexp(numbers)[0] != 0.5]  # powers of two are in every type
     for name in ROUNDED:
-        if len(fine) >= _FEWEST and np.array_equal(fine.astype(output_dtype(name)).astype(np.float64), fine):
+        if len(fine) >= _FEWEST and np.array_equal(rounded(fine, name), fine):
             return name
     return None
 
@@ -504,7 +504,7 @@ def rounded_to(numbers: np.ndarray) -> str | None:
 def _unit(numbers: np.ndarray, dtype: str) -> float:
     """The unit roundoff of the numbers: that of their type, or of a coarser type that represents them all."""
     for name, unit in ROUNDED.items():
-        if dtype == name or np.array_equal(numbers.astype(output_dtype(name)).astype(np.float64), numbers):
+        if dtype == name or np.array_equal(rounded(numbers, name), numbers):
             return unit
     return 0.0
 

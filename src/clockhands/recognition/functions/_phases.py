@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF, rounded
 from clockhands.encodings.ladders import Explicit, Joined, Spacing
 from clockhands.encodings.written_numbers import Interval
 from clockhands.recognition._fitting import Fit, fit_ladder
@@ -182,12 +182,6 @@ class Arithmetic:
             "Cosine and sine are rounded to": self.table,
         }
         return [f"{words} {dtype}." for words, dtype in named.items() if dtype in LOW_PRECISION]
-
-
-def rounded(numbers: np.ndarray, dtype: str) -> np.ndarray:
-    """Numbers rounded to this dtype, as float64."""
-    with np.errstate(over="ignore"):
-        return numbers.astype(output_dtype(dtype)).astype(np.float64)
 
 
 def table_dtype(numbers: np.ndarray, output: str) -> str:

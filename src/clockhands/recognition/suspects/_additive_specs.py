@@ -25,7 +25,15 @@ from clockhands.recognition.suspects._additive_code import (
     wrong_places,
     wrong_sums,
 )
-from clockhands.recognition.suspects._stages import Apply, of_sources, with_axes, with_spacing, wrapped
+from clockhands.recognition.suspects._stages import (
+    FieldFault,
+    bases_of,
+    exchanged,
+    of_sources,
+    with_axes,
+    with_spacing,
+    wrapped,
+)
 from clockhands.recognition.suspects._suspect import Suspect
 
 _LAYOUTS = {"halves": "interleaved", "interleaved": "halves"}
@@ -41,22 +49,22 @@ Change = Callable[[Any], Any]
 
 def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     """Suspects with one wrong field, or two that are often wrong together."""
-    changes = list(_changes(spec))
-    for code, parameters, change in changes:
-        yield seen.another((code,), parameters, change)
-    for (code, parameters, change), (also, more, second) in itertools.combinations(changes, 2):
-        if code != also:
-            yield seen.another(
-                (code, also), {**more, **parameters}, lambda it, change=change, second=second: second(change(it))
-            )
+    faults = list(_fields(spec))
+    for fault in faults:
+        yield seen.faulty(fault)
+    for one, other in itertools.combinations(faults, 2):
+        yield seen.another(
+            (one.code, other.code),
+            {**other.parameters, **one.parameters},
+            lambda it, one=one, other=other: other.change(one.change(it)),
+        )
     if isinstance(spec, Sinusoidal) and spec.width % 2:
-        for odd in ("zero", "extra", "cut"):
-            if odd != spec.odd:
-                yield seen.another(
-                    "odd-width",
-                    {"used": odd, "declared": spec.odd},
-                    lambda it, odd=odd: replace(it, odd=odd) if it.width % 2 else it,
-                )
+        for odd in (odd for odd in ("zero", "extra", "cut") if odd != spec.odd):
+            yield seen.another(
+                "odd-width",
+                {"used": odd, "declared": spec.odd},
+                lambda it, odd=odd: replace(it, odd=odd) if it.width % 2 else it,
+            )
     for row in getattr(spec, "zero_rows", ()):
         yield seen.changed("padding-row", {"row": row}, zero_rows=())
     if isinstance(spec, AxialSinusoidal):
@@ -70,25 +78,15 @@ def recognised(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
             yield seen.another("another-code", {"used": describe(other)}, lambda _, other=other: other)
 
 
-def _changes(spec: Any) -> Iterator[tuple[str, dict[str, Any], Change]]:
-    layout, order = getattr(spec, "layout", None), getattr(spec, "order", None)
-    if order in _ORDERS:
-        used = _ORDERS[order]
-        yield (
-            "sine-and-cosine-swapped",
-            {"declared": order, "used": used},
-            lambda it: replace(it, order=_ORDERS[it.order]),
-        )
-    if layout is not None:
-        yield (
-            "other-layout",
-            {"declared": _WORDS[layout], "used": _WORDS[_LAYOUTS[layout]]},
-            lambda it: replace(it, layout=_LAYOUTS[it.layout]),
-        )
+def _fields(spec: Any) -> Iterator[FieldFault]:
+    if getattr(spec, "order", None) in _ORDERS:
+        yield exchanged(spec, "sine-and-cosine-swapped", "order", _ORDERS)
+    if getattr(spec, "layout", None) is not None:
+        yield exchanged(spec, "other-layout", "layout", _LAYOUTS, _WORDS)
     spacing = getattr(spec, "spacing", None)
     if isinstance(spacing, Geometric) and spacing.span in _SPANS:
         span = _SPANS[str(spacing.span)]
-        yield f"{span}-span", {}, lambda it: with_spacing(span=_SPANS[str(it.spacing.span)])(it)
+        yield FieldFault(f"{span}-span", {}, lambda it: with_spacing(span=_SPANS[str(it.spacing.span)])(it))
 
 
 def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
@@ -105,13 +103,11 @@ def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]
             parameters = {"declared": declared, "used": width}
             yield seen.another("other-denominator", parameters, with_spacing(span=width / 2))
     for words, powers in _POWERS.items():
-
-        def build(it: AdditiveCode, powers: tuple[int, ...] = powers) -> Apply:
-            hands = hands_of(it, seen.values)
-            assert hands is not None
-            return seen.right(it, hands=_with_powers(it, hands, powers))
-
-        yield seen.built("exponent", {"which": words}, build)
+        yield seen.built(
+            "exponent",
+            {"which": words},
+            lambda it, powers=powers: seen.right(it, hands=_with_powers(it, powers)),
+        )
 
 
 # The exponent of the base in units of 1/d, as factors on five numbers: the index of the pair, that of the channel in
@@ -126,7 +122,9 @@ _POWERS = {
 }
 
 
-def _with_powers(spec: Any, hands: ChannelWaves, powers: tuple[int, ...]) -> ChannelWaves:
+def _with_powers(spec: Any, powers: tuple[int, ...]) -> ChannelWaves:
+    hands = hands_of(spec)
+    assert hands is not None
     channels = np.arange(spec.width)
     pairs, waves = channels // 2, channels % 2
     if spec.layout == "halves":
@@ -219,17 +217,9 @@ def _bases(spec: Any, seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) ->
         return
     exponents = -np.log(np.maximum(own, 1e-300) / spec.spacing.multiplier) / np.log(spec.spacing.base)
     there = (exponents > 0) & (rates > 0)
-
-    def found() -> Iterator[float]:
-        if there.any():
-            logarithms = -np.log(rates[there] / spec.spacing.multiplier) / exponents[there]
-            for logarithm in (logarithms[0], np.median(logarithms), logarithms[-1]):
-                base = float(np.exp(logarithm)) if abs(logarithm) < 70 else 1.0
-                if base != 1 and base > 0:
-                    yield from (float(f"{base:.{digits}e}") for digits in ((4, 6, 15) if seen.fine else (1, 3)))
-        yield from BASES
-
-    yield from _of_bases(spec, seen, found())
+    digits = (4, 6, 15) if seen.fine else (1, 3)
+    found = bases_of(rates[there] / spec.spacing.multiplier, exponents[there], digits)
+    yield from _of_bases(spec, seen, (*(base for base in found if base not in (0.0, 1.0)), *BASES))
 
 
 def _of_bases(spec: Any, seen: SeenAdditive, bases: Iterable[float]) -> Iterator[Suspect]:

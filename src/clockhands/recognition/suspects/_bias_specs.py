@@ -10,9 +10,10 @@ import numpy as np
 
 from clockhands.encodings.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.encodings.biases.linear import Alibi, Decay, Slopes
+from clockhands.encodings.dtypes import rounded
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._bias_code import FORMS, Apply, Places, Rows, SeenBias, StagedBias, bias_stateful
-from clockhands.recognition.suspects._stages import COARSE, rounded
+from clockhands.recognition.suspects._stages import COARSE
 from clockhands.recognition.suspects._suspect import Suspect
 
 

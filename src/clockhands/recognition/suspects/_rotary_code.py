@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
 from clockhands.errors import InvalidValue
@@ -32,7 +33,6 @@ from clockhands.recognition.suspects._stages import (
     other_ends,
     phase_rounding,
     rebuilt_tables,
-    rounded,
     rounding,
     shared,
     unchanged,
@@ -456,7 +456,7 @@ def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         for rows in (512, 1024, 2048, 4096, 8192):
 
             def rebuilt(it: Rotary, rows: int = rows, dtype: str = dtype) -> Apply:
-                return StagedRotary(it, phases=phase_rounding(dtype, "prf", _Reached(rows)))
+                return StagedRotary(it, phases=phase_rounding(dtype, "prf", _RebuiltTable(rows)))
 
             yield seen.built("table-rebuilt-rounded", {"rows": rows, "dtype": dtype}, rebuilt)
     yield seen.built("cache-keeps-offset", {}, lambda it: StagedRotary(it, places=kept_by_length()))
@@ -474,7 +474,7 @@ def _with_held_rates(held: StagedRotary, spec: Rotary) -> Apply:
     return StagedRotary(spec, rates=rates, factor=held.factor)
 
 
-class _Reached:
+class _RebuiltTable:
     """Whether a table of ``rows`` rows was rebuilt, in a low-precision dtype, for a later position, and kept."""
 
     def __init__(self, rows: int) -> None:

@@ -1,7 +1,7 @@
 """Rotary suspects with a wrong spec: one field has another usual or measured value than declared."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -27,6 +27,8 @@ from clockhands.recognition.suspects._rotary_code import (
 from clockhands.recognition.suspects._stages import (
     Apply,
     Call,
+    bases_of,
+    exchanged,
     first_axis,
     of_sources,
     with_axes,
@@ -36,36 +38,33 @@ from clockhands.recognition.suspects._stages import (
 from clockhands.recognition.suspects._suspect import Suspect
 
 BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
-
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
 
 LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
-
-FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
+_LAYOUT = {"halves": "interleaved", "interleaved": "halves"}
+_DIRECTION = {"forward": "backward", "backward": "forward"}
+_PART = {"first": "last", "last": "first"}
 
 
 def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects with one wrong field of the spec."""
-    other = {"halves": "interleaved", "interleaved": "halves"}
     yield seen.another(
         "other-layout",
-        {"declared": laid_out(spec), "used": LAYOUTS[other[spec.layout]]},
-        lambda it: replace(it, layout=other[it.layout], reordered=False, blocks=()),
+        {"declared": laid_out(spec), "used": LAYOUTS[_LAYOUT[spec.layout]]},
+        lambda it: replace(it, layout=_LAYOUT[it.layout], reordered=False, blocks=()),
     )
     if spec.blocks:
-        yield seen.changed(
-            "other-layout",
-            {"declared": laid_out(spec), "used": f"{LAYOUTS[spec.layout]} over all dimensions"},
-            blocks=(),
-        )
+        words = {"declared": laid_out(spec), "used": f"{LAYOUTS[spec.layout]} over all dimensions"}
+        yield seen.changed("other-layout", words, blocks=())
     if spec.reordered:
         words = {"declared": "interleaved with half-split output", "used": "interleaved with output in place"}
         yield seen.changed("other-layout", words, reordered=False)
     elif spec.layout == "interleaved" and not spec.blocks:
         words = {"declared": "interleaved", "used": "interleaved with half-split output"}
         yield seen.changed("other-layout", words, reordered=True)
-    yield _exchanged(spec, seen, "other-direction", "direction", {"forward": "backward", "backward": "forward"})
+    yield seen.faulty(exchanged(spec, "other-direction", "direction", _DIRECTION))
     if spec.rotated < spec.head_width:
-        yield _exchanged(spec, seen, "other-part", "part", {"first": "last", "last": "first"})
+        yield seen.faulty(exchanged(spec, "other-part", "part", _PART))
     yield from _widths(spec, seen)
     yield from _spans(spec, seen)
     yield from _scalings(spec, seen)
@@ -73,39 +72,37 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield from _axes(spec, seen)
     if spec.xpos is not None:
         yield seen.changed("xpos-dropped", {}, xpos=None)
-        for both in (False, True):
-            yield seen.built(
-                "xpos-centre",
-                {"centre": "half of the current length", "declared": spec.xpos.centre},
-                lambda it, both=both: _moving_centre(it, both),
-            )
-        for centre in sorted({0.0, float(seen.length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
-            if centre != spec.xpos.centre:
-                words = {"centre": f"{centre:g}", "declared": spec.xpos.centre}
-                yield seen.built("xpos-centre", words, lambda it, centre=centre: _keys_centred(it, centre))
-                yield seen.changed("xpos-centre", words, xpos=replace(spec.xpos, centre=centre))
+        yield from _centres(spec.xpos, seen)
 
 
-def _exchanged(spec: Rotary, seen: SeenRotary, code: str, field: str, opposite: Mapping[str, str]) -> Suspect:
-    """A suspect with the other of the two values of a field."""
-    parameters = {"declared": getattr(spec, field), "used": opposite[getattr(spec, field)]}
-    return seen.another(code, parameters, lambda it: replace(it, **{field: opposite[getattr(it, field)]}))
+def _centres(xpos: XPos, seen: SeenRotary) -> Iterator[Suspect]:
+    """Suspects with another centre of xPos: half of each call's length or a number, for keys only or for both."""
+    for only in ("key", None):
+        yield seen.built(
+            "xpos-centre",
+            {"centre": "half of the current length", "declared": xpos.centre},
+            lambda it, only=only: _centred(it, None, only),
+        )
+    for centre in sorted({0.0, float(seen.length // 2), *(float(n // 2) for n in (8, 16, 24, 32))}):
+        if centre != xpos.centre:
+            words = {"centre": f"{centre:g}", "declared": xpos.centre}
+            yield seen.built("xpos-centre", words, lambda it, centre=centre: _centred(it, centre, "key"))
+            yield seen.changed("xpos-centre", words, xpos=replace(xpos, centre=centre))
 
 
-def _keys_centred(spec: Rotary, centre: float) -> Apply:
-    """Apply xPos with the correct centre for queries and another one for keys."""
-    keys = StagedRotary(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))
-    return lambda x, at, dtype, role: (keys if role == "key" else StagedRotary(spec))(x, at, dtype, role)
+def _centred(spec: Rotary, centre: float | None, only: str | None) -> Apply:
+    """Apply xPos with another centre, of keys only or of both; None is half of each call's length."""
 
+    def moved(middle: float) -> Rotary:
+        return replace(spec, xpos=replace(spec.xpos or XPos(), centre=middle))
 
-def _moving_centre(spec: Rotary, both: bool) -> Apply:
-    """Apply xPos with half of each call's length as the centre of keys, or of queries too."""
+    fixed = None if centre is None else moved(centre)
 
     def apply(x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
-        if not both and role != "key":
-            return StagedRotary(spec)(x, at, dtype, role)
-        centre = float((int(np.max(at, initial=-1)) + 1) // 2)
-        return StagedRotary(replace(spec, xpos=replace(spec.xpos or XPos(), centre=centre)))(x, at, dtype, role)
+        other = spec
+        if only in {role, None}:
+            other = fixed or moved(float((int(np.max(at, initial=-1)) + 1) // 2))
+        return StagedRotary(other)(x, at, dtype, role)
 
     return apply
 
@@ -148,56 +145,64 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if scaling is None:
         return
     words = scaling_name(scaling)
-    dropped = replace(spec, scaling=None, length=None)
     yield seen.changed("scaling-dropped", {"scaling": words}, scaling=None, length=None)
     if spec.attention_factor != 1:
         yield seen.suspect("attention-factor", {"factor": 1.0, "declared": spec.attention_factor}, factor=1.0)
         yield seen.of_parts(
             "scaling-dropped",
             {"scaling": f"{words}, whose attention factor is applied"},
-            lambda it: (replace(it, scaling=None, length=None), {"factor": it.attention_factor}),
+            lambda it: (_plain(it), {"factor": it.attention_factor}),
         )
-    twice = scaling(replace(spec.ladder, ratio=dropped.ladder.ratio), spec.length)
+    twice = scaling(replace(spec.ladder, ratio=_plain(spec).ladder.ratio), spec.length)
     for factor in {spec.attention_factor, twice.attention_factor}:
         yield seen.of_parts(
             "scaling-twice",
             {"scaling": words},
             lambda it, factor=factor: (it, {"rates": _again(it), "factor": factor}),
         )
-    if hasattr(scaling, "factor"):
-        for factor in FACTORS:
-            if factor != scaling.factor:
-                yield from _with_scaling(
-                    seen, "another-factor", {"factor": factor, "declared": scaling.factor}, scaling, factor=factor
-                )
-    if hasattr(scaling, "original"):
-        declared = scaling.original
-        lengths = {int(declared * getattr(scaling, "factor", 1) or 1), *(2**power for power in range(9, 21))}
-        for original in sorted(lengths - {declared}):
-            yield from _with_scaling(
-                seen,
-                "another-original-length",
-                {"original": original, "declared": declared},
-                scaling,
-                original=original,
-            )
-    for mistake in scaling.mistakes(spec.length) if isinstance(scaling, KnownScaling) else ():
+    known = scaling.mistakes(spec.length) if isinstance(scaling, KnownScaling) else ()
+    for mistake in itertools.chain(_other_numbers(scaling), known, _other_scalings(spec)):
         yield from _mistaken(spec, seen, mistake)
-    factor, original = getattr(scaling, "factor", 8.0), getattr(scaling, "original", 8192)
+
+
+def _other_numbers(scaling: Any) -> Iterator[Mistake]:
+    """The scaling with another usual factor or original length."""
+    reach = int(getattr(scaling, "original", 0) * getattr(scaling, "factor", 1) or 1)
+    lengths = sorted({reach, *(2**power for power in range(9, 21))})
+    for code, field, numbers in (
+        ("another-factor", "factor", FACTORS),
+        ("another-original-length", "original", lengths),
+    ):
+        declared = getattr(scaling, field, None)
+        for number in numbers if hasattr(scaling, field) else ():
+            with suppress(ClockhandsError, TypeError):
+                if number != declared:
+                    yield Mistake(code, {field: number, "declared": declared}, replace(scaling, **{field: number}))
+
+
+def _other_scalings(spec: Rotary) -> Iterator[Mistake]:
+    """Scalings of other types with the same numbers, if they change the rates at this length."""
+    factor, original = getattr(spec.scaling, "factor", 8.0), getattr(spec.scaling, "original", 8192)
     for other in [other for kind in SIMPLE_FIRST for other in kind.usual(factor, original)]:
-        if other != scaling and _does_something(spec, other):
-            yield from _mistaken(spec, seen, Mistake("another-scaling", scaling=other))
+        with suppress(ClockhandsError):
+            if other != spec.scaling and replace(spec, scaling=other).rates != _plain(spec).rates:
+                yield Mistake("another-scaling", scaling=other)
 
 
 def _mistaken(spec: Rotary, seen: SeenRotary, mistake: Mistake) -> Iterator[Suspect]:
     other, rates, fault = mistake.scaling, mistake.rates, mistake.fault
     if other is not None:
         words = mistake.parameters or scaling_difference(spec.scaling, other)
-        yield seen.another(fault, words, lambda it: _with(it, other))
+        yield seen.another(fault, words, lambda it: it if it.scaling is None else replace(it, scaling=other))
     if rates is not None:
         for factor in {1.0, spec.attention_factor}:
             parameters = mistake.parameters or {}
             yield seen.of_parts(fault, parameters, lambda it, factor=factor: _with_rates(it, rates, factor))
+
+
+def _plain(spec: Rotary) -> Rotary:
+    """The spec without its scaling."""
+    return replace(spec, scaling=None, length=None)
 
 
 def _with_rates(
@@ -206,38 +211,14 @@ def _with_rates(
     """A spec with rates computed from the plain and the correct ones; a model without scaling is correct."""
     if spec.scaling is None:
         return spec, {}
-    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    plain = np.array(_plain(spec).rates)
     return spec, {"rates": rates(plain, np.array(spec.rates)), "factor": factor}
-
-
-def _with(spec: Rotary, scaling: Any) -> Rotary:
-    """The spec with another scaling; a model without a scaling keeps none."""
-    return spec if spec.scaling is None else replace(spec, scaling=scaling)
 
 
 def _again(spec: Rotary) -> np.ndarray:
     if spec.scaling is None:
         return np.array(spec.rates)
-    plain = replace(spec, scaling=None, length=None).ladder
-    return np.array(spec.scaling(replace(spec.ladder, ratio=plain.ratio), spec.length).rates)
-
-
-def _does_something(spec: Rotary, scaling: Any) -> bool:
-    """Whether a scaling changes the rates at this length."""
-    try:
-        return replace(spec, scaling=scaling).rates != replace(spec, scaling=None, length=None).rates
-    except ClockhandsError:
-        return False
-
-
-def _with_scaling(
-    seen: SeenRotary, code: str, parameters: Mapping[str, Any], scaling: Any, **changed: Any
-) -> Iterator[Suspect]:
-    try:
-        other = replace(scaling, **changed)
-    except (ClockhandsError, TypeError):
-        return
-    yield seen.another(code, parameters, lambda it: _with(it, other))
+    return np.array(spec.scaling(replace(spec.ladder, ratio=_plain(spec).ladder.ratio), spec.length).rates)
 
 
 def scaling_difference(one: Any, other: Any) -> dict[str, Any]:
@@ -316,8 +297,7 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
     if not pairwise:
         return None
     turning = turning / np.maximum(np.abs(turning), 1e-30)
-    sign = -1 if spec.direction == "backward" else 1
-    known = np.exp(1j * sign * seen.coordinates[:, :, None] * np.array(spec.rates))
+    known = np.exp(1j * _sign(spec) * seen.coordinates[:, :, None] * np.array(spec.rates))
     off = np.abs(known - turning[:, None]).max(axis=0)  # [axes, pairs]
     # If a pair fits no coordinate, or a coordinate has no pair, the rates are wrong, not the order.
     axes = tuple(int(axis) for axis in np.argmin(off, axis=0))
@@ -326,25 +306,21 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
 
 def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects with one coordinate shifted or scaled, measured from its pairs in text."""
-    rates, own, start = seen.rates(), np.array(spec.rates), np.flatnonzero(seen.positions == 0)
+    rates, own = seen.rates(), np.array(spec.rates)
     if rates is None:
         return
-    sign = -1.0 if spec.direction == "backward" else 1.0
     for axis in range(spec.number_of_axes):
         pairs = np.flatnonzero((np.array(spec.axes) == axis) & (own > 0))
         if not len(pairs):
             continue
         unit = (np.arange(spec.number_of_axes) == axis).astype(np.float64)
-        for offset in _standing(seen.turning[start[0], pairs], sign * own[pairs]):
+        for offset in _offsets_at_zero(spec, seen, pairs):
             yield seen.suspect(
                 "axis-offset",
                 {"axis": axis, "offset": offset},
                 places=lambda at, _, moved=offset * unit: at + moved,
             )
-        ratio = float(np.median(sign * rates[pairs] / own[pairs]))
-        if not 1e-9 < abs(ratio) < 1e9 or abs(ratio - 1) < 1e-4:
-            continue
-        for factor in _as_written(ratio):
+        for factor in _as_written(_ratio(_sign(spec) * rates[pairs], own[pairs])):
             yield seen.suspect(
                 "axis-stretched",
                 {"axis": axis, "factor": factor},
@@ -352,8 +328,16 @@ def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             )
 
 
-def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[float]:
-    """The one or two nearest positions, in half tokens, at which pairs of these rates have this rotation."""
+def _sign(spec: Rotary) -> float:
+    return -1.0 if spec.direction == "backward" else 1.0
+
+
+def _offsets_at_zero(spec: Rotary, seen: SeenRotary, pairs: Any = slice(None), reach: int = 8192) -> list[float]:
+    """The one or two nearest positions, in half tokens, at which pairs have their measured rotation at position 0."""
+    where = np.flatnonzero(seen.positions == 0)
+    if not len(where):
+        return []
+    row, rates = seen.turning[where[0], pairs], _sign(spec) * np.array(spec.rates)[pairs]
     row = row / np.maximum(np.abs(row), 1e-30)
     places = np.arange(-2 * reach, 2 * reach + 1) / 2
     for pair in range(len(rates)):  # high-frequency pairs, which come first, leave few positions
@@ -363,9 +347,18 @@ def _standing(row: np.ndarray, rates: np.ndarray, reach: int = 8192) -> list[flo
     return [float(place) for place in places[np.argsort(off, kind="stable")[:2]] if place]
 
 
-def _as_written(number: float) -> Iterator[float]:
-    """Round numbers near a measured one, or near its reciprocal, and the measured number itself."""
-    yield from dict.fromkeys((float(f"{number:.3g}"), 1 / float(f"{1 / number:.3g}"), number))
+def _ratio(rates: np.ndarray, own: np.ndarray) -> float:
+    """The measured rates divided by the declared ones; 1 where they are equal or not to be compared."""
+    turns = own > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = float(np.median(rates[turns] / own[turns]))
+    return ratio if 1e-9 < abs(ratio) < 1e9 and abs(ratio - 1) > 1e-4 else 1.0
+
+
+def _as_written(ratio: float) -> Iterator[float]:
+    """Round numbers near a measured ratio, or near its reciprocal, and the ratio itself; nothing for 1."""
+    if ratio != 1:
+        yield from dict.fromkeys((float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"), ratio))
 
 
 def faults_between(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -405,7 +398,7 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if size is not None and abs(size - spec.attention_factor) > least * size:
         parameters = {"factor": size, "declared": spec.attention_factor}
         yield seen.suspect("attention-factor", parameters, factor=size)
-    bases = list(BASES)
+    bases: Iterable[float] = BASES
     rates = seen.rates()
     if rates is not None and isinstance(spec.spacing, Geometric):
         # If every pair rotates by a constant angle, the measured rates give the base, and usual bases are not needed.
@@ -413,8 +406,7 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         by_rates = list(_bases(spec, np.abs(rates)))
         bases = [*by_rates, *([] if by_rates and seen.evenly() else bases)]
         yield from _slowed_alike(spec, seen, np.abs(rates))
-        yield from _scaled_positions(spec, seen, np.abs(rates))
-        yield from _offsets(spec, seen)
+        yield from _other_positions(spec, seen, np.abs(rates))
     if isinstance(spec.spacing, Geometric):
         declared = spec.spacing.base
         for base in dict.fromkeys(bases):
@@ -474,12 +466,12 @@ def axis_ladders(spec: Rotary, seen: SeenRotary) -> list[AxisLadder]:
     rates, where = seen.rates(), np.flatnonzero(seen.positions == 0)
     if rates is None or not len(where) or not seen.evenly():
         return []
-    sign = -1.0 if spec.direction == "backward" else 1.0
+    sign = _sign(spec)
     started = sign * np.angle(seen.turning[where[0]])
     noise = 2e-4 / max(int(seen.positions.max()), 1)
     found = []
     for axis, pairs, spacing in _geometric_parts(spec):
-        own = np.array(replace(spec, scaling=None, length=None).rates)[pairs]
+        own = np.array(_plain(spec).rates)[pairs]
         exponents = -np.log(own / spacing.multiplier) / np.log(spacing.base)
         made = _progression(exponents, sign * rates[pairs], started[pairs], noise)
         if made is None:
@@ -567,7 +559,7 @@ def _rates_of(spec: Rotary, ladders: list[AxisLadder]) -> np.ndarray:
     Raises:
         InvalidValue: The spec has other coordinates than the measured one.
     """
-    rates, own = np.array(spec.rates), np.array(replace(spec, scaling=None, length=None).rates)
+    rates, own = np.array(spec.rates), np.array(_plain(spec).rates)
     parts = list(_geometric_parts(spec))
     if len(parts) != len(ladders):
         raise InvalidValue(
@@ -617,27 +609,20 @@ def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:
 def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
     """Bases from the measured rates: from the pairs that the scaling does not change, and from all."""
     assert isinstance(spec.spacing, Geometric)
-    plain = replace(spec, scaling=None, length=None)
-    exponents = -np.log(np.maximum(np.array(plain.rates), 1e-300)) / np.log(spec.spacing.base)
+    plain = np.maximum(np.array(_plain(spec).rates), 1e-300)
+    exponents = -np.log(plain) / np.log(spec.spacing.base)
     own = (exponents > 0) & (rates > 0)
-    if not own.any():
-        return
-    kept = np.array(spec.rates) / np.maximum(np.array(plain.rates), 1e-300)
+    kept = np.array(spec.rates) / plain
     for numbers in (rates / np.where(kept > 0, kept, 1.0), rates):
-        logarithms = -np.log(np.maximum(numbers[own], 1e-300)) / exponents[own]
-        for logarithm in (logarithms[0], np.median(logarithms), logarithms[-1]):
-            base = float(np.exp(min(logarithm, 70.0)))
-            if 1 < base < 1e30:
-                for digits in (2, 4, 7):
-                    yield float(f"{base:.{digits - 1}e}")
-                yield base
+        found = bases_of(np.maximum(numbers[own], 1e-300), exponents[own], (1, 3, 6, 16))
+        yield from (base for base in found if 1 < base < 1e30)
 
 
 def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
     """Suspects that divide all plain rates by one number instead of applying the scaling."""
     if spec.scaling is None:
         return
-    plain = np.array(replace(spec, scaling=None, length=None).rates)
+    plain = np.array(_plain(spec).rates)
     turning = (plain > 0) & (rates > 0)
     factor = float(np.median(plain[turning] / rates[turning])) if turning.any() else 1.0
     if not 1.001 < factor < 1e6:
@@ -652,27 +637,15 @@ def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator
             )
 
 
-def _scaled_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
-    own = np.array(spec.rates)
-    turns = own > 0
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratios = rates[turns] / own[turns]
-    ratio = float(np.median(ratios))
-    if 1e-9 < ratio < 1e9 and abs(ratio - 1) > 1e-4:
-        if abs(ratio - 2) < 1e-3:
-            yield seen.suspect("rotated-twice", {}, turn=turned_twice)
-        for factor in _as_written(ratio):
-            yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
-
-
-def _offsets(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
-    """Suspects with shifted positions; the shift is measured from the rotation at position 0."""
-    where = np.flatnonzero(seen.positions == 0)
-    if not len(where):
-        return
-    sign = -1 if spec.direction == "backward" else 1
-    for offset in _standing(seen.turning[where[0]], sign * np.array(spec.rates)):
-        if offset == int(offset):
+def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
+    """Suspects with scaled or shifted positions, measured from the rates and from the rotation at position 0."""
+    ratio = _ratio(rates, np.array(spec.rates))
+    if abs(ratio - 2) < 1e-3:
+        yield seen.suspect("rotated-twice", {}, turn=turned_twice)
+    for factor in _as_written(ratio):
+        yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
+    for offset in _offsets_at_zero(spec, seen):
+        if offset.is_integer():
             yield seen.suspect(
                 "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=offset: at + offset
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.dtypes import output_dtype
+from clockhands.encodings.dtypes import rounded
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.suspects._suspect import Parts, Suspect
 
@@ -83,6 +83,29 @@ class Staged:
         return self.phases(at) if self.other_phases is None else self.other_phases(at, call)
 
 
+@dataclass(frozen=True)
+class FieldFault:
+    """A fault in one field of the spec: its code, the parameters of its sentence, and the change of a spec."""
+
+    code: str
+    parameters: Mapping[str, Any]
+    change: Callable[[Any], Any]
+
+
+def exchanged(
+    spec: Any, code: str, field: str, opposite: Mapping[str, str], words: Mapping[str, str] | None = None
+) -> FieldFault:
+    """The fault of the opposite value of a field."""
+    declared = getattr(spec, field)
+    used = opposite[declared]
+    named = {value: value for value in opposite} if words is None else words
+    return FieldFault(
+        code,
+        {"declared": named[declared], "used": named[used]},
+        lambda it: replace(it, **{field: opposite[getattr(it, field)]}),
+    )
+
+
 class SuspectMaker:
     """Base of the measurements of an implementation, from which suspects are made."""
 
@@ -122,6 +145,10 @@ class SuspectMaker:
 
         return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
 
+    def faulty(self, fault: FieldFault) -> Suspect:
+        """A suspect with a fault in one field of the spec."""
+        return self.another(fault.code, fault.parameters, fault.change)
+
     def changed(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **fields: Any) -> Suspect:
         """A suspect with another value in some fields of the spec, the same for every model."""
         return self.another(codes, parameters, lambda spec: replace(spec, **fields))
@@ -160,12 +187,6 @@ def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Sus
             yield from source(spec, seen)
         except ClockhandsError:  # a spec that does not exist is no suspect
             continue
-
-
-def rounded(numbers: Any, dtype: str) -> np.ndarray:
-    """Numbers rounded to this dtype, as float64."""
-    with np.errstate(over="ignore"):
-        return np.asarray(numbers, np.float64).astype(output_dtype(dtype)).astype(np.float64)
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
@@ -215,6 +236,17 @@ def phase_rounding(dtype: str, parts: str, when: When = always, held: Held = rou
         return rounded(made, dtype) if "f" in parts else made
 
     return phases
+
+
+def bases_of(rates: np.ndarray, exponents: np.ndarray, digits: tuple[int, ...]) -> Iterator[float]:
+    """Bases of rates ``base**-exponent``: of the first, the median and the last rate, each with these decimals."""
+    logarithms = -np.log(rates) / exponents
+    for logarithm in (logarithms[0], np.median(logarithms), logarithms[-1]) if len(logarithms) else ():
+        if abs(logarithm) < _LARGEST_LOGARITHM:
+            yield from (float(f"{np.exp(logarithm):.{after}e}") for after in digits)
+
+
+_LARGEST_LOGARITHM = 70  # of a base
 
 
 class Places:
