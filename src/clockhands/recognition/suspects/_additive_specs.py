@@ -176,7 +176,7 @@ def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from _of_bases(spec, seen, BASES)
     if hands is not None:
         for factor in FACTORS:
-            yield _scaled(seen, factor)
+            yield seen.scaled(factor)
     yield from _offsets(spec, seen)
 
 
@@ -198,7 +198,7 @@ def _scales(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     if seen.factor is None or abs(seen.factor - seen.token_scale) < 1e-3 * max(abs(seen.factor), 1e-3):
         return
     root = math.sqrt(spec.width)
-    for factor in (*(one for one in (1.0, root, 1 / root, seen.token_scale**2)), *_rounded(seen.factor, True)):
+    for factor in (1.0, root, 1 / root, seen.token_scale**2, *_rounded(seen.factor, True)):
         if abs(factor - seen.factor) < 1e-2 * abs(factor):
             parameters = {"factor": factor, "declared": seen.token_scale}
             yield seen.suspect("tokens-scaled", parameters, token_scale=factor)
@@ -234,11 +234,7 @@ def _units(seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) -> Iterator[S
     if ratio > 0 and abs(ratio - 1) > 1e-4:
         plain = (float(f"{ratio:.3g}"), 1 / float(f"{1 / ratio:.3g}"))
         for factor in dict.fromkeys((ratio,) if seen.fine else plain):
-            yield _scaled(seen, factor)
-
-
-def _scaled(seen: SeenAdditive, factor: float) -> Suspect:
-    return seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _: at * factor)
+            yield seen.scaled(factor)
 
 
 def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Iterator[Suspect]:
@@ -258,9 +254,7 @@ def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Itera
         off += np.where(np.isfinite(made), (made - row) ** 2, 4.0).sum(axis=1)
     for offset in offsets[np.argsort(off, kind="stable")[:2]]:
         if offset:
-            yield seen.suspect(
-                "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=int(offset): at + offset
-            )
+            yield seen.moved(int(offset))
 
 
 def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:

@@ -643,12 +643,10 @@ def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Itera
     if abs(ratio - 2) < 1e-3:
         yield seen.suspect("rotated-twice", {}, turn=turned_twice)
     for factor in _as_written(ratio):
-        yield seen.suspect("positions-scaled", {"factor": factor}, places=lambda at, _, factor=factor: at * factor)
+        yield seen.scaled(factor)
     for offset in _offsets_at_zero(spec, seen):
         if offset.is_integer():
-            yield seen.suspect(
-                "positions-offset", {"offset": int(offset)}, places=lambda at, _, offset=offset: at + offset
-            )
+            yield seen.moved(int(offset))
 
 
 def rotary_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:

@@ -153,6 +153,14 @@ class SuspectMaker:
         """A suspect with another value in some fields of the spec, the same for every model."""
         return self.another(codes, parameters, lambda spec: replace(spec, **fields))
 
+    def scaled(self, factor: float) -> Suspect:
+        """A suspect whose positions are multiplied by a factor."""
+        return self.suspect("positions-scaled", {"factor": factor}, places=lambda at, _: at * factor)
+
+    def moved(self, offset: int) -> Suspect:
+        """A suspect whose positions are shifted."""
+        return self.suspect("positions-offset", {"offset": offset}, places=lambda at, _: at + offset)
+
     def together(self, one: Suspect, other: Suspect) -> Suspect | None:
         """A suspect with two faults, the second applied to the first one's spec; None if they conflict."""
         if one.parts is None or other.parts is None or one.codes[0] == other.codes[0]:
