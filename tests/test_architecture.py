@@ -28,7 +28,7 @@ LAYERS = """
 errors phrases
 arguments
 encodings
-encodings.written_numbers encodings.constants encodings.spec_fields
+encodings.written_numbers encodings.constants encodings.spec_fields encodings.usual_values
 encodings.dtypes encodings.memory encodings.compiling
 encodings.ladders encodings.positions encodings.sampling
 encodings.grids encodings.sharding

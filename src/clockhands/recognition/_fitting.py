@@ -18,7 +18,8 @@ import numpy as np
 
 from clockhands.encodings.ladders import EvenSteps, Explicit, Geometric, Spacing, Span
 from clockhands.encodings.scaling import SCALINGS, Scaling
-from clockhands.encodings.scaling.measured import SCALED, USUAL_BASES, Fit, FittedLine, MeasuredRates, Shares, first_of
+from clockhands.encodings.scaling.measured import SCALED, Fit, FittedLine, MeasuredRates, Shares, first_of
+from clockhands.encodings.usual_values import USUAL_BASES
 from clockhands.encodings.written_numbers import Interval, shortest, significant
 from clockhands.errors import InvalidValue
 

@@ -12,7 +12,8 @@ from clockhands.arguments import count, positive, settle, shown
 from clockhands.encodings.ladders import Geometric, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._scaling import Spelling, factor_of, length_of, positive_or_none
-from clockhands.encodings.scaling.measured import USUAL_BASES, Beyond, Fit, MeasuredRates
+from clockhands.encodings.scaling.measured import Beyond, Fit, MeasuredRates
+from clockhands.encodings.usual_values import USUAL_BASES
 from clockhands.encodings.written_numbers import Interval, shortest, significant
 from clockhands.errors import InvalidType, InvalidValue
 

@@ -9,7 +9,8 @@ from clockhands.arguments import count, positive, settle
 from clockhands.encodings.ladders import Geometric, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of, length_of
-from clockhands.encodings.scaling.measured import SCALED, USUAL_BASES, Beyond, Fit, FittedLine
+from clockhands.encodings.scaling.measured import SCALED, Beyond, Fit, FittedLine
+from clockhands.encodings.usual_values import USUAL_BASES
 from clockhands.encodings.written_numbers import Interval, shortest, significant
 from clockhands.errors import InvalidValue
 

@@ -22,6 +22,7 @@ from clockhands.encodings.scaling._scaling import (
     positive_or_none,
 )
 from clockhands.encodings.scaling.measured import SCALED, Fit, MeasuredRates, Shares, first_of
+from clockhands.encodings.usual_values import YARN_FACTORS
 from clockhands.encodings.written_numbers import Interval, roundest, shortest, significant
 from clockhands.errors import InvalidType, InvalidValue
 
@@ -29,7 +30,6 @@ from clockhands.errors import InvalidType, InvalidValue
 _SAME = Decimal("1e-56")
 # Numbers of rotations at the ends of ramps, the usual ones first.
 _BETAS = ((32.0, 1.0), (16.0, 1.0), (32.0, 2.0), (16.0, 2.0), (64.0, 1.0))
-_FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0, 128.0)
 
 # (pair, rate) -> how much of the scaling a pair gets, before clipping to [0, 1].
 _Blend = Callable[[int, Decimal], Decimal]
@@ -285,7 +285,7 @@ def _unseen_factors(shares: Shares) -> Iterator[float]:
     factor = shares.measured.attention_factor
     if factor.low > 1:
         yield shortest(Interval(math.exp((factor.low - 1) / 0.1), math.exp((factor.high - 1) / 0.1)))
-    yield from _FACTORS
+    yield from YARN_FACTORS
 
 
 def _yarns_by(shares: Shares, factor: float) -> Iterator[Fit]:

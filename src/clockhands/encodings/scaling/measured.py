@@ -16,9 +16,6 @@ from clockhands.encodings.scaling._scaling import Scaling
 from clockhands.encodings.written_numbers import Interval, shortest
 from clockhands.errors import ClockhandsError
 
-# Bases of published models: if a ladder has several descriptions, these come first.
-USUAL_BASES = (1e4, 5e5, 1e6, 1e5, 1.5e5, 1.6e5, 5e6, 1e7, 1e8, 1e2, 2.5e5, 8e6, 1.1e7)
-
 # The cost of a scaling in addition to the digits of its numbers: of two fits, the one of lower cost is given first.
 SCALED = 3
 

@@ -258,9 +258,7 @@ def unlike_any(numbers: np.ndarray) -> Verdict:
     """Diagnose rates without a reference: whether they can be the result of any known computation."""
     wrong = ~np.isfinite(numbers) | (numbers < 0) | (numbers > _EVER) | ((numbers > 0) & (numbers < _SLOWEST))
     if wrong.any():
-        pair = int(np.flatnonzero(wrong)[0])
-        evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(wrong.sum()), "pairs": len(numbers)}
-        return Verdict("buffer-uninitialised", evidence)
+        return _uninitialised(numbers, wrong)
     return Verdict(None if numbers.any() else "buffer-zero", {"pairs": len(numbers)})
 
 
@@ -307,14 +305,18 @@ def fits(numbers: np.ndarray, ladder: np.ndarray, slack: float, dtype: str = "fl
     return None
 
 
+def _uninitialised(numbers: np.ndarray, wrong: np.ndarray, rates: Sequence[float] | np.ndarray = ()) -> Verdict:
+    """The diagnosis of numbers of which some are no rates, with the first one."""
+    pair = int(np.flatnonzero(wrong)[0])
+    evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(wrong.sum()), "pairs": len(numbers)}
+    declared = {"declared": float(rates[pair])} if pair < len(rates) else {}
+    return Verdict("buffer-uninitialised", evidence | declared)
+
+
 def _no_numbers(numbers: np.ndarray, rates: np.ndarray) -> Verdict | None:
     bad = ~np.isfinite(numbers)
     if bad.any():
-        pair = int(np.flatnonzero(bad)[0])
-        evidence = {"pair": pair, "stored": float(numbers[pair]), "wrong": int(bad.sum()), "pairs": len(numbers)}
-        if pair < len(rates):
-            evidence["declared"] = float(rates[pair])
-        return Verdict("buffer-uninitialised", evidence)
+        return _uninitialised(numbers, bad, rates)
     if len(numbers) and not numbers.any() and rates.any():
         return Verdict("buffer-zero", {"pairs": len(numbers)})
     return None
@@ -563,17 +565,9 @@ def _written(value: float, declared: float | None) -> Sequence[float]:
 
 def _described(numbers: np.ndarray, reference: Reference) -> dict[str, Any]:
     """A description of the ladder as evidence, if it is recognised, also with the other sign."""
-    if (numbers < 0).all():
-        negative = recognise(-numbers, reference.slack)
-        return {} if negative is None else {"it is": f"{negative}, with a minus sign"}
-    recognised = recognise(numbers, reference.slack)
-    return {} if recognised is None else {"it is": recognised}
-
-
-def recognise(numbers: np.ndarray, slack: float) -> str | None:
-    """A description of the ladder; None if it is not recognised."""
-    spec = recognised_spec(numbers, slack)
-    return None if spec is None else describe(spec)
+    negative = bool((numbers < 0).all())
+    spec = recognised_spec(-numbers if negative else numbers, reference.slack)
+    return {} if spec is None else {"it is": f"{describe(spec)}{', with a minus sign' if negative else ''}"}
 
 
 def recognised_spec(numbers: np.ndarray, slack: float) -> Rotary | None:

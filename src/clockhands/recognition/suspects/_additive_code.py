@@ -4,7 +4,7 @@ Its stages are ``places -> phases -> waves -> table -> add``: the sinusoids are 
 suspects use wrong positions, round numbers, change the sum, or keep state between calls.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,20 +104,10 @@ def hands_of(spec: AdditiveCode, values: Any = None) -> ChannelWaves | None:
     if isinstance(spec, FourierFeatures):
         return _fourier(spec, values)
     if isinstance(spec, SineOnly):
-        rates = np.array(spec.ladder.rates)[None]
-        nothing = np.zeros(spec.width, int)
-        return ChannelWaves(rates, np.zeros(spec.width), nothing, nothing - 1, np.empty((0, 2), int))
-    if isinstance(spec, Sinusoidal):
-        written = min(spec.width, 2 * spec.ladder.pairs)
-        half = -(-written // 2)
-        pairs = spec.ladder.pairs
-        channels = pair_channels(pairs, "interleaved")
-        if spec.layout == "halves":
-            channels = np.stack([np.arange(pairs), half + np.arange(pairs)], axis=1)
-        return _of_pairs(spec.width, [(0, np.array(spec.rates), channels)], spec.order, 1, written)
-    if isinstance(spec, SingleFrequency | EvenlySpaced | WarpedPosition):
+        return _of_pairs(spec.width, [(0, np.array(spec.ladder.rates), np.arange(spec.width)[:, None])], "sin")
+    if isinstance(spec, Sinusoidal | SingleFrequency | EvenlySpaced | WarpedPosition):
         channels = pair_channels(spec.ladder.pairs, spec.layout)
-        return _of_pairs(spec.width, [(0, np.array(spec.ladder.rates), channels)], spec.order, 1, spec.width)
+        return _of_pairs(spec.width, [(0, np.array(spec.ladder.rates), channels)], spec.order)
     return None
 
 
@@ -126,24 +116,25 @@ def _axial(spec: AxialSinusoidal) -> ChannelWaves:
     parts = [
         (axis, np.array(rates), places) for axis, (rates, places) in enumerate(zip(spec.rates, channels, strict=True))
     ]
-    hands = _of_pairs(spec.width, parts, spec.order, spec.number_of_axes, spec.width)
+    hands = _of_pairs(spec.width, parts, spec.order, spec.number_of_axes)
     if spec.raw is not None:
         hands.raw[coordinates] = np.arange(spec.number_of_axes)
     return hands
 
 
 def _of_pairs(
-    width: int, parts: list[tuple[int, np.ndarray, np.ndarray]], order: str, axes: int, written: int
+    width: int, parts: Sequence[tuple[int, np.ndarray, np.ndarray]], order: str, axes: int = 1
 ) -> ChannelWaves:
+    """The waves of parts with an axis, rates [pairs] and the channels of each pair; the last pair may lack one."""
     rates, quarters = np.zeros((axes, width)), np.full(width, -1)
     whole: list[np.ndarray] = []
     for axis, ladder, channels in parts:
         for wave, quarter in enumerate(_QUARTERS[order]):
             at = channels[:, wave]
-            there = at < written
+            there = at < width
             rates[axis, at[there]] = ladder[there]
             quarters[at[there]] = quarter
-        kept = channels[(channels < written).all(axis=1)]
+        kept = channels[(channels < width).all(axis=1)]
         whole.append(kept[:, ::-1] if order.startswith("cos") else kept)
     known = order in {"sin-cos", "cos-sin"}
     pairs = np.concatenate(whole) if known else np.empty((0, 2), int)
@@ -152,25 +143,15 @@ def _of_pairs(
 
 def _fourier(spec: FourierFeatures, values: Any) -> ChannelWaves:
     numbers = np.asarray(values, np.float64).reshape(-1, spec.pairs) * spec.multiplier
-    waves = _QUARTERS[spec.order]
-    number = len(waves) * spec.pairs
+    waves = len(_QUARTERS[spec.order])
     lead = spec.axes if spec.raw == "before" else 0
-    if len(waves) == 1:
-        channels = np.arange(spec.pairs)[:, None]
-    elif spec.layout == "halves":
-        channels = np.arange(number).reshape(2, -1).T
-    else:
-        channels = np.arange(number).reshape(-1, 2)
-    rates, offsets = np.zeros((spec.axes, spec.width)), np.zeros(spec.width)
-    quarters, raw = np.full(spec.width, -1), np.full(spec.width, -1)
-    for wave, quarter in enumerate(waves):
-        at = lead + channels[:, wave]
-        rates[:, at], quarters[at] = numbers[: spec.axes], quarter
-        if spec.offsets:
-            offsets[at] = numbers[spec.axes]
+    channels = lead + (pair_channels(spec.pairs, spec.layout) if waves > 1 else np.arange(spec.pairs)[:, None])
+    hands = _of_pairs(spec.width, [(axis, numbers[axis], channels) for axis in range(spec.axes)], spec.order, spec.axes)
+    if spec.offsets:
+        hands.offsets[channels] = numbers[spec.axes][:, None]
     if spec.raw is not None:
-        raw[np.arange(spec.axes) + (0 if spec.raw == "before" else number)] = np.arange(spec.axes)
-    return ChannelWaves(rates, offsets, quarters, raw, np.empty((0, 2), int))
+        hands.raw[np.arange(spec.axes) + (0 if spec.raw == "before" else waves * spec.pairs)] = np.arange(spec.axes)
+    return replace(hands, pairs=np.empty((0, 2), int))
 
 
 class StagedAdditive(Staged):
@@ -329,14 +310,10 @@ class SeenAdditive(SuspectMaker):
 
     def rates(self, hands: ChannelWaves) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
-        if not len(hands.pairs) or len(hands.rates) > 1:
+        if not len(hands.pairs) or len(hands.rates) > 1 or not len(self.positions):
             return None
         sine, cosine = hands.pairs.T
-        at = {
-            int(place): np.angle(row[cosine] + 1j * row[sine])
-            for place, row in zip(self.positions, self.rows, strict=True)
-        }
-        return unwrapped_rates(at)
+        return unwrapped_rates(self.positions, np.angle(self.rows[:, cosine] + 1j * self.rows[:, sine]))
 
     def share(self) -> float | None:
         """The factor on the correct rows that fits the measured ones best."""

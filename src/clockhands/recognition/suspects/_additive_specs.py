@@ -14,6 +14,7 @@ from clockhands.encodings.additive.axial import Channels
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.specs import describe
+from clockhands.encodings.usual_values import ADDITIVE_BASES, UNITS
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._additive_code import (
     ChannelWaves,
@@ -156,9 +157,6 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
         yield seen.suspect("axis-dropped", {"which": f"coordinate {axis}"}, places=with_axes({axis: 0}))
 
 
-BASES = (1e2, 1e3, 1e4, 1e5, 5e5, 1e6)
-# Wrong units: rotations instead of radians, thousandths of steps, pixels instead of half pixels.
-FACTORS = (2 * math.pi, math.pi, 1 / (2 * math.pi), 1 / math.pi, 2.0, 0.5, 1000.0, 0.001)
 _CHANNELS = 64
 
 
@@ -173,9 +171,9 @@ def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from _bases(spec, seen, np.abs(rates), own)
         yield from _units(seen, np.abs(rates), own)
     elif isinstance(getattr(spec, "spacing", None), Geometric):
-        yield from _of_bases(spec, seen, BASES)
+        yield from _of_bases(spec, seen, ADDITIVE_BASES)
     if hands is not None:
-        for factor in FACTORS:
+        for factor in UNITS:
             yield seen.scaled(factor)
     yield from _offsets(spec, seen)
 
@@ -219,7 +217,7 @@ def _bases(spec: Any, seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) ->
     there = (exponents > 0) & (rates > 0)
     digits = (4, 6, 15) if seen.fine else (1, 3)
     found = bases_of(rates[there] / spec.spacing.multiplier, exponents[there], digits)
-    yield from _of_bases(spec, seen, (*(base for base in found if base not in (0.0, 1.0)), *BASES))
+    yield from _of_bases(spec, seen, (*(base for base in found if base not in (0.0, 1.0)), *ADDITIVE_BASES))
 
 
 def _of_bases(spec: Any, seen: SeenAdditive, bases: Iterable[float]) -> Iterator[Suspect]:
@@ -311,16 +309,13 @@ def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
 
 def _elsewhere(seen: SeenAdditive, grid: Grid, hands: ChannelWaves) -> Iterator[Suspect]:
     """Suspects with another start and step of each axis, measured from the phases of its pairs."""
-    starts, steps = [], []
-    for axis in range(grid.axes):
-        found = _along(seen, grid, hands, axis)
-        if found is None:
-            return
-        starts.append(found[0])
-        steps.append(found[1])
-    plain = [[Fraction(number).limit_denominator(512) for number in numbers] for numbers in (starts, steps)]
+    found = [each for axis in range(grid.axes) if (each := _along(seen, grid, hands, axis)) is not None]
+    if len(found) < grid.axes:
+        return
+    starts, steps = zip(*found, strict=True)
+    plain = [tuple(Fraction(number).limit_denominator(512) for number in numbers) for numbers in (starts, steps)]
     for start, step in (plain, (starts, steps)):
-        other = Grid(grid.sizes, start=tuple(start), step=tuple(step), order=grid.order, prefix=grid.prefix)
+        other = Grid(grid.sizes, start=start, step=step, order=grid.order, prefix=grid.prefix)
         near = np.allclose(np.asarray(other), np.asarray(grid), rtol=1e-4, atol=1e-6, equal_nan=True)
         if not near:
             yield seen.suspect(

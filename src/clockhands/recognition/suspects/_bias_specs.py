@@ -11,6 +11,7 @@ import numpy as np
 from clockhands.encodings.biases import BiasCode, Buckets, CeilingBuckets, Clipped, Kerple, TableCode, Window
 from clockhands.encodings.biases.linear import Alibi, Decay, Slopes
 from clockhands.encodings.dtypes import rounded
+from clockhands.encodings.usual_values import BUCKETS, LAST_DISTANCES
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._bias_code import FORMS, Apply, Places, Rows, SeenBias, StagedBias, bias_stateful
 from clockhands.recognition.suspects._stages import COARSE
@@ -284,9 +285,8 @@ def _moved(seen: SeenBias) -> Iterator[Suspect]:
 def _clipped_distances(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     if isinstance(spec, TableCode) or spec.reads != "distance":
         return  # the last bucket of a table already clips distances
-    most = {2**power - less for power in range(4, 14) for less in (0, 1)}
-    most |= {seen.first_wrong - 1, seen.first_wrong} if seen.first_wrong else set()
-    for end in sorted(end for end in most if 0 < end < seen.length):
+    measured = (seen.first_wrong - 1, seen.first_wrong) if seen.first_wrong else ()
+    for end in sorted(end for end in {*LAST_DISTANCES, *measured} if 0 < end < seen.length):
 
         def clipped(it: BiasCode, queries: np.ndarray, keys: np.ndarray, end: int = end) -> np.ndarray:
             # Each distance is clipped, as an index into a table of distances is.
@@ -353,7 +353,7 @@ def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterat
     for code, field in _BUCKET_FIELDS[type(spec)]:
         declared = getattr(spec, field)
         near = {declared // 2, 2 * declared, declared - 1, declared + 1, 4 * declared, declared // 4}
-        for number in sorted((near | {8, 16, 32, 64, 128, 256, 320, 512, 800, 1024}) - {declared}):
+        for number in sorted({*near, *BUCKETS} - {declared}):
             words = {"used": number, "declared": declared}
             yield from _other(code, words, spec, seen, **{field: number})
             if isinstance(spec, Clipped):

@@ -15,6 +15,7 @@ import numpy as np
 from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
+from clockhands.encodings.usual_values import FIRST_TABLES
 from clockhands.errors import InvalidValue
 from clockhands.recognition.suspects._stages import (
     COARSE,
@@ -192,10 +193,7 @@ class SeenRotary(SuspectMaker):
 
     def rates(self) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
-        if not self.pairwise:
-            return None
-        at = {int(place): np.angle(row) for place, row in zip(self.positions, self.turning, strict=True)}
-        return unwrapped_rates(at)
+        return unwrapped_rates(self.positions, np.angle(self.turning)) if self.pairwise else None
 
     def evenly(self) -> bool:
         """Whether each pair rotates by a constant angle per token."""
@@ -453,7 +451,7 @@ def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield Suspect((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
     for dtype in COARSE:
         yield from coarse_caches(seen, dtype, ("waves", "places", "phases"), (False, True))
-        for rows in (512, 1024, 2048, 4096, 8192):
+        for rows in FIRST_TABLES:
 
             def rebuilt(it: Rotary, rows: int = rows, dtype: str = dtype) -> Apply:
                 return StagedRotary(it, phases=phase_rounding(dtype, "prf", _RebuiltTable(rows)))

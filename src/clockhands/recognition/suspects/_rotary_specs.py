@@ -12,6 +12,7 @@ from clockhands.encodings.ladders import Geometric, Joined
 from clockhands.encodings.rotary import Rotary, XPos, alternating, chunked, interleaved
 from clockhands.encodings.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mistake
 from clockhands.encodings.specs import describe
+from clockhands.encodings.usual_values import FACTORS, ORIGINAL_LENGTHS, ROTARY_BASES
 from clockhands.encodings.written_numbers import plain
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.suspects._rotary_code import (
@@ -36,9 +37,6 @@ from clockhands.recognition.suspects._stages import (
     wrapped,
 )
 from clockhands.recognition.suspects._suspect import Suspect
-
-BASES = (1e2, 1e3, 1e4, 2.5e4, 5e4, 1e5, 1.5e5, 1.6e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 5e6, 8e6, 1e7)
-FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0, 64.0)
 
 LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 _LAYOUT = {"halves": "interleaved", "interleaved": "halves"}
@@ -168,7 +166,7 @@ def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
 def _other_numbers(scaling: Any) -> Iterator[Mistake]:
     """The scaling with another usual factor or original length."""
     reach = int(getattr(scaling, "original", 0) * getattr(scaling, "factor", 1) or 1)
-    lengths = sorted({reach, *(2**power for power in range(9, 21))})
+    lengths = sorted({reach, *ORIGINAL_LENGTHS})
     for code, field, numbers in (
         ("another-factor", "factor", FACTORS),
         ("another-original-length", "original", lengths),
@@ -398,7 +396,7 @@ def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if size is not None and abs(size - spec.attention_factor) > least * size:
         parameters = {"factor": size, "declared": spec.attention_factor}
         yield seen.suspect("attention-factor", parameters, factor=size)
-    bases: Iterable[float] = BASES
+    bases: Iterable[float] = ROTARY_BASES
     rates = seen.rates()
     if rates is not None and isinstance(spec.spacing, Geometric):
         # If every pair rotates by a constant angle, the measured rates give the base, and usual bases are not needed.
@@ -482,24 +480,19 @@ def axis_ladders(spec: Rotary, seen: SeenRotary) -> list[AxisLadder]:
 
 def _geometric_parts(spec: Rotary) -> Iterator[tuple[int | None, np.ndarray, Geometric]]:
     """The coordinate, the pairs and the spacing of each geometric ladder of a spec; nothing if another one is in it."""
-    pairs, spacing = np.arange(spec.rotated // 2), spec.spacing
-    parts = spacing.parts if isinstance(spacing, Joined) else ((len(pairs), spacing),)
-    ends = np.cumsum([size for size, _ in parts])
-    turns = isinstance(spacing, Joined) and spacing.in_turns
-    held = [
-        pairs[number :: len(parts)] if turns else pairs[end - size : end]
-        for number, (size, end) in enumerate(zip((size for size, _ in parts), ends, strict=True))
-    ]
-    made = [(own, each) for own, (_, each) in zip(held, parts, strict=True) if isinstance(each, Geometric)]
-    if len(made) < len(held) or any(each.multiplier <= 0 for _, each in made):
+    spacing, number = spec.spacing, spec.rotated // 2
+    parts = spacing.parts if isinstance(spacing, Joined) else ((number, spacing),)
+    ladders = [each for _, each in parts if isinstance(each, Geometric) and each.multiplier > 0]
+    if len(ladders) < len(parts):
         return
-    for own, each in made:
-        if spec.axes is None:
-            yield None, own, each
-            continue
-        axes = np.array(spec.axes)[own]
-        for axis in sorted(set(axes.tolist())):
-            yield axis, own[axes == axis], each
+    sizes = [size for size, _ in parts]
+    turns = isinstance(spacing, Joined) and spacing.in_turns
+    part_of = np.tile(np.arange(len(parts)), sizes[0]) if turns else np.repeat(np.arange(len(parts)), sizes)
+    axis_of = np.zeros(number, int) if spec.axes is None else np.array(spec.axes)
+    for part, each in enumerate(ladders):
+        for axis in sorted(set(axis_of[part_of == part].tolist())):
+            pairs = np.flatnonzero((part_of == part) & (axis_of == axis))
+            yield (None if spec.axes is None else axis), pairs, each
 
 
 def _progression(
@@ -629,12 +622,7 @@ def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator
         return
     for one in dict.fromkeys((float(f"{factor:.3g}"), factor)):
         if Linear(one) != spec.scaling:
-            words = scaling_difference(spec.scaling, Linear(one))
-            yield seen.another(
-                "another-scaling",
-                words,
-                lambda it, one=one: it if it.scaling is None else replace(it, scaling=Linear(one)),
-            )
+            yield from _mistaken(spec, seen, Mistake("another-scaling", scaling=Linear(one)))
 
 
 def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:

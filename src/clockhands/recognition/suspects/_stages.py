@@ -202,14 +202,15 @@ def wrapped(angles: np.ndarray) -> np.ndarray:
     return (angles + np.pi) % (2 * np.pi) - np.pi
 
 
-def unwrapped_rates(angles: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """Rates, rad/token, from angles at positions 0, 1, 2, 4, ...; None where the first two are missing."""
-    if 0 not in angles or 1 not in angles:
+def unwrapped_rates(positions: np.ndarray, angles: np.ndarray) -> np.ndarray | None:
+    """Rates, rad/token, from angles [positions, pairs] at 0, 1, 2, 4, ...; None where the first two are missing."""
+    at = dict(zip(positions.astype(int).tolist(), angles, strict=True))
+    if 0 not in at or 1 not in at:
         return None
-    rates, known = wrapped(angles[1] - angles[0]), 1
-    for place in sorted(angles):
+    rates, known = wrapped(at[1] - at[0]), 1
+    for place in sorted(at):
         if known < place <= 4 * known:
-            rates = rates + wrapped(angles[place] - angles[0] - place * rates) / place
+            rates = rates + wrapped(at[place] - at[0] - place * rates) / place
             known = place
     return rates
 

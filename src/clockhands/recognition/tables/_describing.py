@@ -27,6 +27,7 @@ from clockhands.encodings.positions import Positions, positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling.measured import Fit
 from clockhands.encodings.specs import describe, to_dict
+from clockhands.encodings.usual_values import TABLE_BASES
 from clockhands.encodings.written_numbers import UNKNOWN, plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition._fitting import fit_ladder
@@ -35,7 +36,6 @@ from clockhands.recognition._preset_names import of_kind, rope_presets
 from clockhands.recognition.tables._progressions import Progression
 
 _SIGMAS = 4.0  # the largest distance of round numbers from the measured ones, in standard deviations
-BASES = (10_000.0, 500_000.0, 1_000_000.0, 20.0, 100.0, 1000.0)
 LEVEL, SLOPE, ORIGIN = np.eye(3)
 _FARTHEST = 2.0**53  # beyond this, float64 does not hold every integer position
 _ENOUGH = 3 * 2.0**-53  # the largest residual angle, in rad, that rounding the table explains
@@ -234,11 +234,11 @@ def _geometric(found: Progression, covariance: np.ndarray, shape: TableShape, kn
     for rank, (odd, span, den) in enumerate(shape.rules()):
         steps, top = MeasuredNumbers(found.numbers, covariance), 1.0
         base = _exp(abs(steps.value(SLOPE)) * den)
-        digits, number = plain(base, base * den * steps.doubt(SLOPE), BASES)
+        digits, number = plain(base, base * den * steps.doubt(SLOPE), TABLE_BASES)
         meant = digits < UNKNOWN and number > 1
         meant = meant and steps.fix(SLOPE, math.log(number) / den * (1 if rising else -1))
         if shape.pairs == 1:  # a ladder of one rate has any base
-            digits, number, meant = 0, BASES[0], True
+            digits, number, meant = 0, TABLE_BASES[0], True
         said, step, start, free = placed_row(steps, fastest)
         if known:
             top, step, start, free = step, 1.0, 0.0, ()
