@@ -338,7 +338,7 @@ def values_of(spec: Any) -> dict[str, np.ndarray] | None:
 
 
 def kernels() -> Iterator[Case]:
-    """The kernel at distances, and what is told of it."""
+    """The kernel at distances, what is told of it, and how far apart rows of the table are."""
     for pairs, base, length in (
         (256, 10_000.0, 4096),
         (256, 100.0, 1000),
@@ -349,6 +349,8 @@ def kernels() -> Iterator[Case]:
         spec = Sinusoidal(2 * pairs, base)
         values, error = kernel_by_distance(spec.ladder, length), kernel_bound(pairs)
         distances = sorted({0, 1, 2, 10, length // 3, length - 1} & set(range(length)))
+        rows = table(spec, length, "float64")
+        apart = np.linalg.norm(rows - rows[0], axis=1)
         yield {
             "pairs": pairs,
             "base": base,
@@ -360,6 +362,8 @@ def kernels() -> Iterator[Case]:
             "bound": error,
             "first_rise": first_rise(values, error),
             "first_negative": first_negative(values, error),
+            "apart": apart[distances].tolist(),
+            "nearest": int(apart[1:].argmin()) + 1 if length > 1 else None,
         }
 
 

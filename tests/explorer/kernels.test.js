@@ -3,11 +3,12 @@ import { test } from "node:test";
 
 import { firstNegative, firstRise, kernelAt, kernelBound, kernelByDistance } from "../../src/clockhands/show/explorer/js/kernels.js";
 import { geometricLadder } from "../../src/clockhands/show/explorer/js/ladders.js";
+import { nearestRows, rowDistance } from "../../src/clockhands/show/explorer/js/views/spacing.js";
 import { disagreements, golden, held } from "./golden.js";
 
 const CASES = golden("kernels");
 
-for (const { pairs, base, length, distances, values, far, far_values, bound, first_rise, first_negative } of CASES) {
+for (const { pairs, base, length, distances, values, far, far_values, bound, first_rise, first_negative, apart, nearest } of CASES) {
   const name = `${pairs} pairs, base ${base}`, ladder = geometricLadder(pairs, 2 * pairs, base);
 
   test(`${name}: the kernel by distance, and at single distances up to 2^53 - 1`, () => {
@@ -22,6 +23,11 @@ for (const { pairs, base, length, distances, values, far, far_values, bound, fir
     assert.equal(error, bound);
     assert.equal(firstRise(found, error), first_rise);
     assert.equal(firstNegative(found, error), first_negative);
+  });
+
+  test(`${name}: how far apart two rows are, and which are nearest`, () => {
+    held(distances.map((distance) => rowDistance(ladder.rates, distance)), apart, name);
+    assert.equal(nearestRows(ladder, kernelByDistance(ladder, length)).k, nearest);
   });
 }
 
