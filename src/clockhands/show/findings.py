@@ -53,6 +53,11 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else spoken(value)
 
 
+def grade_of(audit: Audit) -> str:
+    """``error`` or ``warning``, as the worst finding; else ``sound`` if all is correct, and ``note`` if not known."""
+    return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.correct else "note"
+
+
 def worst_first(audit: Audit) -> tuple[bool, bool]:
     """The key by which audits are sorted: those with errors first, then those with warnings."""
     return not audit.errors, not audit.warnings

@@ -34,6 +34,7 @@ from clockhands.show.findings import (
     as_text,
     cut,
     evidence_to_show,
+    grade_of,
     short_name,
     worst_first,
 )
@@ -85,7 +86,7 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
     for number, audit in enumerate(audits):
         shown: Any = _target(audit, several=several)
         if several and not audit.problems:
-            summary = element("summary", mark(_grade(audit)), cut(short_name(audit.target)), class_="report-name")
+            summary = element("summary", mark(grade_of(audit)), cut(short_name(audit.target)), class_="report-name")
             shown = element("details", summary, shown)
         yield element("article", shown, id=f"target-{number + 1}", class_="report-target")
     for number, each in enumerate(unread):
@@ -97,7 +98,7 @@ def _main(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Itera
 
 def _overview(audits: Sequence[Audit], unread: Sequence[Mapping[str, str]]) -> Markup:
     """All targets with their verdicts, before any of them."""
-    graded = [(audit.target, _grade(audit), audit.verdict) for audit in audits]
+    graded = [(audit.target, grade_of(audit), audit.verdict) for audit in audits]
     graded += [(each["target"], "error", "It could not be read.") for each in unread]
     rows = (
         (element("a", cut(target), href=f"#target-{number + 1}"), joined(mark(grade), verdict))
@@ -112,7 +113,7 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
     yield heading(name, 1 + several)
     if name != audit.target:
         yield element("p", cut(audit.target), class_="note path")
-    yield _verdict(_grade(audit), audit.verdict)
+    yield _verdict(grade_of(audit), audit.verdict)
     yield element("p", _in_short(audit), class_="note")
     for note in audit.notes:
         yield element("p", f"Note: {note}", class_="note")
@@ -147,10 +148,6 @@ def _in_short(audit: Audit) -> str:
     if audit.length is not None and any(code.by_length for code in audit.layers):
         parts.append(f"frequencies computed for a length of {spoken(audit.length)}")
     return f"{'; '.join(parts)}."
-
-
-def _grade(audit: Audit) -> str:
-    return "error" if audit.errors else "warning" if audit.warnings else "sound" if audit.correct else "note"
 
 
 def _verdict(grade: str, says: str) -> Markup:

@@ -27,7 +27,7 @@ from clockhands.measures import SHORT
 from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, rows_of_readers, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
-from clockhands.show.findings import evidence_to_show, worst_first
+from clockhands.show.findings import evidence_to_show, grade_of, worst_first
 
 _LIBRARY = re.compile(r"(?<=\w) \((\w+ \d[\w.]*)\)")  # ` (transformers 5.23.0)` after a class or an architecture
 _BETWEEN = re.compile(r", | [+/x] ")
@@ -35,8 +35,8 @@ _FILE = re.compile(r"^\(?(?P<file>.*?\.(?P<suffix>[A-Za-z]+)):")
 
 _SENTENCE = re.compile(r"(?<=[.?]) (?=[A-Z0-9])")  # where one ends and the next begins
 
-
-_NAMES = 32  # width of the column of their names
+_NAMES = 32  # width of the column of the names of properties
+_VERDICT_STYLES = SEVERITY_STYLES | {"sound": "bold green", "note": "bold"}
 
 
 def print_audit(
@@ -136,13 +136,6 @@ def _column(target: str, width: int) -> str:
     return safe(target).ljust(width - 2) + "  "
 
 
-def verdict_style(audit: Audit) -> str:
-    """The style in which the verdict is printed."""
-    if audit.problems:
-        return SEVERITY_STYLES[audit.problems[0].severity]
-    return "bold green" if audit.correct else "bold"
-
-
 class _AuditPage(Page):
     """One report: the audit and the short names of its files."""
 
@@ -154,7 +147,7 @@ class _AuditPage(Page):
 
     def print(self, *, verbose: bool, quiet: bool) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
-        self.paragraph(self.audit.verdict, style=verdict_style(self.audit))
+        self.paragraph(self.audit.verdict, style=_VERDICT_STYLES[grade_of(self.audit)])
         for finding in self.audit.problems:
             if not verbose and self.audit.fixed_with(finding) is not None:
                 self.head(finding)
