@@ -19,7 +19,7 @@ from clockhands.recognition.suspects._bias_code import (
 )
 from clockhands.recognition.suspects._bias_specs import bias_suspects
 from clockhands.recognition.suspects._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
-from clockhands.recognition.suspects._rotary_specs import axis_ladders, pairs_of_suspects, rotary_suspects, scaling_name
+from clockhands.recognition.suspects._rotary_specs import axis_ladders, rotary_suspects, scaling_name
 from clockhands.recognition.suspects._suspect import Suspect
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "bias_suspects",
     "further_suspects",
     "hands_of",
-    "pairs_of_suspects",
     "rotary_stateful",
     "rotary_suspects",
     "scaling_name",

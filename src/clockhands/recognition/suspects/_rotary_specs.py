@@ -639,45 +639,4 @@ def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Itera
 
 def rotary_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     """Suspects to try, the simple ones first."""
-    return of_sources(spec, seen, *_STATELESS, rotary_stateful)
-
-
-_STATELESS = (other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs)
-
-
-def pairs_of_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspect]]:
-    """Suspects with two faults, grouped by the first one.
-
-    The second is a fault of the spec that the first one gives: the base is measured again if the first fault removed
-    the scaling, and the pairs if it changed the layout. Faults that depend on earlier calls are not combined.
-    """
-    singles = [one for one in of_sources(spec, seen, *_STATELESS) if one.parts is not None]
-    tried = {spec}
-    for place, one in enumerate(singles):
-        try:
-            between, stages = one.parts(spec)  # type: ignore[misc]
-        except ClockhandsError:
-            continue
-        if between == spec:  # the order of two such faults does not matter, so each pair is tried once
-            others: Iterable[Suspect] = (other for other in singles[place + 1 :] if _keeps(spec, other))
-        elif between not in tried or stages:
-            tried.add(between)
-            others = of_sources(between, seen.of(between), *_STATELESS)
-        else:
-            continue
-        both = (seen.together(one, other) for other in others)
-        yield (each for each in both if each is not None and _may_be(spec, seen, each))
-
-
-def _keeps(spec: Rotary, suspect: Suspect) -> bool:
-    """Whether a fault does not change the spec."""
-    with suppress(ClockhandsError):
-        return suspect.parts is not None and suspect.parts(spec)[0] == spec
-    return False
-
-
-def _may_be(spec: Rotary, seen: SeenRotary, suspect: Suspect) -> bool:
-    try:
-        return seen.may_be(suspect, spec)
-    except ClockhandsError:  # two faults that clash
-        return False
+    return of_sources(spec, seen, other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs, rotary_stateful)
