@@ -103,6 +103,8 @@ class CheckedBias(CheckedFunction):
         measured: Whether the learned numbers were measured on the function itself.
         remembered: The expected numbers of earlier calls, by spec, queries and keys.
         only: The heads that are compared; None for all.
+        aligned: Whether the queries are at the last (``"end"``) or the first keys (``"start"``) if it takes counts.
+        takes_positions: Whether it takes arbitrary positions.
     """
 
     called: CalledBias
@@ -118,15 +120,11 @@ class CheckedBias(CheckedFunction):
         """The learned numbers of the expected bias, or None."""
         return self.given(self.spec) if self.spec.learned else None
 
-    @property
-    def aligned(self) -> str:
-        """Whether the queries are at the last (``"end"``) or the first keys (``"start"``) if it takes counts."""
-        return self.called.aligned
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether it takes arbitrary positions."""
-        return self.called.takes_positions
+    def __post_init__(self) -> None:
+        """See `CheckedFunction`."""
+        super().__post_init__()
+        self.aligned: str = self.called.aligned
+        self.takes_positions: bool = self.called.takes_positions
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Its numbers, float64 [heads, queries, keys]; raises `Unasked` if a suspect cannot compute them."""
@@ -139,7 +137,7 @@ class CheckedBias(CheckedFunction):
 
     def first_call(self, dtype: str | None) -> None:
         """See `CheckedFunction`."""
-        for queries, keys in self.called.first if self.keeps_state else ():
+        for queries, keys in self.called.first:
             self(queries, keys)
 
     def of(self, spec: BiasCode, first: str | None = None) -> "CheckedBias":

@@ -12,7 +12,7 @@ from clockhands.recognition.calling import Refused
 from clockhands.recognition.suspects import StagedRotary, Suspect
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import SINGLE, UNIT, turned_error
-from clockhands.testing.functions._calls import PAIRS, numbered
+from clockhands.testing.functions._calls import PAIRS
 from clockhands.testing.functions._tokens import (
     CheckedTokens,
     a_few_positions,
@@ -41,6 +41,7 @@ class OneSide:
 class CheckedRotary(CheckedTokens):
     """A rotary function under test, or a suspect in its place."""
 
+    gets_whole_sequences = True
     coordinate_rows = 24
     packed = (np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6]), np.arange(15))
     again = ("the first tokens again", 512, 21)
@@ -138,11 +139,6 @@ class CheckedRotary(CheckedTokens):
         allowed = turned_error(x, built.spec, _aligned(built.phases(np.asarray(at, np.float64))), dtype)
         # The rotated pair may be in any dimension.
         return allowed if built.turn is None else allowed.max(axis=-1, keepdims=True)
-
-    def _simulated(self, x: np.ndarray, positions: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
-        if self.call == "x":
-            return numbered(lambda part, at: self.model(part, at, dtype, role), x, positions, self.length)
-        return super()._simulated(x, positions, dtype, role)
 
     def suspected(self, suspect: Suspect, side: str | None = None) -> Self:
         """See `CheckedFunction`; with a ``side``, ``"key"`` or ``"query"``, the other side is correct."""

@@ -23,6 +23,7 @@ class CheckedFunction:
         suspect: The suspect that is called in place of the user's function, or None.
         process: Builds the suspect's implementation of a spec.
         model: The suspect's implementation of the expected encoding.
+        dtype: The dtype of its numbers.
     """
 
     spec: Any
@@ -33,16 +34,16 @@ class CheckedFunction:
     process: Callable[[Any], Any] | None = None
     model: Any = None
 
-    @property
-    def dtype(self) -> str:
-        """The dtype of its numbers."""
-        return self.called.dtype
+    def __post_init__(self) -> None:
+        """Read what the experiments ask for often."""
+        self.dtype: str = self.called.dtype
 
     def suspected(self, suspect: Suspect) -> Self:
         """The same check with a suspect, in a new process, in place of the user's function."""
         process = suspect.make()
         it = replace(self, suspect=suspect, process=process, model=process(self.spec))
-        it.first_call(None)
+        if suspect.parts is None:  # it may keep state between calls
+            it.first_call(None)
         return it
 
     def with_model(self, spec: Any) -> Self:
@@ -56,13 +57,8 @@ class CheckedFunction:
         """The same check of another spec."""
         return replace(self, spec=spec)
 
-    @property
-    def keeps_state(self) -> bool:
-        """Whether the suspect may keep state between calls: it is then called as often as the user's function."""
-        return self.suspect is not None and self.suspect.parts is None
-
     def first_call(self, dtype: str | None) -> None:
-        """Call a suspect that keeps state as the user's function was called when its arguments were found out."""
+        """Call a suspect as the user's function was called when its arguments were found out."""
         raise NotImplementedError
 
     def of(self, spec: Any, first: str | None = None) -> Any:

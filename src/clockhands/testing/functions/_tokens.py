@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import ROWS, Answer, Experiment, Unasked, experiment
-from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs
+from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs, numbered
 from clockhands.testing.functions._subject import CheckedFunction
 
 COUNTS = "it counts its rows itself"
@@ -30,31 +30,27 @@ class CheckedTokens(CheckedFunction):
         called: The user's function as a function of NumPy arrays.
         keys: The user's function for keys, if they are treated differently; else None.
         drawn: The tokens that were drawn, because every suspect gets the same.
+        call: The arguments that it takes.
+        axes: The axes of its tokens, in the function's order.
+        coarse: A lower-precision dtype that its tokens may have too, or None.
     """
 
     called: Called
     keys: Called | None = None
     drawn: dict[tuple[Any, ...], np.ndarray] = field(default_factory=dict, repr=False)
 
+    gets_whole_sequences = False  # a suspect that stands for a function that counts its rows itself
     one_axis = "the encoding has one axis"
     coordinate_rows = ROWS
     packed = (np.arange(8),)
     again = ("the same positions again", ROWS, 3)
 
-    @property
-    def call(self) -> str:
-        """The arguments that it takes."""
-        return self.called.call
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The axes of its tokens, in the function's order."""
-        return self.called.axes
-
-    @property
-    def coarse(self) -> str | None:
-        """A lower-precision dtype that its tokens may have too, or None."""
-        return self.called.coarse
+    def __post_init__(self) -> None:
+        """See `CheckedFunction`."""
+        super().__post_init__()
+        self.call: str = self.called.call
+        self.axes: tuple[str, ...] = self.called.axes
+        self.coarse: str | None = self.called.coarse
 
     @property
     def lowest(self) -> int:
@@ -167,21 +163,23 @@ class CheckedTokens(CheckedFunction):
 
     def _simulated(self, x: np.ndarray, positions: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
         """The output of the suspect, which is called as often as the user's function, because it may keep state."""
+        if self.call == "x" and self.gets_whole_sequences:
+            return numbered(lambda part, at: self.model(part, at, dtype, role), x, positions, self.length)
         if self.call == "x, offset":
             return in_runs(lambda part, at: self.model(part, at, dtype, role), x, positions)
         return self.model(x, positions, dtype, role)
 
     def first_call(self, dtype: str | None) -> None:
         """See `CheckedFunction`."""
-        if self.keeps_state:
-            shape = first_shape(self.axes, self.width)
-            x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
-            self(x, self.called.start + first_places(self.coordinates or 1), dtype=dtype)
+        shape = first_shape(self.axes, self.width)
+        x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
+        self(x, self.called.start + first_places(self.coordinates or 1), dtype=dtype)
 
     def of(self, spec: Any, first: str | None = None) -> Any:
         """See `CheckedFunction`."""
         it = super().of(spec, first)
-        it.first_call(first)
+        if self.suspect is not None and self.suspect.parts is None:
+            it.first_call(first)
         return it
 
 
