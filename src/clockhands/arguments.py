@@ -80,6 +80,13 @@ def one_of(name: str, value: object, allowed: Iterable[str], hint: str) -> Any:
     return value
 
 
+def truth(name: str, value: object, hint: str) -> bool:
+    """``value``, if it is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidType(f"`{name}` must be True or False, got {shown(value)}.", hint)
+    return value
+
+
 def _is_boolean(value: object) -> bool:
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 

@@ -53,7 +53,7 @@ def unchecked(monkeypatch):
         def checked(*_given):
             raise AssertionError("heads were checked again")
 
-        monkeypatch.setattr(rotating, "_heads", checked)
+        monkeypatch.setattr(rotating, "heads_of", checked)
 
     return begin
 

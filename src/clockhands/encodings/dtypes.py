@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import shown
-from clockhands.errors import InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 
 _NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 
@@ -85,3 +85,15 @@ def to_odd_float32(numbers: np.ndarray) -> np.ndarray:
     bits -= np.abs(back) > np.abs(exact)  # towards zero: a float stores sign and magnitude separately
     bits |= back != exact
     return near.view(np.complex64) if numbers.dtype.kind == "c" else near
+
+
+def float_of(array: Any, name: str, hint: str) -> str:
+    """The name of an array's dtype, one of `NAMES`.
+
+    Raises:
+        InvalidType: It is of another dtype.
+    """
+    kind = name_of(array)
+    if kind not in NAMES:
+        raise InvalidType(f"`{name}` must be of a float dtype, got {kind}.", hint)
+    return kind

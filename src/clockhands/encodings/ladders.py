@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, real, settle, shown
+from clockhands.arguments import count, not_negative, positive, real, settle, shown, truth
 from clockhands.encodings.constants import Source
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
@@ -160,13 +160,8 @@ class Ladder(Source):
         The attention factors multiply, so that scalings can follow one another.
         """
         with localcontext(working()):
-            rates = [change(pair, rate) for pair, rate in enumerate(self.exact)]
-        return self.with_rates(rates, origin, attention_factor)
-
-    def with_rates(self, rates: Iterable[Decimal], origin: str, attention_factor: float = 1.0) -> "Ladder":
-        """As `mapped`, where all rates are already computed."""
-        factor = self.attention_factor * attention_factor
-        return Ladder(tuple(rates), factor, origin=f"{origin} of {self.origin}")
+            rates = tuple(change(pair, rate) for pair, rate in enumerate(self.exact))
+        return Ladder(rates, self.attention_factor * attention_factor, origin=f"{origin} of {self.origin}")
 
 
 @dataclass(frozen=True)
@@ -358,10 +353,7 @@ class Joined(KnowsItsNames):
         settle(self, parts=tuple(map(_part, _sequence("parts", self.parts))))
         if not self.parts:
             raise InvalidValue("`parts` must hold at least one part, got none.", "Give (pairs, spacing) for each axis.")
-        if not isinstance(self.in_turns, bool):
-            raise InvalidType(
-                f"`in_turns` must be True or False, got {shown(self.in_turns)}.", "Leave it out for False."
-            )
+        truth("in_turns", self.in_turns, "Leave it out for False.")
         lengths = [pairs for pairs, _ in self.parts]
         if self.in_turns and len(set(lengths)) > 1:
             raise InvalidValue(

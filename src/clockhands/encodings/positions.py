@@ -287,6 +287,17 @@ def refuse_not_dense(array: Any, name: str) -> None:
         )
 
 
+def refuse_no_array(given: Any, name: str, hint: str = "Give a NumPy, PyTorch or JAX array.") -> None:
+    """Refuse what is not a dense array.
+
+    Raises:
+        InvalidType: It is sparse, nested or masked, or no array at all.
+    """
+    refuse_not_dense(given, name)
+    if not hasattr(given, "shape") or not hasattr(given, "dtype"):
+        raise InvalidType(f"`{name}` must be an array, got {type(given).__name__}.", hint)
+
+
 def numpy_of(array: Any, name: str) -> np.ndarray:
     """An array of any library as a NumPy array that holds the same numbers."""
     refuse_not_dense(array, name)

@@ -32,17 +32,15 @@ import numpy as np
 
 from clockhands.arguments import count, not_negative, positive, settle, shown
 from clockhands.encodings import traces
-from clockhands.encodings.dtypes import name_of
+from clockhands.encodings.dtypes import float_of
 from clockhands.encodings.memory import refuse_larger
-from clockhands.encodings.positions import Sizes, positions_of
+from clockhands.encodings.positions import Sizes, positions_of, refuse_no_array
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
 
 BOUND = 8 * 2.0**-53
 TRACED_BOUND = 16 * 2.0**-24
 
-_FLOATS = ("float64", "float32", "float16", "bfloat16")
-_NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 _NARROW = 2**31  # positions inside a trace may be of 32 bits
 
 
@@ -274,10 +272,12 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
     if not isinstance(spec, ScoreScale):
         names = ", ".join(kind.__name__ for kind in SCALES)
         raise InvalidType(f"`score_scale` takes a scale of scores, got {shown(spec)}.", f"These are {names}.")
-    kind = "float64" if like is None else _float_of(like)
+    kind = "float64"
     if like is not None:
+        refuse_no_array(like, "like", "Give the queries.")
+        kind = float_of(like, "like", "Give the queries.")
         traces.refuse_recording(like, positions)
-        positions = traces.as_traced(_beside(positions, like), like)
+        positions = traces.beside(positions, like, "positions", "like")
     if traces.is_traced(positions):
         return _inside(spec, positions, kind if like is not None else "float32")
     at = positions_of(positions)
@@ -296,42 +296,13 @@ def score_scale(spec: ScoreScale, positions: Any, like: Any = None) -> Any:
     return xp.asarray(numbers.astype(np.float64 if kind == "float64" else np.float32), **where)
 
 
-def _beside(positions: Any, like: Any) -> Any:
-    """Positions in the library of ``like`` where they are arrays."""
-    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
-    if isinstance(positions, (*_NUMPY, range)) or not hasattr(positions, "dtype"):
-        return positions
-    theirs, ours = traces.library_of(positions), traces.library_of(like)
-    if theirs != ours:
-        raise InvalidType(
-            f"`positions` are an array of {theirs}, but `like` is an array of {ours}.",
-            "Give positions as NumPy values, as a list, or in the library of like.",
-        )
-    traces.refuse_meta(positions, like, "positions")
-    return positions
-
-
 def _part(sizes: Sizes) -> Any:
     return 0 if sizes.part is None else sizes.part
 
 
-def _float_of(like: Any) -> str:
-    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
-        raise InvalidType(f"`like` must be an array, got {type(like).__name__}.", "Give the queries.")
-    kind = name_of(like)
-    if kind not in _FLOATS:
-        raise InvalidType(f"`like` must be of a float dtype, got {kind}.", "Give the queries.")
-    return kind
-
-
 def _inside(spec: ScoreScale, positions: Any, kind: str) -> Any:
     """The scale at positions inside a trace, in their own library."""
-    dtype = str(positions.dtype).removeprefix("torch.")
-    if not dtype.startswith(("int", "uint")):
-        raise InvalidType(
-            f"Positions inside a trace must be integers, got {dtype}.",
-            "Give fractional positions as NumPy values, outside of the trace.",
-        )
+    dtype = traces.integer_of(positions, "Give fractional positions as NumPy values, outside of the trace.")
     original = getattr(spec, "original", 1)
     if original >= _NARROW:
         raise InvalidValue(

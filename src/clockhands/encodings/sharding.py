@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, truth
 from clockhands.encodings.positions import Positions
 from clockhands.errors import InvalidType, InvalidValue
 
@@ -39,8 +39,7 @@ def rank_positions(tokens: int, rank: int, ranks: int, *, zigzag: bool = False) 
     tokens, ranks, rank = count("tokens", tokens, least=0), count("ranks", ranks), count("rank", rank, least=0)
     if rank >= ranks:
         raise InvalidValue(f"`rank` must be from 0 to {ranks - 1}, got {rank}.", "The first rank is 0.")
-    if not isinstance(zigzag, bool):
-        raise InvalidType(f"`zigzag` must be True or False, got {shown(zigzag)}.", "It says which tokens a rank has.")
+    truth("zigzag", zigzag, "It says which tokens a rank has.")
     chunks = 2 * ranks if zigzag else ranks
     if tokens % chunks:
         raise InvalidValue(

@@ -34,6 +34,8 @@ from clockhands.errors import InvalidType, InvalidValue
 
 BOUND = 2.0**-22
 
+# What has no library of its own; a tuple, because torch.compile cannot build a union of types.
+_NOT_BESIDE = (np.ndarray, np.generic, range)
 _WORD, _HALF = 0xFFFFFFFF, 0xFFFF
 UNIT_HIGH = float(np.float32(2 * np.pi / 2**32))
 UNIT_LOW = float(np.float32(2 * np.pi / 2**32 - UNIT_HIGH))
@@ -284,6 +286,40 @@ def as_tensor(positions: Any, device: Any) -> Any:
     return torch.as_tensor(positions, device=device)
 
 
+def beside(positions: Any, array: Any, name: str, other: str) -> Any:
+    """Positions that may be used with an array; a tensor of the graph while PyTorch compiles.
+
+    Raises:
+        InvalidType: They are an array of another library.
+        InvalidValue: They are on PyTorch's meta device, and the array is not.
+    """
+    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
+    if not isinstance(positions, _NOT_BESIDE) and hasattr(positions, "dtype"):
+        theirs, ours = library_of(positions), library_of(array)
+        if theirs != ours:
+            raise InvalidType(
+                f"`{name}` are an array of {theirs}, but `{other}` is an array of {ours}.",
+                f"Give positions as NumPy values, as a list, or in the library of {other}.",
+            )
+        refuse_meta(positions, array, name)
+    return as_traced(positions, array)
+
+
+_FEW_BITS = "A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace."
+
+
+def integer_of(positions: Any, hint: str = _FEW_BITS) -> str:
+    """The name of the dtype of traced positions.
+
+    Raises:
+        InvalidType: They are not integers.
+    """
+    dtype = str(positions.dtype).removeprefix("torch.")
+    if not dtype.startswith(("int", "uint")):
+        raise InvalidType(f"Positions inside a trace must be integers, got {dtype}.", hint)
+    return dtype
+
+
 def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
     """Cosine and sine of every pair at traced integer positions, float32 [*positions, pairs].
 
@@ -292,12 +328,7 @@ def cosine_sine(ladder: Ladder, positions: Any, xp: Any) -> tuple[Any, Any]:
     Raises:
         InvalidType: The positions are not integers.
     """
-    dtype = str(positions.dtype).removeprefix("torch.")
-    if not dtype.startswith(("int", "uint")):
-        raise InvalidType(
-            f"Positions inside a trace must be integers, got {dtype}.",
-            "A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace.",
-        )
+    dtype = integer_of(positions)
     words = _Words(xp, positions)
     third, second, first = words.limbs(ladder)
     low, high, negative = words.size(positions[..., None], dtype)

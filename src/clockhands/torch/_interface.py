@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count, truth
 from clockhands.encodings import rotary, traces
 from clockhands.encodings.grids import at_origin
 from clockhands.errors import InvalidType, InvalidValue
@@ -225,8 +225,7 @@ def check_prepare(like: Any, causal: Any) -> None:
             + (f" of {like.dtype}." if isinstance(like, torch.Tensor) else "."),
             "Give the tokens of this forward pass.",
         )
-    if not isinstance(causal, bool):
-        raise InvalidType(f"`causal` must be True or False, got {shown(causal)}.", "It says whether keys are masked.")
+    truth("causal", causal, "It says whether keys are masked.")
 
 
 def _sizes(queries: Any, keys: Any, axes: int) -> tuple[int, int]:

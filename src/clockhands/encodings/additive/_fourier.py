@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, one_of, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, settle, truth
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, both_waves, waves_of
 from clockhands.encodings.ladders import Ladder, working
@@ -83,11 +83,7 @@ class FourierFeatures(AdditiveCode):
         )
         if self.raw is not None:
             one_of("raw", self.raw, get_args(Raw), "Leave it out for sines and cosines only.")
-        if not isinstance(self.offsets, bool):
-            raise InvalidType(
-                f"`offsets` must be True or False, got {shown(self.offsets)}.",
-                "True means that the last row of values= holds phases.",
-            )
+        truth("offsets", self.offsets, "True means that the last row of values= holds phases.")
         waves = self.width - self._coordinates
         if waves < self._each or waves % self._each:
             beside = f" minus {self.axes} for the raw coordinates" if self._coordinates else ""

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, shown
+from clockhands.arguments import count, one_of, positive, real, shown, truth
 from clockhands.encodings.dtypes import before_rounding, name_of
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import refuse_not_dense
@@ -139,8 +139,7 @@ def resize_matrix(
     old, new = count("old", old), count("new", new)
     one_of("kind", kind, get_args(Kind), "A grid's bilinear is linear along both axes, its bicubic cubic.")
     for name, flag in (("align_corners", align_corners), ("antialias", antialias)):
-        if not isinstance(flag, bool):
-            raise InvalidType(f"`{name}` must be True or False, got {shown(flag)}.", "Leave it out for False.")
+        truth(name, flag, "Leave it out for False.")
     if antialias and align_corners:
         raise InvalidValue(
             "`antialias` and `align_corners` cannot both be True: antialiasing widens the weights, so the corners "

@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.arguments import count, shown
 from clockhands.encodings.additive.codes import AdditiveCode
-from clockhands.encodings.dtypes import NAMES, before_rounding, name_of, output_dtype
+from clockhands.encodings.dtypes import NAMES, before_rounding, float_of, name_of, output_dtype
 from clockhands.encodings.grids import Grid, without_prefix
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import (
@@ -15,6 +15,7 @@ from clockhands.encodings.positions import (
     numpy_of,
     positions_of,
     refuse_narrow,
+    refuse_no_array,
     refuse_not_dense,
     refuse_single,
 )
@@ -316,19 +317,13 @@ def _is_of(xp: Any, values: Any) -> bool:
 
 
 def _tokens(x: Any, spec: AdditiveCode) -> tuple[tuple[int, ...], str]:
-    refuse_not_dense(x, "x")
-    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
-        raise InvalidType(f"`x` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    shape, kind = tuple(x.shape), name_of(x)
+    refuse_no_array(x, "x")
+    shape = tuple(x.shape)
     if len(shape) < 2 or shape[-1] != spec.width:
         raise InvalidValue(
             f"`x` must be of shape [..., seq, {spec.width}], got {list(shape)}.", "The last axis is the code's width."
         )
-    if kind not in ("float64", "float32", "float16", "bfloat16"):
-        raise InvalidType(
-            f"`x` must be of a float dtype, got {kind}.", "Add the encoding to token embeddings, not to token ids."
-        )
-    return shape, kind
+    return shape, float_of(x, "x", "Add the encoding to token embeddings, not to token ids.")
 
 
 def _check_shape(

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, settle, shown, truth
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
 from clockhands.encodings.clocks import Clock
@@ -99,11 +99,7 @@ class Sinusoidal(AdditiveCode):
             raise InvalidType(
                 f"`zero_rows` must be a list of positions, got {shown(zero_rows)}.", "Write (1,) for the position 1."
             )
-        if not isinstance(scaled, bool):
-            raise InvalidType(
-                f"`scaled` must be True or False, got {shown(scaled)}.",
-                "If it is True, pass the scale itself as values=.",
-            )
+        truth("scaled", scaled, "If it is True, pass the scale itself as values=.")
         if standardised is not None:
             standardised = count("standardised", standardised)
             if zero_rows or (odd == "zero" and width % 2):

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, settle
-from clockhands.encodings.biases.codes import After, LogBuckets, TableCode, truth
+from clockhands.arguments import count, not_negative, positive, settle, truth
+from clockhands.encodings.biases.codes import After, LogBuckets, TableCode
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.ladders import working

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown
-from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of, truth
+from clockhands.arguments import count, positive, settle, shown, truth
+from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF

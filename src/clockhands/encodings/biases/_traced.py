@@ -206,12 +206,7 @@ def _integers(given: Any, name: str, traced: Any, xp: Any, wide: bool) -> Any:
                 f"{traces.library_of(traced)}.",
                 "Give both in one library, or one of them as NumPy values.",
             )
-        dtype = str(given.dtype).removeprefix("torch.")
-        if not dtype.startswith(("int", "uint")):
-            raise InvalidType(
-                f"Positions inside a trace must be integers, got {dtype}.",
-                "A trace has too few bits for fractional positions: give them as NumPy values, outside of the trace.",
-            )
+        traces.integer_of(given)
         return xp.astype(given, kind)
     if isinstance(given, range) and wide:
         return xp.arange(given.start, given.stop, given.step, dtype=kind, device=_device(traced))

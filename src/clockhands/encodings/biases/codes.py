@@ -14,7 +14,7 @@ from clockhands.encodings.constants import Source
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.spec_fields import OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 
 # What a bias depends on in each head: the distance only (constant along diagonals), the key only, or query and key.
 Reads = Literal["distance", "key", "both"]
@@ -190,17 +190,6 @@ class TableCode(BiasCode):
         found = xp.reshape(xp.permute_dims(taken, (1, 0)), (self.heads, *rows.shape))
         known = self.has_rows(pairs)
         return found if known is None else xp.where(known, found, xp.full_like(found, np.nan))
-
-
-def truth(name: str, value: object, says: str) -> bool:
-    """``value``, if it is True or False.
-
-    Raises:
-        InvalidType: ``value`` is not a bool.
-    """
-    if not isinstance(value, bool):
-        raise InvalidType(f"`{name}` must be True or False, got {shown(value)}.", says)
-    return value
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...], hint: str) -> Any:

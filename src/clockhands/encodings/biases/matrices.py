@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
+from clockhands.arguments import shown, truth
 from clockhands.encodings.biases._kernels import Fire
 from clockhands.encodings.biases._traced import is_inside, traced_bias
-from clockhands.encodings.biases.codes import BiasCode, TableCode, truth
+from clockhands.encodings.biases.codes import BiasCode, TableCode
 from clockhands.encodings.biases.distances import Batches, QueryKeyGrid, batches_of
 from clockhands.encodings.biases.linear import some_heads
 from clockhands.encodings.biases.values import Values, refuse_distributed, values_of, values_of_heads

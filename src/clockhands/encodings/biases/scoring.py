@@ -4,11 +4,11 @@ from typing import Any
 
 from clockhands.arguments import shown
 from clockhands.encodings.biases.codes import BiasCode
-from clockhands.encodings.dtypes import NAMES, name_of
-from clockhands.encodings.positions import refuse_not_dense, refuse_single
+from clockhands.encodings.dtypes import float_of
+from clockhands.encodings.positions import refuse_no_array, refuse_single
 from clockhands.encodings.sharding import refuse_sharded
 from clockhands.encodings.traces import counted
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 
 
 def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tuple[Any, Any]:
@@ -18,16 +18,10 @@ def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tu
         InvalidValue: The scores are not [..., heads, queries, keys] for the heads of this bias.
         InvalidType: The scores are not a float array, or an array without axes was given as positions.
     """
-    refuse_not_dense(scores, "scores")
-    if not hasattr(scores, "shape") or not hasattr(scores, "dtype"):
-        raise InvalidType(f"`scores` must be an array, got {type(scores).__name__}.", "Give queries @ keys.")
+    refuse_no_array(scores, "scores", "Give queries @ keys.")
     refuse_sharded(scores, "scores", "Pass scores.to_local(), to a bias with heads=range(…) if they are of some heads.")
-    kind, shape = name_of(scores), tuple(scores.shape)
-    if kind not in NAMES:
-        raise InvalidType(
-            f"`scores` must be of a float dtype, got {kind}.",
-            "Convert them to float32 first: whole numbers would lose the bias.",
-        )
+    shape = tuple(scores.shape)
+    float_of(scores, "scores", "Convert them to float32 first: whole numbers would lose the bias.")
     if len(shape) < 3 or shape[-3] != spec.heads:
         raise InvalidValue(
             f"`scores` must be of shape [..., {spec.heads}, queries, keys] for a bias of {spec.heads} heads, "

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, settle, shown
-from clockhands.encodings.biases.codes import Reads, TableCode, truth
+from clockhands.arguments import count, settle, shown, truth
+from clockhands.encodings.biases.codes import Reads, TableCode
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.matrices import row_numbers
 from clockhands.encodings.biases.values import Values

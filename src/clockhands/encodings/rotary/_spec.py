@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, settle, shown
+from clockhands.arguments import count, one_of, positive, real, settle, shown, truth
 from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
@@ -160,8 +160,7 @@ class Rotary(OneLine, Source):
             )
         if xpos is not None and not isinstance(xpos, XPos):
             raise InvalidType(f"`xpos` must be an XPos or None, got {shown(xpos)}.", "Write xpos=XPos(scale=512).")
-        if not isinstance(reordered, bool):
-            raise InvalidType(f"`reordered` must be True or False, got {shown(reordered)}.", "Leave it out for False.")
+        truth("reordered", reordered, "Leave it out for False.")
         if xpos is not None and axes is not None:
             raise InvalidValue(
                 "`xpos` is a decay along one axis, but `axes` makes positions of several axes.",

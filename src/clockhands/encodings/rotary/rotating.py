@@ -10,13 +10,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import shown
 from clockhands.encodings import traces
-from clockhands.encodings.dtypes import name_of
+from clockhands.encodings.dtypes import NAMES, float_of, name_of
 from clockhands.encodings.grids import at_origin
 from clockhands.encodings.phases import FINE, fill, units
-from clockhands.encodings.positions import Positions, positions_of, refuse_not_dense, refuse_single
-from clockhands.encodings.rotary._cosines import CosSin, of_other_axis, parts_of
+from clockhands.encodings.positions import Positions, positions_of, refuse_no_array, refuse_not_dense
+from clockhands.encodings.rotary._arguments import (
+    OF_TEXT,
+    are_coordinates,
+    check_lengths,
+    check_role,
+    check_shape,
+    check_spec,
+    check_unread,
+    checked,
+    given_positions,
+    heads_of,
+)
+from clockhands.encodings.rotary._cosines import CosSin, parts_of
 from clockhands.encodings.rotary._spec import Rotary
 from clockhands.encodings.rotary._ways import (
     converted,
@@ -38,14 +49,8 @@ _LARGEST_EXPONENT = 85.0
 _EXPONENTS = {"float16": 10.1}
 
 _NUMPY = (np.ndarray, np.generic)
-# What has no library of its own; a tuple, because torch.compile cannot build a union of types.
-_NOT_BESIDE = (*_NUMPY, range)
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
-_TEXT = "For text, whose tokens have the same coordinate on every axis, give positions[..., None]"
-
-FLOATS = ("float64", "float32", "float16", "bfloat16")
 
 
 # The cosine and sine of sequences from position 0 are cached on the spec for lengths above the first number and up to
@@ -99,20 +104,20 @@ def rotate(
         again = step(spec, (x,), positions, seq_axis, (role,), (cos_sin,))
         if again is not None:
             return again[0]
-    shape, kind, axis = _heads(x, spec, seq_axis, "rotate")
-    _check_role(spec, role)
+    shape, kind, axis = heads_of(x, spec, seq_axis, "rotate")
+    check_role(spec, role)
     if is_sharded(x, positions, getattr(cos_sin, "cosine", None)):
         return _on_this_rank(x, spec, positions, axis, role, cos_sin)
     if cos_sin is not None:
         parts = parts_of(cos_sin, x, spec, positions, role, axis)
         made = in_one_kernel(spec, parts, [x], [axis])
         return _applied(x, spec, parts, axis, (None, seq_axis, role, cos_sin)) if made is None else made[0]
-    given, positions = positions, _given(positions, spec, x, axis)
+    given, positions = positions, given_positions(positions, spec, x, axis)
     _check_told(spec, positions)
     made = in_one_kernel(spec, positions, [x], [axis])
     if made is not None:
         return made[0]
-    at = positions if _stay(positions, kind) else _checked(at_origin(positions), spec, shape, axis)
+    at = positions if _stay(positions, kind) else checked(at_origin(positions), spec, shape, axis)
     return _applied(x, spec, _turns(spec, at, kind, role), axis, (given, seq_axis, role, None))
 
 
@@ -156,10 +161,10 @@ def rotate_both(
         again = step(spec, (queries, keys), positions, seq_axis, roles, pairs)
         if again is not None:
             return again[0], again[1]
-    shape, kind, axis = _heads(queries, spec, seq_axis, "rotate_both", "queries")
-    shape_of_keys, kind_of_keys, axis_of_keys = _heads(keys, spec, seq_axis, "rotate_both", "keys")
+    shape, kind, axis = heads_of(queries, spec, seq_axis, "rotate_both", "queries")
+    shape_of_keys, kind_of_keys, axis_of_keys = heads_of(keys, spec, seq_axis, "rotate_both", "keys")
     if cos_sin is None:
-        _check_lengths(shape, axis, shape_of_keys, axis_of_keys)
+        check_lengths(shape, axis, shape_of_keys, axis_of_keys)
     if is_sharded(queries, keys, positions, *(getattr(pair, "cosine", None) for pair in pairs)):
         return (
             _on_this_rank(queries, spec, positions, axis, roles[0], pairs[0], "queries"),
@@ -176,16 +181,16 @@ def rotate_both(
             _applied(queries, spec, theirs, axis, (None, seq_axis, roles[0], pairs[0])),
             _applied(keys, spec, others, axis_of_keys, (None, seq_axis, roles[1], pairs[1])),
         )
-    given, positions = positions, _given(positions, spec, queries, axis)
+    given, positions = positions, given_positions(positions, spec, queries, axis)
     _check_told(spec, positions)
     made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
     if made is not None:
         return made[0], made[1]
     if _stay(positions, kind) and _stay(positions, kind_of_keys):
-        at = _given(positions, spec, keys, axis_of_keys)
+        at = given_positions(positions, spec, keys, axis_of_keys)
     else:
-        at = _checked(at_origin(positions), spec, shape, axis)
-        _checked(at, spec, shape_of_keys, axis_of_keys)
+        at = checked(at_origin(positions), spec, shape, axis)
+        checked(at, spec, shape_of_keys, axis_of_keys)
     turns = _turns(spec, at, kind, roles[0])
     turned_queries = _applied(queries, spec, turns, axis, (given, seq_axis, roles[0], None))
     if roles[1] is not None or kind_of_keys != kind:
@@ -221,15 +226,11 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     >>> rotate(heads, spec, cos_sin=pair).round(4).tolist()
     [[1.0, 0.0], [-0.8415, 0.5403]]
     """
-    _check_spec(spec, "cos_sin")
-    refuse_not_dense(like, "like")
-    if not hasattr(like, "shape") or not hasattr(like, "dtype"):
-        raise InvalidType(f"`like` must be an array, got {type(like).__name__}.", "Give the queries, or the tokens.")
+    check_spec(spec, "cos_sin")
+    refuse_no_array(like, "like", "Give the queries, or the tokens.")
     traces.refuse_recording(like)
-    kind = name_of(like)
-    if kind not in FLOATS:
-        raise InvalidType(f"`like` must be of a float dtype, got {kind}.", "Give the queries, or the tokens.")
-    _check_role(spec, role)
+    kind = float_of(like, "like", "Give the queries, or the tokens.")
+    check_role(spec, role)
     if is_sharded(positions):
         refuse_unsummed(positions, "positions", last=spec.axes is not None)
         made = cos_sin(spec, local_of(positions), like, role=role)
@@ -239,16 +240,16 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
     if isinstance(positions, int):  # a count, which may be symbolic while compiling
         positions = traces.as_traced(positions, like)
     else:
-        positions = _beside_array(positions, like, "positions", "like")
+        positions = traces.beside(positions, like, "positions", "like")
     at = positions if _stay(positions, kind) else at_origin(positions)
     body = tuple(at.shape)
-    if spec.axes is not None and body and _are_coordinates(body[-1], spec):
+    if spec.axes is not None and body and are_coordinates(body[-1], spec):
         body = body[:-1]
     elif spec.axes is not None:
         body = ()
     if len(body) not in (1, 2):
         tail = "" if spec.axes is None else f", {spec.number_of_axes}"
-        hint = "Give one position for each token." if not tail else f"Give one coordinate for each axis. {_TEXT}."
+        hint = "Give one position for each token." if not tail else f"Give one coordinate for each axis. {OF_TEXT}."
         raise InvalidValue(
             f"`positions` must be of shape [seq{tail}] or [batch, seq{tail}], got {list(at.shape)}.",
             hint,
@@ -289,8 +290,8 @@ def as_cos_sin(spec: Rotary, cosine: Any, sine: Any, like: Any = None, *, role: 
     >>> bool(np.allclose(rotate(heads, spec, cos_sin=pair), rotate(heads, spec)))
     True
     """
-    _check_spec(spec, "as_cos_sin")
-    _check_role(spec, role)
+    check_spec(spec, "as_cos_sin")
+    check_role(spec, role)
     like = cosine if like is None else like
     parts = [_as_given(spec, part, like, name) for part, name in ((cosine, "cosine"), (sine, "sine"))]
     if tuple(parts[0].shape) != tuple(parts[1].shape):
@@ -305,11 +306,9 @@ def _as_given(spec: Rotary, part: Any, like: Any, name: str) -> Any:
     """A copy of a user's cosines or sines, one for each pair."""
     for array, called in ((part, name), (like, "like")):
         refuse_not_dense(array, called)
-        if not hasattr(array, "shape") or not hasattr(array, "dtype") or name_of(array) not in FLOATS:
+        if not hasattr(array, "shape") or not hasattr(array, "dtype") or name_of(array) not in NAMES:
             kind = name_of(array) if hasattr(array, "dtype") else type(array).__name__
-            raise InvalidType(
-                f"`{called}` must be an array of floats, got {kind}.", f"Give one of {', '.join(FLOATS)}."
-            )
+            raise InvalidType(f"`{called}` must be an array of floats, got {kind}.", f"Give one of {', '.join(NAMES)}.")
     theirs, ours, pairs = traces.library_of(part), traces.library_of(like), spec.rotated // 2
     if theirs not in (ours, "numpy"):
         raise InvalidType(
@@ -399,7 +398,7 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
     Raises:
         InvalidValue, InvalidType: An argument cannot be used; the message says which and why.
     """
-    shape, kind, axis = _heads(keys, spec, seq_axis, "rerotate")
+    shape, kind, axis = heads_of(keys, spec, seq_axis, "rerotate")
     if is_sharded(keys, from_, to):
         part = RankPart(keys, axis, "keys")
         mine = [_of_this_rank(part, spec, place, name) for place, name in ((from_, "from_"), (to, "to"))]
@@ -409,10 +408,10 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
             "The dimensions of these keys were reordered, so they cannot be rotated again.",
             "Cache keys with reordered=False. If queries also have reordered=False, scores do not change.",
         )
-    start, end = (_given(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
+    start, end = (given_positions(place, spec, keys, axis, name) for place, name in ((from_, "from_"), (to, "to")))
     inside = _stay(start, kind), _stay(end, kind)
     start, end = (
-        place if traced else _checked(at_origin(place, name), spec, shape, axis, name)
+        place if traced else checked(at_origin(place, name), spec, shape, axis, name)
         for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
     )
     _check_told(spec, start)
@@ -450,10 +449,10 @@ def _on_this_rank(  # noqa: PLR0917 - what `rotate` was called with
 
 def _of_this_rank(part: RankPart, spec: Rotary, positions: Any, name: str = "positions") -> Any:
     """The positions of this rank's tokens."""
-    given = _given(positions, spec, part.whole, part.axis, name)
+    given = given_positions(positions, spec, part.whole, part.axis, name)
     if not is_sharded(given) and not traces.stay(given):
         given = at_origin(given, name)
-    _check_shape(tuple(given.shape), spec, tuple(part.whole.shape), part.axis, name)
+    check_shape(tuple(given.shape), spec, tuple(part.whole.shape), part.axis, name)
     return part.positions(given, len(given.shape) - (spec.axes is not None), name)
 
 
@@ -547,7 +546,7 @@ def _units(spec: Rotary, at: Positions) -> NDArray[np.complex128]:
     if spec.axes is None:
         turn = units(spec.ladder, at)
     else:
-        _check_unread(spec, at)
+        check_unread(spec, at)
         turn = np.empty((*at.shape[:-1], spec.rotated // 2), np.complex128)
         owners = np.array(spec.axes)
         for axis, ladder in enumerate(spec.ladders):
@@ -639,149 +638,3 @@ def _applied(
         cosine, sine = xp.reshape(cosine, shape), xp.reshape(sine, shape)
     made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
     return made if made is not None else turned(x, cosine, sine, spec)
-
-
-def _check_lengths(queries: tuple[int, ...], axis: int, keys: tuple[int, ...], axis_of_keys: int) -> None:
-    """Refuse queries and keys of different lengths, such as heads that are taken for tokens."""
-    if queries[axis] == keys[axis_of_keys]:
-        return
-    hint = (
-        "Rotate queries and keys separately, with positions= for each. In a decoding step the query is at the "
-        "position of the last key."
-    )
-    if len(queries) == len(keys) == 4 and axis == 2 and queries[1] == keys[1] > 1:
-        hint = f"{of_other_axis(queries, axis, queries[1])}. Else: {hint[0].lower()}{hint[1:]}"
-    raise InvalidValue(
-        "Queries and keys must have the same length to have the same positions, got "
-        f"{queries[axis]} and {keys[axis_of_keys]}.",
-        hint,
-    )
-
-
-def _check_spec(spec: object, call: str) -> None:
-    if not isinstance(spec, Rotary):
-        raise InvalidType(
-            f"`{call}` takes a Rotary spec, got {type(spec).__name__}.",
-            "Take the code of a layer, spec.layer(0)."
-            if hasattr(spec, "layer")
-            else "Make one with clockhands.Rotary(head_width=…); additive encodings are added with clockhands.add.",
-        )
-
-
-def _heads(x: Any, spec: Rotary, seq_axis: int, call: str, name: str = "x") -> tuple[tuple[int, ...], str, int]:
-    _check_spec(spec, call)
-    refuse_not_dense(x, name)
-    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
-        raise InvalidType(f"`{name}` must be an array, got {type(x).__name__}.", "Give a NumPy, PyTorch or JAX array.")
-    traces.refuse_recording(x)
-    shape, kind = tuple(x.shape), name_of(x)
-    if len(shape) < 2 or shape[-1] != spec.head_width:
-        raise InvalidValue(
-            f"`{name}` must be of shape [..., seq, {spec.head_width}], got {list(shape)}.",
-            "The last axis must be the width of one head: split the heads first.",
-        )
-    if kind not in FLOATS:
-        raise InvalidType(f"`{name}` must be of a float dtype, got {kind}.", "Rotate queries and keys, not token ids.")
-    if isinstance(seq_axis, bool) or not hasattr(seq_axis, "__index__") or not -len(shape) <= seq_axis < len(shape):
-        raise InvalidValue(
-            f"`seq_axis` must be an axis of x of shape {list(shape)}, got {shown(seq_axis)}.", "Its default is -2."
-        )
-    axis = seq_axis % len(shape)
-    if axis == len(shape) - 1:
-        raise InvalidValue(f"`seq_axis` must not be the last axis, got {seq_axis}.", "The last axis is a head's width.")
-    return shape, kind, axis
-
-
-def _check_role(spec: Rotary, role: str | None) -> None:
-    if spec.xpos is None:
-        if role is not None:
-            raise InvalidValue(
-                f"`role` is for encodings that treat queries and keys differently, got {shown(role)}.",
-                "Leave it out: this encoding rotates both in the same way.",
-            )
-    elif not isinstance(role, str) or role not in ("query", "key"):
-        raise InvalidValue(
-            f'This encoding has xPos, so `role` must be "query" or "key", got {shown(role)}.',
-            "xPos multiplies queries by a growing factor and keys by a shrinking one.",
-        )
-
-
-def _given(positions: Any, spec: Rotary, x: Any, axis: int, name: str = "positions") -> Any:
-    """The positions, or the default ones for None, with their shape checked; values of traced ones stay unknown."""
-    shape = tuple(x.shape)
-    if positions is None:
-        if name != "positions":
-            raise InvalidType(f"`{name}` must be given, got None.", "Pass the positions of the keys.")
-        if spec.axes is not None:
-            raise InvalidValue(
-                f"An encoding of {spec.number_of_axes} axes has no default positions.",
-                f"Give positions of shape [seq, axes]; see clockhands.rotary.grid and clockhands.grids.Grid. {_TEXT}.",
-            )
-        positions = traces.counted(0, shape[axis], x)
-    refuse_single(positions, name)
-    positions = _beside_array(positions, x, name, "x")
-    if traces.stay(positions):
-        _check_shape(tuple(positions.shape), spec, shape, axis, name)
-    return positions
-
-
-def _beside_array(positions: Any, x: Any, name: str, other: str) -> Any:
-    """Positions checked for use with this array; a tensor of the graph while PyTorch compiles."""
-    # In this order: PyTorch 2.5 cannot compile `hasattr` of the others.
-    if not isinstance(positions, _NOT_BESIDE) and hasattr(positions, "dtype"):
-        theirs, ours = traces.library_of(positions), traces.library_of(x)
-        if theirs != ours:
-            raise InvalidType(
-                f"`{name}` are an array of {theirs}, but `{other}` is an array of {ours}.",
-                f"Give positions as NumPy values, as a list, or in the library of {other}.",
-            )
-        traces.refuse_meta(positions, x, name)
-    return traces.as_traced(positions, x)
-
-
-def _checked(at: Positions, spec: Rotary, shape: tuple[int, ...], axis: int, name: str = "positions") -> Positions:
-    _check_shape(at.shape, spec, shape, axis, name)
-    return at
-
-
-def _are_coordinates(number: int, spec: Rotary) -> bool:
-    """Whether positions may have so many coordinates: one for each axis, one for all, or llama.cpp's four for three.
-
-    llama.cpp gives every code with sections of pairs four coordinates, of which the fourth is 0.
-    """
-    return number in (1, spec.number_of_axes) or (number, spec.number_of_axes) == (4, 3)
-
-
-def _check_unread(spec: Rotary, at: Positions) -> None:
-    """Refuse a fourth coordinate other than 0 for a code of three axes: no pair reads it."""
-    if at.shape[-1] <= spec.number_of_axes:
-        return
-    unread = at.coordinate(spec.number_of_axes).as_float64()
-    if unread.any():
-        raise InvalidValue(
-            f"`positions` have a fourth coordinate, {unread[unread != 0][0]:g}, but the encoding has three axes, so "
-            "no pair reads it.",
-            "Leave it out, or give 0, as llama.cpp does.",
-        )
-
-
-def _check_shape(given: tuple[int, ...], spec: Rotary, shape: tuple[int, ...], axis: int, name: str) -> None:
-    seq, axes, several = shape[axis], spec.number_of_axes, spec.axes is not None
-    body = given[:-1] if several else given
-    coordinates = not several or (len(given) > 1 and _are_coordinates(given[-1], spec))
-    batched = len(body) == 2 and len(shape) >= 3 and axis != 0 and body[0] in (1, shape[0])
-    if coordinates and body[-1:] == (seq,) and (len(body) == 1 or batched):
-        return
-    tail = f", {axes}]" if several else "]"
-    allowed = f"[{seq}{tail}" + (f" or [{shape[0]}, {seq}{tail}" if len(shape) >= 3 and axis != 0 else "")
-    hint = "They are [seq], or [batch, seq] where batch is axis 0 of x"
-    if coordinates and len(body) in (1, 2):
-        hint = of_other_axis(shape, axis, body[-1]) or hint
-    if several and hint.startswith("They"):
-        moved = len(given) > 1 and given[0] == axes
-        hints = ["Move the axis of the coordinates to the end, [seq, axes] or [batch, seq, axes]"] * moved
-        hints += [_TEXT] * (len(given) < 3 and given[-1:] == (seq,))
-        hint = ". ".join(hints) or hint
-    raise InvalidValue(
-        f"`{name}` must be of shape {allowed} for x of shape {list(shape)}, got {list(given)}.", f"{hint}."
-    )

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, positive, settle, shown, truth
 from clockhands.encodings.ladders import TWO_PI, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._ramps import LENGTHS, fits_by_turns, length_cost
@@ -24,7 +24,7 @@ from clockhands.encodings.scaling._scaling import (
 from clockhands.encodings.scaling.measured import SCALED, Fit, MeasuredRates, Shares, first_of
 from clockhands.encodings.usual_values import YARN_FACTORS
 from clockhands.encodings.written_numbers import Interval, roundest, shortest, significant
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidValue
 
 # Rates are kept to 60 digits; two ratios of a geometric ladder differ by less than this.
 _SAME = Decimal("1e-56")
@@ -102,10 +102,7 @@ class Yarn(KnownScaling):
             mscale_all_dim=not_negative_or_none("mscale_all_dim", self.mscale_all_dim),
             attention_factor=positive_or_none("attention_factor", self.attention_factor),
         )
-        if not isinstance(self.truncate, bool):
-            raise InvalidType(
-                f"`truncate` must be True or False, got {shown(self.truncate)}.", "Leave it out for True."
-            )
+        truth("truncate", self.truncate, "Leave it out for True.")
         if self.beta_fast < self.beta_slow:
             raise InvalidValue(
                 f"`beta_fast` must not be below `beta_slow`, got {self.beta_fast:g} and {self.beta_slow:g}.",
