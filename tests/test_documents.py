@@ -216,47 +216,6 @@ def test_make_targets_in_documents_exist():
     assert named <= targets
 
 
-def tree_of(document: Path) -> list[str]:
-    """Paths in a file tree drawn as an indented list in a ``text`` block that starts with a folder."""
-    paths: list[str] = []
-    for _, text in blocks(document, "text"):
-        if not re.match(r"[\w./-]+/(\s|$)", text):
-            continue
-        above: list[tuple[int, str]] = []
-        for line in text.splitlines():
-            if not line.strip():
-                continue
-            indent = len(line) - len(line.lstrip())
-            names = re.match(r"\s*([\w./-]+)", line)
-            assert names, f"{document.name}: a line of the file tree that is no path: {line!r}"
-            above = [each for each in above if each[0] < indent]
-            path = "".join(each[1] for each in above) + names[1]
-            paths.append(path)
-            if path.endswith("/"):
-                above.append((indent, names[1]))
-    return paths
-
-
-def test_the_file_tree_is_the_real_one():
-    """Where the README draws one: what it draws exists, and no module of the package is missing from it."""
-    drawn = tree_of(README)
-    assert [path for path in drawn if not (ROOT / path).exists()] == []
-    if drawn:
-        source = ROOT / "src" / "clockhands"
-        real = {
-            str(path.relative_to(ROOT)) + ("/" if path.is_dir() else "")
-            for path in source.iterdir()
-            if not path.name.startswith("_") and (path.suffix == ".py" or (path / "__init__.py").is_file())
-        }
-        assert real - set(drawn) == set()
-
-
-def test_a_wrong_file_tree_is_noticed(tmp_path: Path):
-    document = tmp_path / "tree.md"
-    document.write_text("```text\nsrc/clockhands/   the package\n  absent.py   not there\n```\n", encoding="utf-8")
-    assert tree_of(document) == ["src/clockhands/", "src/clockhands/absent.py"]
-
-
 def test_the_report_that_the_readme_shows_is_the_real_one(tmp_path: Path):
     """The beginning of the report on the faulty copy of a real config, which `make run` makes, line by line."""
     subprocess.run([sys.executable, str(ROOT / "tools" / "packaged_model.py"), "demo"], cwd=tmp_path, check=True)
