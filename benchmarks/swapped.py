@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from timing import elapsed
 
-from clockhands.probes.models import load
+from clockhands.models.running_models import load
 from clockhands.transformers import restore, swap
 
 

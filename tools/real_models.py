@@ -32,9 +32,9 @@ from clockhands.lab import _model
 from clockhands.lab._training import TrialRun
 from clockhands.lab.store import Key
 from clockhands.lab.study import Study, parse
+from clockhands.models.running_models import load, of_module, windows_of
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import load, of_module, windows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "real_models.json"

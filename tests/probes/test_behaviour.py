@@ -9,9 +9,9 @@ from clockhands.errors import InvalidValue
 from late import Late
 from probes.tiny_models import CONTEXT, VOCABULARY, hidden_bias, tiny, tokens, without_positions
 
-torch, nn, models = Late("torch"), Late("torch.nn"), Late("clockhands.probes.models")
-behaviour, changes = Late("clockhands.probes.behaviour"), Late("clockhands.probes._changes")
-places, yardsticks = Late("clockhands.probes._places"), Late("clockhands.probes._yardsticks")
+torch, nn, models = Late("torch"), Late("torch.nn"), Late("clockhands.models.running_models")
+behaviour, changes = Late("clockhands.probes.behaviour"), Late("clockhands.models.rotation_changes")
+places, yardsticks = Late("clockhands.models.position_removals"), Late("clockhands.probes._yardsticks")
 
 LENGTH = 40
 

@@ -101,7 +101,7 @@ def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
 def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
     """In bfloat16, whose roundings of the first head are as large as the numbers of the last one."""
     pytest.importorskip("torch")
-    from clockhands.probes._bias_in_effect import DeclaredBias, LayerBias, differing_biases
+    from clockhands.models.layer_biases import DeclaredBias, LayerBias, differing_biases
 
     spec = ch.Alibi(8)
     code = Code("text", "0", "alibi", spec=spec)
@@ -180,7 +180,7 @@ def test_cosine_and_sine_are_read_behind_a_norm_with_weights():
         turned[place][:, first] = rows[:, first] * np.cos(angle) - rows[:, second] * np.sin(angle)
         turned[place][:, second] = rows[:, first] * np.sin(angle) + rows[:, second] * np.cos(angle)
     pytest.importorskip("torch")
-    from clockhands.probes._in_effect import fitted
+    from clockhands.models.layer_rotations import fitted
 
     cosine, sine, left = fitted(turned * weights, pairs)
     np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-12)

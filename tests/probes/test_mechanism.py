@@ -11,7 +11,7 @@ from clockhands.lab.sections import Arm, Model
 from late import Late
 
 torch, transformers = Late("torch"), Late("transformers")
-terms, looking_back = Late("clockhands.probes._additive_terms"), Late("clockhands.probes._looking_back")
+terms, looking_back = Late("clockhands.probes._additive_terms"), Late("clockhands.probes._head_distances")
 shape, mechanism = Late("clockhands.probes._table_shape"), Late("clockhands.probes.mechanism")
 
 # A table of fewer than 64 rows is too short for its shape, which takes most of the time.
@@ -46,7 +46,7 @@ def numbers(model, windows=4):
 
 
 def of_module(model):
-    from clockhands.probes.models import of_module
+    from clockhands.models.running_models import of_module
 
     return of_module(model)
 

@@ -11,7 +11,7 @@ from clockhands.measures.claims import studies
 from late import Late
 from packaged_weights import packaged, smollm2_file
 
-models, mechanism = Late("clockhands.probes.models"), Late("clockhands.probes.mechanism")
+models, mechanism = Late("clockhands.models.running_models"), Late("clockhands.probes.mechanism")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "real_models.py"
@@ -95,8 +95,8 @@ def test_pairs_of_smollm2():
     pytest.importorskip("transformers")
     model = models.load(str(smollm2_file()))
     ids = models.windows_of(model, text(), length=128, count=2)
-    from clockhands.probes._changes import rotating
-    from clockhands.probes._pairs import pair_shares
+    from clockhands.models.rotation_changes import rotating
+    from clockhands.probes._pair_shares import pair_shares
 
     found = pair_shares(model.module, rotating(model.module), ids, lambda *_: None, predicts=True)
     stored = STORED["smollm2"]

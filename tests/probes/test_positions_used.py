@@ -9,8 +9,8 @@ from clockhands.errors import InvalidValue
 from late import Late
 from probes.tiny_models import FAMILIES, hidden_bias, tiny, tokens, without_positions
 
-torch, nn, layers = Late("torch"), Late("torch.nn"), Late("clockhands.probes._layers")
-places, used = Late("clockhands.probes._places"), Late("clockhands.probes._positions_used")
+torch, nn, layers = Late("torch"), Late("torch.nn"), Late("clockhands.models.layer_stacks")
+places, used = Late("clockhands.models.position_removals"), Late("clockhands.probes._position_use")
 
 
 @cache
@@ -19,7 +19,7 @@ def ids():
 
 
 def runner(model):
-    from clockhands.probes._yardsticks import runner
+    from clockhands.models.running_models import runner
 
     return runner(model)
 

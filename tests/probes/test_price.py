@@ -128,7 +128,7 @@ def test_the_interval_is_of_all_tokens():
     """511 tokens are no whole number of blocks; what differs in the last ones alone is in mean and interval."""
     apart = np.zeros((8, 511))
     apart[:, -40:] = 1.0
-    from clockhands.probes._statistics import difference
+    from clockhands.probes._paired_differences import difference
 
     found = difference(apart, np.zeros_like(apart))
     assert found.mean == pytest.approx(40 / 511)

@@ -160,7 +160,8 @@ def test_what_a_model_needs_is_asked_before_it_is_loaded(folder, tmp_path, monke
     (tmp_path / "model.gguf").write_bytes(small_gguf())
     for missing, target in (("transformers", folder), ("accelerate", tmp_path / "model.gguf")):
         with monkeypatch.context() as patched:
-            patched.setattr("clockhands.probes.models.find_spec", lambda name, missing=missing: name != missing or None)
+            found = lambda name, missing=missing: name != missing or None  # noqa: E731
+            patched.setattr("clockhands.models.running_models.find_spec", found)
             assert invoked("probe", target, "--measure", "live") == 2
         said = capsys.readouterr().err
         assert f"error: A probe runs the model with Transformers, and {missing} is not installed." in said

@@ -7,8 +7,8 @@ from late import Late
 from packaged_weights import SMOLLM2_LAYERS, packaged, smollm2_file
 from probes import probed_models as models
 
-of_files, behaviour = Late("clockhands.probes.models"), Late("clockhands.probes.behaviour")
-used = Late("clockhands.probes._positions_used")
+of_files, behaviour = Late("clockhands.models.running_models"), Late("clockhands.probes.behaviour")
+used = Late("clockhands.probes._position_use")
 pytestmark = pytest.mark.slow
 
 # Nats per token on windows of 512 tokens, measured once by hand on other windows of the same speeches.

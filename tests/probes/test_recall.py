@@ -8,7 +8,7 @@ import pytest
 from late import Late
 from probes.tiny_models import CONTEXT, tiny, tokens
 
-torch, recall, models = Late("torch"), Late("clockhands.probes._recall"), Late("clockhands.probes.models")
+torch, recall, models = Late("torch"), Late("clockhands.probes._recall"), Late("clockhands.models.running_models")
 
 
 @cache

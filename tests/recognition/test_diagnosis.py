@@ -278,7 +278,7 @@ def of_loaded(met: Met) -> tuple[str, str]:
 
 def of_check(met: Met) -> tuple[str, str]:
     pytest.importorskip("torch")
-    from clockhands.testing.modules._tensors import wrong_tensors
+    from clockhands.testing.modules._module_tensors import wrong_tensors
 
     found = wrong_tensors(met.model, met.spec)
     return (found[0].code, hint_of(found[0].code)) if found else ("", "")

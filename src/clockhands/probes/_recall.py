@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from clockhands.encodings.scaling import Dynamic, Linear, Ntk, Scaling, Yarn
 from clockhands.errors import InvalidValue
-from clockhands.probes._changes import Waves, of_waves, rotating
-from clockhands.probes._yardsticks import takes
-from clockhands.probes.models import RunningModel
+from clockhands.models.rotation_changes import Waves, of_waves, rotating
+from clockhands.models.running_models import RunningModel, takes
 from clockhands.probes.results import Progress
 
 FACT, QUESTION = (

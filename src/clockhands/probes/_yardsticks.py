@@ -1,6 +1,5 @@
 """The scale on which a change of positions is measured: nats of tokens if the model predicts, else cosines."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.probes._positions_used import outputs_of
-from clockhands.probes.models import RunningModel
+from clockhands.models.running_models import RunningModel, takes
+from clockhands.probes._position_use import outputs_of
 
 Kind = Literal["next", "masked", "second-half", "states"]
 MASKS = ("[MASK]", "<mask>")
@@ -130,25 +129,6 @@ def yardstick(model: RunningModel, windows: Tensor, causal: bool) -> Yardstick:
         for number in range(len(windows))
     ]
     return Yardstick("masked", module, windows, torch.stack(drawn).sort(dim=-1).values, mask)
-
-
-def runner(module: nn.Module) -> Callable[..., Any]:
-    """Runs a model on token ids [1, tokens] and further arguments; encoder and decoder get the same ids."""
-    if takes(module, "decoder_input_ids"):
-        return lambda ids, **more: module(input_ids=ids, decoder_input_ids=ids, use_cache=False, **more)
-    without = {"use_cache": False} if takes(module, "use_cache") or takes(module, "kwargs") else {}
-    return lambda ids, **more: module(input_ids=ids, **without, **more)
-
-
-def takes(module: nn.Module, name: str) -> bool:
-    """Whether a model has an argument of this name."""
-    return name in inspect.signature(module.forward).parameters
-
-
-def divergence(sound: Tensor, changed: Tensor) -> float:
-    """The mean KL divergence of two outputs that are logits, in nats."""
-    one, other = (each.float().log_softmax(dim=-1) for each in (sound, changed))
-    return float(nn.functional.kl_div(other, one, log_target=True, reduction="none").sum(dim=-1).double().mean())
 
 
 def _halves(ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,15 +18,16 @@ from torch import Tensor
 from clockhands.arguments import listed
 from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.models.compared_runs import divergence
 from clockhands.models.held_tensors import walked
+from clockhands.models.layer_stacks import begun_at, kept_outputs, stacks
 from clockhands.models.opened_modules import open_module
-from clockhands.probes._layers import begun_at, kept_outputs, stacks
-from clockhands.probes._places import Reached, all_removed, reached
-from clockhands.probes._positions_used import ROUNDING, PositionsUsed, positions_used
+from clockhands.models.position_removals import Reached, all_removed, reached
+from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.probes._paired_differences import ERRORS, PairedDifference, difference
+from clockhands.probes._position_use import ROUNDING, PositionsUsed, positions_used
 from clockhands.probes._recall import RecallPlan, measure_recall
-from clockhands.probes._statistics import ERRORS, PairedDifference, difference
-from clockhands.probes._yardsticks import SAYS, Yardstick, divergence, runner, takes, yardstick
-from clockhands.probes.models import RunningModel
+from clockhands.probes._yardsticks import SAYS, Yardstick, yardstick
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
 
 SHIFTS = (1, 1000)

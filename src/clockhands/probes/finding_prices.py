@@ -9,9 +9,9 @@ from torch import Tensor
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.fixes import codes_with_fix
 from clockhands.configs.resolved import TEXT, Code
-from clockhands.probes._changes import Change, Rotating, Waves, of_other_layout, of_waves
-from clockhands.probes._statistics import PairedDifference, difference
-from clockhands.probes.models import RunningModel
+from clockhands.models.rotation_changes import Change, Rotating, Waves, of_other_layout, of_waves
+from clockhands.models.running_models import RunningModel
+from clockhands.probes._paired_differences import PairedDifference, difference
 from clockhands.probes.pricing import declared_rotary, losses, rotating_of
 from clockhands.probes.results import Progress
 

@@ -2,13 +2,13 @@
 
 Three tests are combined, since each alone misses some fault: outputs do not change when all positions are shifted (a
 wrong base passes this, too); outputs equal those of a reference whose queries and keys are rotated here, by the
-declared spec; and the loss in each band of positions equals that of the reference. `clockhands.probes._in_effect` finds
-the layers, and `clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with one
-pass.
+declared spec; and the loss in each band of positions equals that of the reference. `clockhands.models.layer_rotations`
+finds the layers, and `clockhands.testing.check_generation` compares padding, packing, chunks and cached decoding with
+one pass.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,17 +21,28 @@ from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import judge
 from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
 from clockhands.encodings import rotary
-from clockhands.encodings.dtypes import UNIT_ROUNDOFF
-from clockhands.encodings.ladders import Explicit
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.models.measured_rotations import lengths_in_use, rates_at
-from clockhands.probes._attended import Attended, attended, attended_once, inner, is_compiled, uncompiled
-from clockhands.probes._bias_in_effect import DeclaredBias, biases_in_effect, declared_biases, differing_biases
-from clockhands.probes._image_coordinates import image_coordinates
-from clockhands.probes._in_effect import (
+from clockhands.models.attention_inputs import Attended, attended, attended_once, inner, is_compiled, uncompiled
+from clockhands.models.compared_runs import (
+    Reference,
+    Rounding,
+    biased_reference,
+    by_position,
+    causal,
+    counts_itself,
+    divergence,
+    first_apart,
+    logits,
+    nats_of,
+    rotated_reference,
+    rounding_of,
+    rounds_activations,
+    some_tokens,
+)
+from clockhands.models.image_coordinates import image_coordinates
+from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.models.layer_rotations import (
     POSITIONS,
-    ROUNDINGS,
-    TOKENS,
     DeclaredLayer,
     LayerRotation,
     changes_with_length,
@@ -42,11 +53,10 @@ from clockhands.probes._in_effect import (
     single_tokens,
     tolerance,
 )
-from clockhands.probes._places import all_removed, reached
-from clockhands.probes._scores_in_effect import differing_scores, in_measured_order, scores_at_zero
-from clockhands.probes._statistics import difference
-from clockhands.probes._yardsticks import divergence, runner, takes
-from clockhands.probes.models import RunningModel
+from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
+from clockhands.models.measured_rotations import lengths_in_use
+from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing import check_generation
@@ -54,18 +64,11 @@ from clockhands.testing import check_generation
 SHIFT = 1000
 """Tokens by which all positions are shifted, where the context allows it."""
 
-KL_LIMIT = 1e-6
-"""The largest mean KL divergence in float32; other precisions have `rounding_of` the model."""
-
 BANDS = 4
 _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
-_IN_A_PASS = 2.0**-8  # the largest accepted difference from the reference's query, as a share of its size
-_TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
-_DRAWS = 2
-_COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
 _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 
@@ -176,14 +179,14 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = takes(module, "position_ids")
-    if places and _counts_itself(module, ids):
+    if places and counts_itself(module, ids):
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
     if places:
-        measured = scores_at_zero(module, _some_tokens(ids), declared)
+        measured = scores_at_zero(module, some_tokens(ids), declared)
         declared = in_measured_order(declared, measured)
-        findings, answers = differing_scores(declared, measured, seen[0].queries.dtype)
-        live.findings += findings
+        observed, answers = differing_scores(declared, measured, seen[0].queries.dtype)
+        live.findings += [judge(*each) for each in observed]
         live.answers += answers
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
@@ -200,20 +203,20 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         _shifted(live, module, ids, model.context, rounding, relative=relative)
         if whole and not live.numbers.get("positions_ignored"):
             progress("the reference from the declared spec", 0.4)
-            here = _rotated_here(module, declared, seen)
+            here = rotated_reference(module, declared, seen)
             _reference(live, model, module, ids, reference=here, rounding=rounding)
     if of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
         progress("the reference from the declared spec", 0.4)
-        here = _biased_here(module, of_bias, ids)
+        here = biased_reference(module, of_bias, ids)
         _reference(live, model, module, ids, reference=here, rounding=rounding)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
-        if _rounds_activations(module):
+        if rounds_activations(module):
             live.answers.append(
                 "Padding, packing, chunks and cached decoding were not compared: linear layers quantise activations, "
                 "and a rounding of a number may move the output by a whole step."
             )
-        elif _causal(module, ids):
+        elif causal(module, ids):
             _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
 
 
@@ -227,7 +230,7 @@ def _rotations(
     places: bool,
 ) -> list[LayerRotation]:
     """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
-    tokens = _some_tokens(ids)
+    tokens = some_tokens(ids)
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
     specs = [each.code.spec for each in declared.values() if each.expected is not None]
@@ -241,7 +244,7 @@ def _rotations(
             with attended(module) as given, torch.no_grad():
                 runner(module)(tokens[:, None].repeat(1, len(positions)))
             given = [
-                replace(each, queries=_first(each.queries), keys=_first(each.keys))
+                replace(each, queries=by_position(each.queries), keys=by_position(each.keys))
                 for each in given if each.keys.shape[-2] == len(positions)
             ]  # fmt: skip
         for each in given:
@@ -259,35 +262,13 @@ def _rotations(
     return found
 
 
-def _counts_itself(module: nn.Module, ids: Tensor) -> bool:
-    """Whether queries and keys of one repeated token move along the text, and with no position that is given.
-
-    Transformers 4 rotates ESM so: its positions are for a table alone.
-    """
-    text = ids[:1, :1].repeat(1, 8)
-    passes = []
-    for positions in (torch.arange(8, device=ids.device)[None], torch.zeros_like(text)):
-        with attended(module) as seen, torch.no_grad():
-            runner(module)(text, position_ids=positions)
-        passes.append(seen)
-    allowed = tolerance(passes[0][0].queries.dtype)
-    same = all(max(_far(a.queries, b.queries), _far(a.keys, b.keys)) <= allowed for a, b in zip(*passes, strict=True))
-    return same and any(moved(rows_of(_first(each.queries), 8)) > allowed for each in passes[0])
-
-
-def _some_tokens(ids: Tensor) -> Tensor:
-    """A few different token ids of the windows."""
-    unique = ids.flatten().unique()
-    return unique[:: max(1, len(unique) // TOKENS)][:TOKENS]
-
-
 def _biases(
     live: _Live, module: nn.Module, ids: Tensor, audited: Audit, seen: Sequence[Attended]
 ) -> dict[str, DeclaredBias]:
     """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
-    live.findings += differing_biases(measured, declared)
+    live.findings += [judge(*each) for each in differing_biases(measured, declared)]
     present = sorted({each.layer for each in measured.values() if each.present})
     if present:
         live.numbers["layers_with_bias"] = layer_ranges(present)
@@ -317,11 +298,6 @@ def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audit
         live.answers.append("Queries and keys are not rotated; a bias is added to the scores.")
 
 
-def _first(heads: Tensor) -> Tensor:
-    """[texts, heads, tokens, channels] reshaped to texts of one token, by position."""
-    return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
-
-
 def _explained(found: Finding, by_module: Sequence[str | None]) -> bool:
     """Whether wrong frequencies held by modules of these layers explain this rotation."""
     if found.evidence.get("fault") in _NOT_OF_FREQUENCIES or found.layers is None:
@@ -347,80 +323,6 @@ def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
     return made
 
 
-def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
-    """The output of one window, [tokens, vocabulary or width], in float32."""
-    with torch.no_grad():
-        answer = runner(module)(window[None], **how)
-    found = getattr(answer, "logits", None)
-    return (answer.last_hidden_state if found is None else found)[0].float()
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """The effect of rounding alone on a model.
-
-    Attributes:
-        kl: The largest mean KL divergence that it explains.
-        apart: How far it moves queries and keys of each layer, as a share of their size.
-    """
-
-    kl: float
-    apart: Mapping[int, float]
-
-
-def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> Rounding:
-    """Measure the effect of rounding alone on the model itself.
-
-    Two ways to rotate the same numbers may differ by the rounding of a cosine or sine, of two products and of their
-    sum. So queries and keys of all layers are changed randomly by that much, and the effect is measured: all later
-    operations round as in the model, whatever its precision. In float32 it is far below 1e-6.
-    """
-    with attended(module) as own:
-        sound = logits(module, window)
-    kls, apart = [0.0], {each.layer: 0.0 for each in own}
-    for draw in range(_DRAWS):
-        drawn = torch.Generator().manual_seed(draw)
-
-        def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
-            unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
-            pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
-            drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
-            return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
-
-        with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
-            changed = logits(module, window)
-        kls.append(divergence(sound, changed))
-        for one, other in zip(own, moved_ones, strict=True):
-            apart[one.layer] = max(apart[one.layer], _far(one.queries, other.queries), _far(one.keys, other.keys))
-    return Rounding(
-        max(KL_LIMIT, _TWICE**2 * max(kls)), {layer: max(_IN_A_PASS, _TWICE * far) for layer, far in apart.items()}
-    )
-
-
-def _far(own: Tensor, other: Tensor) -> float:
-    # Keys stand once for all their queries, or are repeated: some releases decide that by whether a mask is given.
-    heads = max(own.shape[-3], other.shape[-3])
-    own, other = (each.repeat_interleave(heads // each.shape[-3], -3) for each in (own, other))
-    return float((own.float() - other.float()).norm() / other.float().norm().clamp_min(1e-30))
-
-
-def _rounds_activations(module: nn.Module) -> bool:
-    """Whether linear layers quantise their inputs: they are then not additive, by far more than rounding."""
-    linear: Any = next((each for each in module.modules() if hasattr(each, "in_features")), None)
-    if linear is None:
-        return False
-    like = next(module.parameters())
-    dtype = like.dtype if like.is_floating_point() else torch.float32
-    one, other = torch.randn(2, 4, linear.in_features, generator=torch.Generator().manual_seed(0)).to(
-        like.device, dtype
-    )
-    with torch.no_grad():
-        none, both = linear(torch.zeros_like(one)), linear(one + other)
-        apart = linear(one) + linear(other) - none - both
-    unit = UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
-    return float(apart.float().norm() / both.float().norm()) > max(4 * unit, _COARSE)
-
-
 def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
     """Compare the outputs of the compiled model with those of its Python code, which all other tests run."""
     with uncompiled():
@@ -433,14 +335,6 @@ def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) ->
     if not kl <= limit:
         says = f"The compiled model gives other outputs than its own code (mean KL {kl:.2g} nats)."
         live.findings.append(judge("run-differs", {"says": says, "kl": kl}))
-
-
-def _causal(module: nn.Module, ids: Tensor) -> bool:
-    """Whether an output does not depend on later tokens."""
-    window, other = ids[0, :8], ids[0, :8].clone()
-    other[-1] = (other[-1] + 1) % 2
-    one, two = logits(module, window)[:-1], logits(module, other)[:-1]
-    return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
 
 
 def _shifted(
@@ -465,64 +359,6 @@ def _shifted(
     live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
 
 
-def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
-    """Heads at position 0, rotated by clockhands by the declared spec."""
-    if each.expected is None:
-        return heads
-    length = heads.shape[-2]
-    place = each.channels(heads.shape[-1])
-    direction = "backward" if each.sign < 0 else "forward"
-    assert each.layout is not None
-    rates = tuple(float(rate) for rate in rates_at(each.expected, length))
-    rates += (0.0,) * (each.rotated // 2 - len(rates))
-    spec = rotary.Rotary(each.rotated, each.layout, spacing=Explicit(rates), direction=direction)
-    made = heads.clone()
-    made[..., place] = rotary.rotate(heads[..., place].contiguous(), spec)
-    return made
-
-
-Reference = Callable[[Tensor], tuple[Tensor, Mapping[int, Sequence[tuple[Tensor, Tensor]]]]]
-"""From a window to the outputs of the reference, and queries and keys of its layers, where they are made here."""
-
-
-def _rotated_here(module: nn.Module, declared: dict[int, DeclaredLayer], seen: Sequence[Attended]) -> Reference:
-    """A reference whose queries and keys are rotated by clockhands.
-
-    At position 0 a model rotates by nothing. So it is run with every token at position 0, and queries and keys are
-    rotated before attention, by the frequencies, layout and channels that the config declares for the layer.
-    """
-
-    def outputs(window: Tensor) -> Any:
-        turned: dict[int, list[tuple[Tensor, Tensor]]] = {}
-
-        def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-            both = _turned(declared[layer], queries), _turned(declared[layer], keys)
-            turned.setdefault(layer, []).append(both)
-            return both
-
-        none, ones = torch.zeros_like(window)[None], torch.ones_like(window)[None]
-        with attended(module, turn, known=seen):
-            made = logits(module, window, position_ids=none, attention_mask=ones)
-        return made, turned
-
-    return outputs
-
-
-def _biased_here(module: nn.Module, declared: Mapping[str, DeclaredBias], ids: Tensor) -> Reference:
-    """A reference without the model's own biases, whose scores get a bias computed by clockhands."""
-    places = [each for each in reached(module, runner(module), ids[:1, :8]) if each.kind == "handed"]
-
-    def outputs(window: Tensor) -> Any:
-        def add(path: str, scores: Tensor) -> Tensor:
-            made = declared[path].matrix(*scores.shape[-2:])
-            return torch.from_numpy(made).to(scores.device, scores.dtype)[None]
-
-        with all_removed(places), attended(module, add=add):
-            return logits(module, window), {}
-
-    return outputs
-
-
 def _reference(
     live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, *, reference: Reference, rounding: Rounding
 ) -> None:
@@ -537,9 +373,9 @@ def _reference(
         kls.append(divergence(wanted, own))
         if number == 0 and turned:
             made = "rotation"
-            first = _first_apart(seen, turned, rounding)
+            first = first_apart(seen, turned, rounding)
         if model.predicts:
-            losses.append([_nats(each, window) for each in (own, wanted)])
+            losses.append([nats_of(each, window) for each in (own, wanted)])
     kl, limit = float(np.mean(kls)), rounding.kl
     same = kl <= limit
     live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
@@ -553,22 +389,6 @@ def _reference(
         says = f"In one pass over a text the outputs are not those of the declared {made} (mean KL {kl:.2g} nats)"
         says += "." if first is None else f"; queries and keys differ from layer {first} on."
         live.findings.append(judge("run-differs", {"says": says, "kl": kl}, None if first is None else str(first)))
-
-
-def _first_apart(
-    seen: Sequence[Attended], turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]], rounding: Rounding
-) -> int | None:
-    """The first layer whose queries or keys differ from those of the reference."""
-    wanted = {layer: iter(each) for layer, each in turned.items()}
-    for each in seen:
-        queries, keys = next(wanted[each.layer])
-        if max(_far(each.queries, queries), _far(each.keys, keys)) > rounding.apart[each.layer]:
-            return each.layer
-    return None
-
-
-def _nats(output: Tensor, window: Tensor) -> np.ndarray:
-    return nn.functional.cross_entropy(output[:-1], window[1:], reduction="none").double().cpu().numpy()
 
 
 def _bands(live: _Live, losses: np.ndarray) -> None:

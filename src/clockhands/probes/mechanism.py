@@ -12,14 +12,14 @@ from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.ladders import Explicit
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
+from clockhands.models.rotation_changes import Rotating, rotating
+from clockhands.models.running_models import RunningModel
 from clockhands.probes._additive_terms import EXACT, Adding, ScoreTerms, adding, score_terms
-from clockhands.probes._changes import Rotating, rotating
-from clockhands.probes._looking_back import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
-from clockhands.probes._pairs import PairShares, pair_shares
+from clockhands.probes._head_distances import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
+from clockhands.probes._pair_shares import PairShares, pair_shares
 from clockhands.probes._position_readout import hidden_states, layers_read, read_position
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
-from clockhands.probes.models import RunningModel
 from clockhands.probes.pricing import declared_rotary
 from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
 

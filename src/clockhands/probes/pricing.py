@@ -13,7 +13,7 @@ from clockhands.configs.resolved import TEXT
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.probes._changes import (
+from clockhands.models.rotation_changes import (
     Change,
     Rotating,
     Waves,
@@ -26,8 +26,8 @@ from clockhands.probes._changes import (
     rotating,
     together,
 )
-from clockhands.probes._statistics import ERRORS, LEAST, PairedDifference, difference
-from clockhands.probes.models import RunningModel
+from clockhands.models.running_models import RunningModel
+from clockhands.probes._paired_differences import ERRORS, LEAST, PairedDifference, difference
 from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
 
 SHIFT = 1000

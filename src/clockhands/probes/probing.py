@@ -14,11 +14,11 @@ from clockhands.arguments import count, shown
 from clockhands.auditing import Audit, Finding
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
+from clockhands.models.running_models import RunningModel, load, of_module, windows_of
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
 from clockhands.probes.live import check_live, measure_live
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.models import RunningModel, load, of_module, windows_of
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from clockhands.configs.resolved import REGISTERED
 from clockhands.encodings.scaling import Dynamic
 from clockhands.errors import InvalidValue
+from clockhands.models.installed_transformers import add_rope_type
 from clockhands.transformers._rotary_part import rotary_by_kind
-from clockhands.transformers.installed import add_rope_type
 
 TYPES = ("default", "linear", "dynamic", "yarn", "llama3")
 

@@ -23,7 +23,7 @@ import numpy as np
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import UNIT
-from clockhands.testing.generation._models import CausalModel
+from clockhands.testing.generation._causal_models import CausalModel
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.encodings.layouts import pair_channels
-from clockhands.probes._changes import (
+from clockhands.models.rotation_changes import (
     Rotating,
     Waves,
     before_rotation,
     of_waves,
     without_pairs,
 )
-from clockhands.probes._statistics import PairedDifference, difference
+from clockhands.probes._paired_differences import PairedDifference, difference
 from clockhands.probes.pricing import losses
 from clockhands.probes.results import Progress
 

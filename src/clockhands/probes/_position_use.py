@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.probes._layers import (
+from clockhands.models.layer_stacks import (
     LayerStack,
     Run,
     begun_at,

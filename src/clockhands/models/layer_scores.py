@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.auditing import Finding
-from clockhands.auditing.findings import judge
 from clockhands.configs.resolved import layer_ranges
 from clockhands.encodings.scores import ConstantScale
-from clockhands.probes._attended import Attended, attended
-from clockhands.probes._in_effect import DeclaredLayer, tolerance
-from clockhands.probes._yardsticks import runner
+from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.layer_rotations import DeclaredLayer, tolerance
+from clockhands.models.observations import Observation
+from clockhands.models.running_models import runner
 
 Order = Literal["kept", "halves"]
 """Of the rotated channels that attention receives: as projected, or first the even ones, then the odd ones."""
@@ -125,8 +124,8 @@ def in_measured_order(
 
 def differing_scores(
     declared: Mapping[int, DeclaredLayer], measured: Sequence[LayerScores], dtype: torch.dtype
-) -> tuple[list[Finding], list[str]]:
-    """Findings where scores are not multiplied by the declared constant, and answers on what was not measured."""
+) -> tuple[list[Observation], list[str]]:
+    """Observations where scores are not multiplied by the declared constant, and answers on what was not measured."""
     wrong: dict[tuple[str, str], list[int]] = {}
     unknown = []
     for each in measured:
@@ -139,15 +138,15 @@ def differing_scores(
         factor = each.scale * each.width**0.5
         if abs(factor / scale.factor - 1) > 8 * tolerance(dtype):
             wrong.setdefault((f"{factor:.4g}", f"{scale.factor:.4g}"), []).append(each.layer)
-    findings = []
+    found = []
     for (factor, declares), layers in wrong.items():
         says = f"Scores are multiplied by {factor}, where the config declares {declares} (besides 1 / sqrt of the width"
         evidence = {"says": f"{says} of a head).", "remedy": _REMEDY}
-        findings.append(judge("run-differs", evidence, layer_ranges(layers)))
+        found.append(Observation("run-differs", evidence, layer_ranges(layers)))
     answers = []
     if unknown:
         answers.append(
             f"The declared factor on the scores of layers {layer_ranges(unknown)} was not measured: no projection gives"
             " their queries."
         )
-    return findings, answers
+    return found, answers

@@ -21,9 +21,9 @@ from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.scores import score_scale
+from clockhands.models.attention_inputs import Attended, attended
 from clockhands.models.measured_rotations import compared, padded, rates_at
-from clockhands.probes._attended import Attended, attended
-from clockhands.probes._yardsticks import runner
+from clockhands.models.running_models import runner
 from clockhands.recognition.diagnosis import Cosines
 
 TOKENS = 6

@@ -20,7 +20,7 @@ from clockhands.testing.generation._caches import (
     turned_alike,
     with_rows,
 )
-from clockhands.testing.generation._experiments import NO_KEYS
+from clockhands.testing.generation._text_experiments import NO_KEYS
 from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of, places_in_pieces
 from clockhands.testing.reports import UNDECIDED, Explanation
 

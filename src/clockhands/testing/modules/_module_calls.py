@@ -20,7 +20,7 @@ from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import treated_error
 from clockhands.testing.functions._calls import CALLS, Called
-from clockhands.testing.modules._tensors import as_it_was, put_parameters
+from clockhands.testing.modules._module_tensors import as_it_was, put_parameters
 from clockhands.testing.reports import CannotCheck
 
 WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")

@@ -1,5 +1,6 @@
 """Loads models to run: a folder, a name or a GGUF file becomes a PyTorch module, and a text becomes token ids."""
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,7 +83,7 @@ def load(target: str, text: str | None = None, *, length: int = 0, count: int = 
     _refuse_kernels(opened.config, opened.config_name)
     import transformers
 
-    from clockhands.transformers.installed import dtype_option
+    from clockhands.models.installed_transformers import dtype_option
 
     path, options = opened.path, {"local_files_only": True, "trust_remote_code": False}
     if opened.form == "gguf":
@@ -130,6 +131,19 @@ def of_module(module: nn.Module, tokenizer: Any = None) -> RunningModel:
     """Wrap a module that the caller has already loaded, with its tokenizer."""
     encode = None if tokenizer is None else lambda text: list(tokenizer(text, add_special_tokens=False)["input_ids"])
     return RunningModel(type(module).__name__, module, encode, _context(module))
+
+
+def runner(module: nn.Module) -> Callable[..., Any]:
+    """Runs a model on token ids [1, tokens] and further arguments; encoder and decoder get the same ids."""
+    if takes(module, "decoder_input_ids"):
+        return lambda ids, **more: module(input_ids=ids, decoder_input_ids=ids, use_cache=False, **more)
+    without = {"use_cache": False} if takes(module, "use_cache") or takes(module, "kwargs") else {}
+    return lambda ids, **more: module(input_ids=ids, **without, **more)
+
+
+def takes(module: nn.Module, name: str) -> bool:
+    """Whether a model has an argument of this name."""
+    return name in inspect.signature(module.forward).parameters
 
 
 def windows_of(model: RunningModel, text: str, *, length: int, count: int) -> torch.Tensor:
@@ -260,7 +274,7 @@ def _read_once() -> Iterator[None]:
     except ImportError:
         yield
         return
-    from clockhands.transformers.installed import gguf_reading
+    from clockhands.models.installed_transformers import gguf_reading
 
     loader: Any = gguf_reading()
     if loader is None:

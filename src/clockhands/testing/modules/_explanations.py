@@ -17,8 +17,17 @@ from clockhands.recognition.calling import Refused
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import FAULTS
 from clockhands.recognition.suspects import scaling_name
-from clockhands.testing.modules._asking import Heard, ModuleSubject, Treated, Treatment
-from clockhands.testing.modules._tensors import Changed, Wrong, changed, held, numbers, put, spoiled, wrong_tensors
+from clockhands.testing.modules._module_calls import Heard, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules._module_tensors import (
+    Changed,
+    Wrong,
+    changed,
+    held,
+    numbers,
+    put,
+    spoiled,
+    wrong_tensors,
+)
 from clockhands.testing.reports import Explanation, Failure
 
 

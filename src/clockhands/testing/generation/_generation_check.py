@@ -15,9 +15,9 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import Asked, Unasked
-from clockhands.testing.generation._experiments import GenerationExperiment, experiments
-from clockhands.testing.generation._explaining import explained
-from clockhands.testing.generation._models import CausalModel, TransformersModel, opened
+from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
+from clockhands.testing.generation._explanations import explained
+from clockhands.testing.generation._text_experiments import GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
 

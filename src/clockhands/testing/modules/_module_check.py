@@ -100,9 +100,9 @@ def check_module(
                 f"Expected a function that builds a torch.nn.Module, got one that returns {shown(module)}.",
                 "Give the module itself, or make=lambda: Module(...).",
             )
-    from clockhands.testing.modules._asking import ModuleCaller, ModuleSubject
-    from clockhands.testing.modules._tensors import as_it_was
-    from clockhands.testing.modules._treatments import report_of_module
+    from clockhands.testing.modules._module_calls import ModuleCaller, ModuleSubject
+    from clockhands.testing.modules._module_report import report_of_module
+    from clockhands.testing.modules._module_tensors import as_it_was
 
     known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
     one_of(

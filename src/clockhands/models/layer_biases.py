@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.auditing import Finding
-from clockhands.auditing.findings import judge
 from clockhands.configs.resolved import Code, layer_numbers, layer_ranges
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
-from clockhands.probes._attended import Attended, attended
-from clockhands.probes._yardsticks import runner, takes
+from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.observations import Observation
+from clockhands.models.running_models import runner, takes
 from clockhands.recognition.diagnosis import of_slopes
 
 TOKENS = 48
@@ -160,8 +159,8 @@ def _alike(heads: Tensor, allowed: float) -> bool:
     return bool((rows - rows[..., :1, :]).abs().max() <= allowed * rows.abs().max())
 
 
-def differing_biases(measured: Mapping[str, LayerBias], declared: Mapping[str, DeclaredBias]) -> list[Finding]:
-    """One finding for all layers whose bias differs in the same way."""
+def differing_biases(measured: Mapping[str, LayerBias], declared: Mapping[str, DeclaredBias]) -> list[Observation]:
+    """One observation for all layers whose bias differs in the same way."""
     alike: dict[Any, list[tuple[LayerBias, str, dict[str, Any]]]] = {}
     for path, each in measured.items():
         if path not in declared:
@@ -170,11 +169,12 @@ def differing_biases(measured: Mapping[str, LayerBias], declared: Mapping[str, D
         if wrong is not None:
             code, evidence = wrong
             alike.setdefault((code, evidence.get("fault"), evidence.get("it is")), []).append((each, code, evidence))
-    return [
-        judge(group[0][1], {**group[0][2], "module": group[0][0].path} if group[0][1] == "run-differs" else group[0][2],
-              layer_ranges([each.layer for each, *_ in group]))
-        for group in alike.values()
-    ]  # fmt: skip
+    found = []
+    for group in alike.values():
+        own, code, evidence = group[0]
+        evidence = {**evidence, "module": own.path} if code == "run-differs" else evidence
+        found.append(Observation(code, evidence, layer_ranges([each.layer for each, *_ in group])))
+    return found
 
 
 def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]] | None:

@@ -17,7 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from clockhands.errors import InvalidValue
-from clockhands.probes._yardsticks import runner
+from clockhands.models.running_models import runner
 
 _FUSED = nn.functional.scaled_dot_product_attention
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -48,6 +48,17 @@ class Attended:
     keys: Tensor
     scores: Tensor | None
     product: int | None
+
+    def distance(self, queries: Tensor, keys: Tensor) -> float:
+        """How far its queries or keys are from others, as a share of their size."""
+        return max(_distance(self.queries, queries), _distance(self.keys, keys))
+
+
+def _distance(own: Tensor, other: Tensor) -> float:
+    # Keys stand once for all their queries, or are repeated: some releases decide that by whether a mask is given.
+    heads = max(own.shape[-3], other.shape[-3])
+    own, other = (each.repeat_interleave(heads // each.shape[-3], -3) for each in (own, other))
+    return float((own.float() - other.float()).norm() / other.float().norm().clamp_min(1e-30))
 
 
 Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]

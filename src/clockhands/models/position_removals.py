@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.errors import InvalidValue
-from clockhands.probes._layers import Run
+from clockhands.models.layer_stacks import Run
 
 Removal = Literal["off", "zeroed", "averaged"]
 

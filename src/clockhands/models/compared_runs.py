@@ -1,0 +1,215 @@
+"""Runs of a model, beside what rounding does to them and beside a reference from the declared spec.
+
+The reference's queries and keys are rotated here, or its scores get a bias that is computed here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from clockhands.encodings import rotary
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.encodings.ladders import Explicit
+from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.layer_biases import DeclaredBias
+from clockhands.models.layer_rotations import ROUNDINGS, TOKENS, DeclaredLayer, moved, rows_of, tolerance
+from clockhands.models.measured_rotations import rates_at
+from clockhands.models.position_removals import all_removed, reached
+from clockhands.models.running_models import runner
+
+KL_LIMIT = 1e-6
+"""The largest mean KL divergence in float32; other precisions have `rounding_of` the model."""
+
+_IN_A_PASS = 2.0**-8  # the largest accepted difference from the reference's query, as a share of its size
+_TWICE = 2  # as far as rounding moves outputs in passes that are drawn; divergences grow with the square
+_DRAWS = 2
+_COARSE = 2.0**-10  # of an output: far above the rounding of float32, far below a step of int8
+
+
+def logits(module: nn.Module, window: Tensor, **how: Any) -> Tensor:
+    """The output of one window, [tokens, vocabulary or width], in float32."""
+    with torch.no_grad():
+        answer = runner(module)(window[None], **how)
+    found = getattr(answer, "logits", None)
+    return (answer.last_hidden_state if found is None else found)[0].float()
+
+
+def divergence(sound: Tensor, changed: Tensor) -> float:
+    """The mean KL divergence of two outputs that are logits, in nats."""
+    one, other = (each.float().log_softmax(dim=-1) for each in (sound, changed))
+    return float(nn.functional.kl_div(other, one, log_target=True, reduction="none").sum(dim=-1).double().mean())
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The effect of rounding alone on a model.
+
+    Attributes:
+        kl: The largest mean KL divergence that it explains.
+        apart: How far it moves queries and keys of each layer, as a share of their size.
+    """
+
+    kl: float
+    apart: Mapping[int, float]
+
+
+def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> Rounding:
+    """Measure the effect of rounding alone on the model itself.
+
+    Two ways to rotate the same numbers may differ by the rounding of a cosine or sine, of two products and of their
+    sum. So queries and keys of all layers are changed randomly by that much, and the effect is measured: all later
+    operations round as in the model, whatever its precision. In float32 it is far below 1e-6.
+    """
+    with attended(module) as own:
+        sound = logits(module, window)
+    kls, apart = [0.0], {each.layer: 0.0 for each in own}
+    for draw in range(_DRAWS):
+        drawn = torch.Generator().manual_seed(draw)
+
+        def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
+            unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
+            pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
+            drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
+            return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
+
+        with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
+            changed = logits(module, window)
+        kls.append(divergence(sound, changed))
+        for one, other in zip(own, moved_ones, strict=True):
+            apart[one.layer] = max(apart[one.layer], one.distance(other.queries, other.keys))
+    return Rounding(
+        max(KL_LIMIT, _TWICE**2 * max(kls)), {layer: max(_IN_A_PASS, _TWICE * far) for layer, far in apart.items()}
+    )
+
+
+def rounds_activations(module: nn.Module) -> bool:
+    """Whether linear layers quantise their inputs: they are then not additive, by far more than rounding."""
+    linear: Any = next((each for each in module.modules() if hasattr(each, "in_features")), None)
+    if linear is None:
+        return False
+    like = next(module.parameters())
+    dtype = like.dtype if like.is_floating_point() else torch.float32
+    one, other = torch.randn(2, 4, linear.in_features, generator=torch.Generator().manual_seed(0)).to(
+        like.device, dtype
+    )
+    with torch.no_grad():
+        none, both = linear(torch.zeros_like(one)), linear(one + other)
+        apart = linear(one) + linear(other) - none - both
+    unit = UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
+    return float(apart.float().norm() / both.float().norm()) > max(4 * unit, _COARSE)
+
+
+def causal(module: nn.Module, ids: Tensor) -> bool:
+    """Whether an output does not depend on later tokens."""
+    window, other = ids[0, :8], ids[0, :8].clone()
+    other[-1] = (other[-1] + 1) % 2
+    one, two = logits(module, window)[:-1], logits(module, other)[:-1]
+    return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
+
+
+def counts_itself(module: nn.Module, ids: Tensor) -> bool:
+    """Whether queries and keys of one repeated token move along the text, and with no position that is given.
+
+    Transformers 4 rotates ESM so: its positions are for a table alone.
+    """
+    text = ids[:1, :1].repeat(1, 8)
+    passes = []
+    for positions in (torch.arange(8, device=ids.device)[None], torch.zeros_like(text)):
+        with attended(module) as seen, torch.no_grad():
+            runner(module)(text, position_ids=positions)
+        passes.append(seen)
+    allowed = tolerance(passes[0][0].queries.dtype)
+    same = all(one.distance(other.queries, other.keys) <= allowed for one, other in zip(*passes, strict=True))
+    return same and any(moved(rows_of(by_position(each.queries), 8)) > allowed for each in passes[0])
+
+
+def some_tokens(ids: Tensor) -> Tensor:
+    """A few different token ids of the windows."""
+    unique = ids.flatten().unique()
+    return unique[:: max(1, len(unique) // TOKENS)][:TOKENS]
+
+
+def by_position(heads: Tensor) -> Tensor:
+    """[texts, heads, tokens, channels] reshaped to texts of one token, by position."""
+    return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
+
+
+# References
+
+
+def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
+    """Heads at position 0, rotated by clockhands by the declared spec."""
+    if each.expected is None:
+        return heads
+    length = heads.shape[-2]
+    place = each.channels(heads.shape[-1])
+    direction = "backward" if each.sign < 0 else "forward"
+    assert each.layout is not None
+    rates = tuple(float(rate) for rate in rates_at(each.expected, length))
+    rates += (0.0,) * (each.rotated // 2 - len(rates))
+    spec = rotary.Rotary(each.rotated, each.layout, spacing=Explicit(rates), direction=direction)
+    made = heads.clone()
+    made[..., place] = rotary.rotate(heads[..., place].contiguous(), spec)
+    return made
+
+
+Reference = Callable[[Tensor], tuple[Tensor, Mapping[int, Sequence[tuple[Tensor, Tensor]]]]]
+"""From a window to the outputs of the reference, and queries and keys of its layers, where they are made here."""
+
+
+def rotated_reference(module: nn.Module, declared: dict[int, DeclaredLayer], seen: Sequence[Attended]) -> Reference:
+    """A reference whose queries and keys are rotated by clockhands.
+
+    At position 0 a model rotates by nothing. So it is run with every token at position 0, and queries and keys are
+    rotated before attention, by the frequencies, layout and channels that the config declares for the layer.
+    """
+
+    def outputs(window: Tensor) -> Any:
+        turned: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+        def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+            both = _turned(declared[layer], queries), _turned(declared[layer], keys)
+            turned.setdefault(layer, []).append(both)
+            return both
+
+        none, ones = torch.zeros_like(window)[None], torch.ones_like(window)[None]
+        with attended(module, turn, known=seen):
+            made = logits(module, window, position_ids=none, attention_mask=ones)
+        return made, turned
+
+    return outputs
+
+
+def biased_reference(module: nn.Module, declared: Mapping[str, DeclaredBias], ids: Tensor) -> Reference:
+    """A reference without the model's own biases, whose scores get a bias computed by clockhands."""
+    places = [each for each in reached(module, runner(module), ids[:1, :8]) if each.kind == "handed"]
+
+    def outputs(window: Tensor) -> Any:
+        def add(path: str, scores: Tensor) -> Tensor:
+            made = declared[path].matrix(*scores.shape[-2:])
+            return torch.from_numpy(made).to(scores.device, scores.dtype)[None]
+
+        with all_removed(places), attended(module, add=add):
+            return logits(module, window), {}
+
+    return outputs
+
+
+def first_apart(
+    seen: Sequence[Attended], turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]], rounding: Rounding
+) -> int | None:
+    """The first layer whose queries or keys differ from those of the reference."""
+    wanted = {layer: iter(each) for layer, each in turned.items()}
+    for each in seen:
+        if each.distance(*next(wanted[each.layer])) > rounding.apart[each.layer]:
+            return each.layer
+    return None
+
+
+def nats_of(output: Tensor, window: Tensor) -> np.ndarray:
+    """The loss of each token but the first of a window."""
+    return nn.functional.cross_entropy(output[:-1], window[1:], reduction="none").double().cpu().numpy()
