@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
 from clockhands.models.running_models import runner
 
@@ -66,6 +67,11 @@ Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 Add = Callable[[str, Tensor], Tensor]
 """From the path of an attention and its scores, which say the shape, to what is added to them."""
+
+
+def roundoff(dtype: torch.dtype) -> float:
+    """The rounding of a number of this dtype, as a share; that of float32 for integers."""
+    return UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
 
 
 def inner(module: nn.Module) -> nn.Module:
@@ -247,9 +253,9 @@ def attended(
         watch.running.clear()
 
     with ExitStack() as stack:
-        stack.callback(module.register_forward_pre_hook(begins, with_kwargs=True, prepend=True).remove)
-        stack.callback(register_module_forward_pre_hook(watch.enter).remove)
-        stack.callback(register_module_forward_hook(watch.leave).remove)
+        stack.enter_context(module.register_forward_pre_hook(begins, with_kwargs=True, prepend=True))
+        stack.enter_context(register_module_forward_pre_hook(watch.enter))
+        stack.enter_context(register_module_forward_hook(watch.leave))
         stack.enter_context(uncompiled())
         stack.enter_context(watch)
         yield watch.seen

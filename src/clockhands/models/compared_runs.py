@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.encodings import rotary
-from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.ladders import Explicit
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.layer_biases import DeclaredBias
 from clockhands.models.layer_rotations import ROUNDINGS, TOKENS, DeclaredLayer, moved, rows_of, tolerance
 from clockhands.models.measured_rotations import rates_at
@@ -71,7 +70,7 @@ def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> 
         drawn = torch.Generator().manual_seed(draw)
 
         def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
-            unit = UNIT_ROUNDOFF.get(str(heads.dtype).removeprefix("torch."), 2.0**-24)
+            unit = roundoff(heads.dtype)
             pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
             drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
             return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
@@ -99,7 +98,7 @@ def rounds_activations(module: nn.Module) -> bool:
     with torch.no_grad():
         none, both = linear(torch.zeros_like(one)), linear(one + other)
         apart = linear(one) + linear(other) - none - both
-    unit = UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
+    unit = roundoff(dtype)
     return float(apart.float().norm() / both.float().norm()) > max(4 * unit, _COARSE)
 
 

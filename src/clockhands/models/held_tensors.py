@@ -161,7 +161,7 @@ def walked(module: Any) -> Walked:
     held: list[HeldTensor] = []
     turning: dict[str, Any] = {}
     for owner, known in paths.values():
-        own = [_held(tuple(known), owner, *each) for each in _tensors(owner)]
+        own = [_held(tuple(known), owner, *each) for each in tensors_of(owner)]
         found = [one for one in own if one is not None]
         held += found
         if any(one.kind in ("rates", "waves") for one in found) or _may_turn(known[0], owner):
@@ -175,8 +175,8 @@ def walked(module: Any) -> Walked:
     return Walked(tuple(held), bool(tensors) and all(tensor.is_meta for tensor in tensors), floats, turning)
 
 
-def _tensors(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
-    """Name, tensor and whether it is written with the weights, of what a module itself keeps."""
+def tensors_of(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
+    """Name, tensor and whether it is written with the weights (None: an attribute), of what a module itself keeps."""
     hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
     for name, tensor in owner.named_buffers(recurse=False):
         yield name, tensor, name not in hidden

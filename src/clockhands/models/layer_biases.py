@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clockhands.configs.resolved import Code, layer_numbers, layer_ranges
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.observations import Observation
 from clockhands.models.running_models import runner, takes
 from clockhands.recognition.diagnosis import of_slopes
@@ -128,7 +128,7 @@ def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | 
     found: dict[str, LayerBias] = {}
     for each in seen:
         assert each.scores is not None
-        allowed = _SUMS * UNIT_ROUNDOFF.get(str(each.queries.dtype).removeprefix("torch."), 2.0**-24)
+        allowed = _SUMS * roundoff(each.queries.dtype)
         alike = all(_alike(heads, max(allowed, 2.0**-12)) for heads in (each.queries, each.keys))
         scores = each.scores[0].double().cpu().numpy()
         if not alike or scores.shape[-2] != scores.shape[-1]:

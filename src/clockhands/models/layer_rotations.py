@@ -16,12 +16,11 @@ from torch import Tensor, nn
 
 from clockhands.configs.expected_rates import Expected, expected_of
 from clockhands.configs.resolved import TEXT, Code, layer_numbers
-from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.scores import score_scale
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.measured_rotations import compared, padded, rates_at
 from clockhands.models.running_models import runner
 from clockhands.recognition.diagnosis import Cosines
@@ -162,7 +161,7 @@ def _sizes(rows: np.ndarray) -> np.ndarray:
 
 def tolerance(dtype: torch.dtype) -> float:
     """The largest accepted residual of a query, as a share of its size."""
-    return max(16 * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24), _LEAST)
+    return max(16 * roundoff(dtype), _LEAST)
 
 
 def fitted(rows: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
@@ -265,7 +264,7 @@ def _rounded_only(table: Cosines, rates: np.ndarray, slack: float, dtype: torch.
     assert table.cos is not None
     assert table.sin is not None
     phases = table.positions[:, None] * rates
-    bound = ROUNDINGS * UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24) + phases * slack
+    bound = ROUNDINGS * roundoff(dtype) + phases * slack
     return bool((np.maximum(np.abs(table.cos - np.cos(phases)), np.abs(table.sin - np.sin(phases))) <= bound).all())
 
 

@@ -65,7 +65,7 @@ def scores_at_zero(module: nn.Module, tokens: Tensor, declared: Mapping[int, Dec
                     if isinstance(made, Tensor):
                         projected[path] = made.detach()
 
-                stack.callback(each.register_forward_hook(heard).remove)
+                stack.enter_context(each.register_forward_hook(heard))
         seen = stack.enter_context(attended(module, scores=True))
         with torch.no_grad():
             runner(module)(ids, position_ids=torch.zeros_like(ids), attention_mask=torch.ones_like(ids))

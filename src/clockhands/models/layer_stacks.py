@@ -53,7 +53,7 @@ def stacks(model: nn.Module, run: Run, ids: Tensor) -> tuple[LayerStack, ...]:
                     if hidden_states(args, kwargs) is not None:
                         called.setdefault(path, []).append(module)
 
-                stack.callback(layer.register_forward_pre_hook(hook, with_kwargs=True).remove)
+                stack.enter_context(layer.register_forward_pre_hook(hook, with_kwargs=True))
         with torch.no_grad():
             run(ids)
     found = [
@@ -73,7 +73,7 @@ def kept_outputs(stack: LayerStack) -> Iterator[list[Any]]:
     kept: list[Any] = []
     with ExitStack() as hooks:
         for layer in stack.layers:
-            hooks.callback(layer.register_forward_hook(lambda _, __, output: kept.append(_copied(output))).remove)
+            hooks.enter_context(layer.register_forward_hook(lambda _, __, output: kept.append(_copied(output))))
         yield kept
 
 

@@ -87,7 +87,7 @@ class Reached:
         with ExitStack() as stack:
             for module in chosen:
                 if self.kind == "table":
-                    stack.callback(module.register_forward_hook(_tabled(how)).remove)
+                    stack.enter_context(module.register_forward_hook(_tabled(how)))
                 elif self.kind == "kept":
                     stack.enter_context(_kept_without(module, self.name))
                 else:
@@ -114,11 +114,11 @@ def reached(model: nn.Module, run: Run, ids: Tensor) -> tuple[Reached, ...]:
                         used.setdefault(name, []).append(module)
                         return
 
-            stack.callback(attention.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            stack.enter_context(attention.register_forward_pre_hook(hook, with_kwargs=True))
         called: list[nn.Module] = []
         for path, module in model.named_modules():
             if path.rpartition(".")[2] in TABLES:
-                stack.callback(module.register_forward_pre_hook(lambda it, _: called.append(it)).remove)
+                stack.enter_context(module.register_forward_pre_hook(lambda it, _: called.append(it)))
         with torch.no_grad():
             run(ids)
     tables = tuple({id(each): each for each in called}.values())
@@ -209,10 +209,10 @@ def _handed_without(attention: Any, name: str) -> Iterator[None]:
         return tuple(map(usual, output))
 
     with ExitStack() as stack:
-        stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
-        stack.callback(attention.register_forward_hook(after).remove)
+        stack.enter_context(attention.register_forward_pre_hook(before, with_kwargs=True))
+        stack.enter_context(attention.register_forward_hook(after))
         if isinstance(table, nn.Module):
-            stack.callback(table.register_forward_hook(looked_up).remove)
+            stack.enter_context(table.register_forward_hook(looked_up))
         yield
 
 

@@ -124,11 +124,8 @@ def of_waves(
             cosine, sine = ((wave * waves.factor).to(sound[0].dtype) for wave in (turned.cos(), turned.sin()))
             return cosine, sine
 
-        handle = at.rotary.register_forward_hook(hook, with_kwargs=True)
-        try:
+        with at.rotary.register_forward_hook(hook, with_kwargs=True):
             yield
-        finally:
-            handle.remove()
 
     return changed
 
@@ -143,11 +140,8 @@ def of_positions(by: int) -> Change:
                 return args, {**kwargs, "position_ids": kwargs["position_ids"] + by}
             return (args[0], args[1] + by, *args[2:]), kwargs
 
-        handle = at.rotary.register_forward_pre_hook(hook, with_kwargs=True)
-        try:
+        with at.rotary.register_forward_pre_hook(hook, with_kwargs=True):
             yield
-        finally:
-            handle.remove()
 
     return changed
 
@@ -240,7 +234,7 @@ def _on_heads(
                 def hook(_: nn.Module, __: Any, y: Tensor, width: int = width) -> Tensor:
                     return change(y, width)
 
-                stack.callback(module.register_forward_hook(hook).remove)
+                stack.enter_context(module.register_forward_hook(hook))
         yield
 
 

@@ -145,12 +145,8 @@ def _seen(at: Adding) -> Iterator[dict[str, Tensor]]:
     def given(_: nn.Module, args: tuple[Tensor, ...]) -> None:
         kept["sum"] = args[0].detach()
 
-    handles = [at.positions.register_forward_hook(added), at.norm.register_forward_pre_hook(given)]
-    try:
+    with at.positions.register_forward_hook(added), at.norm.register_forward_pre_hook(given):
         yield kept
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Measures the content of each dimension pair in a rotary model, and the loss when pairs are switched off."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def _products(at: Rotating, pairs: int) -> Iterator[dict[int, list[np.ndarray]]]
     kept: dict[int, list[np.ndarray]] = {layer: [] for layer in range(len(at.attentions))}
     held: dict[int, Tensor] = {}
     channels = torch.from_numpy(pair_channels(pairs, at.layout))
-    handles = []
+    hooks: list[tuple[nn.Module, Any]] = []
 
     def lengths(y: Tensor, width: int) -> Tensor:
         heads = y[0].detach()
@@ -99,12 +99,9 @@ def _products(at: Rotating, pairs: int) -> Iterator[dict[int, list[np.ndarray]]]
             product = q * k.repeat_interleave(len(q) // len(k), dim=0)
             kept[layer].append((product / product.sum(-1, keepdim=True)).double().numpy())
 
-        handles += [
-            before_rotation(attention, "q").register_forward_hook(query),
-            before_rotation(attention, "k").register_forward_hook(key),
-        ]
-    try:
+        hooks.append((before_rotation(attention, "q"), query))
+        hooks.append((before_rotation(attention, "k"), key))
+    with ExitStack() as stack:
+        for module, hook in hooks:
+            stack.enter_context(module.register_forward_hook(hook))
         yield kept
-    finally:
-        for handle in handles:
-            handle.remove()

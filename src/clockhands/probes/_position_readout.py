@@ -1,5 +1,7 @@
 """Measures where in a model the position can be read: ridge regression from hidden states, on held-out text."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -66,11 +68,9 @@ def hidden_states(module: nn.Module, window: Tensor, positions: Tensor | None) -
         kept: list[Tensor] = []
         own: object = base.blocks
         assert isinstance(own, nn.ModuleList)
-        handles = [own[0].register_forward_pre_hook(lambda _, args: kept.append(args[0][0]))]
-        handles += [block.register_forward_hook(lambda _, __, y: kept.append(y[0])) for block in own]
-        try:
+        with ExitStack() as hooks:
+            hooks.enter_context(own[0].register_forward_pre_hook(lambda _, args: kept.append(args[0][0])))
+            for block in own:
+                hooks.enter_context(block.register_forward_hook(lambda _, __, y: kept.append(y[0])))
             base(window[None], positions)
-        finally:
-            for handle in handles:
-                handle.remove()
         return kept

@@ -137,12 +137,8 @@ def _of_layer(layer: nn.Module, run: Run, ids: Tensor) -> Iterator[Tensor]:
             raise _Stop
 
         hooks = layer.register_forward_pre_hook(before, with_kwargs=True), layer.register_forward_hook(after)
-        try:
-            with suppress(_Stop):
-                run(ids)
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with hooks[0], hooks[1], suppress(_Stop):
+            run(ids)
         yield last[0]
 
 
@@ -160,11 +156,8 @@ def _added(stack: LayerStack, run: Run, ids: Tensor) -> float:
         if states is not None:
             seen.append(states[0].clone())
 
-    hook = stack.layers[0].register_forward_pre_hook(before, with_kwargs=True)
-    try:
+    with stack.layers[0].register_forward_pre_hook(before, with_kwargs=True):
         run(ids[:, -1:].expand_as(ids).contiguous())
-    finally:
-        hook.remove()
     return share(seen[0], seen[0][:1])
 
 

@@ -1,7 +1,7 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -318,20 +318,16 @@ def parted(it: GenerationSubject) -> tuple[str, int] | None:
 def _heard(model: CausalModel) -> Iterator[dict[str, list[np.ndarray]]]:
     """What each layer answers, [tokens, width] a call, while this lasts."""
     said: dict[str, list[np.ndarray]] = {}
-    hooks = []
-    for name, layer in _layers(model):
-        answers = said.setdefault(name, [])
+    with ExitStack() as hooks:
+        for name, layer in _layers(model):
+            answers = said.setdefault(name, [])
 
-        def heard(_: Any, __: Any, answer: Any, answers: list[np.ndarray] = answers) -> None:
-            hidden = answer[0] if isinstance(answer, tuple) else answer
-            answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
+            def heard(_: Any, __: Any, answer: Any, answers: list[np.ndarray] = answers) -> None:
+                hidden = answer[0] if isinstance(answer, tuple) else answer
+                answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
 
-        hooks.append(layer.register_forward_hook(heard))
-    try:
+            hooks.enter_context(layer.register_forward_hook(heard))
         yield said
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _layers(model: CausalModel) -> list[tuple[str, Any]]:

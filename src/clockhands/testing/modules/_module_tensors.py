@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from clockhands.models.held_tensors import tensors_of
 from clockhands.recognition.calling import as_numpy, dtype_of
 from clockhands.recognition.diagnosis import Verdict, of_array
 from clockhands.recognition.suspects import scaling_name
@@ -71,15 +72,10 @@ def held(module: torch.nn.Module) -> dict[str, ModuleTensor]:
     """Every tensor of a module and of its submodules, by path; a shared module is listed once, by its first path."""
     found: dict[str, ModuleTensor] = {}
     for prefix, owner in module.named_modules():
-        hidden = owner._non_persistent_buffers_set  # noqa: SLF001 - PyTorch has no public word for it
-        rows = [("buffer", name, tensor, name not in hidden) for name, tensor in owner.named_buffers(recurse=False)]
-        rows += [("parameter", name, tensor, True) for name, tensor in owner.named_parameters(recurse=False)]
-        rows += [
-            ("attribute", name, value, False) for name, value in vars(owner).items() if isinstance(value, torch.Tensor)
-        ]
-        for kind, name, tensor, persistent in rows:
+        for name, tensor, persistent in tensors_of(owner):
+            kind = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
             path = f"{prefix}.{name}" if prefix else name
-            found[path] = ModuleTensor(path, kind, tensor, persistent)
+            found[path] = ModuleTensor(path, "attribute" if persistent is None else kind, tensor, bool(persistent))
     return found
 
 
