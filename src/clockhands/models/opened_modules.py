@@ -81,6 +81,12 @@ def within(path: str, root: str) -> bool:
     return not root or path == root or path.startswith(f"{root}.")
 
 
+def text_config(module: Any) -> Any:
+    """The config of the part of a model that reads text; None where it has no config."""
+    config = _config(module)
+    return getattr(config, "get_text_config", lambda: config)()
+
+
 def _config(module: Any) -> Any:
     return getattr(module, "config", None)
 

@@ -20,6 +20,7 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.targets import Opened, open_target
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
+from clockhands.models.opened_modules import text_config
 
 # Weights are held in float32; activations, logits and what the loader holds at once are beside them.
 _BYTES, _BESIDE = 4, 1.5
@@ -232,8 +233,7 @@ def _tokenizer(folder: Path, options: dict[str, Any], transformers: Any) -> Call
 
 
 def _context(module: nn.Module) -> int | None:
-    config: Any = getattr(module, "config", None)
-    text = getattr(config, "get_text_config", lambda: config)()
+    text = text_config(module)
     for key in ("max_position_embeddings", "n_positions", "seq_length"):
         found = getattr(text, key, None)
         if isinstance(found, int) and found > 0:

@@ -29,6 +29,16 @@ class PairedDifference:
     high: float
     error: float
 
+    @property
+    def interval(self) -> list[float] | None:
+        """Low and high; None where a single block of tokens allows none."""
+        return [self.low, self.high] if np.isfinite(self.error) else None
+
+    @property
+    def cells(self) -> tuple[float | None, ...]:
+        """Mean, low and high, as columns of a table."""
+        return self.mean, *(self.interval or (None, None))
+
     def to_dict(self) -> dict[str, Any]:
         """The difference in JSON."""
         return {"nats": self.mean, "interval": [self.low, self.high], "visible": self.visible}

@@ -28,7 +28,7 @@ from clockhands.probes._paired_differences import ERRORS, PairedDifference, diff
 from clockhands.probes._position_use import ROUNDING, PositionsUsed, positions_used
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes._yardsticks import SAYS, Yardstick, yardstick
-from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
+from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress
 
 SHIFTS = (1, 1000)
 SHIFTED_WINDOWS = 2
@@ -71,22 +71,13 @@ def measure_behaviour(
     work = _MeasuredModel(model, by, places, progress)
     progress("the unchanged model", 0.05)
     work.begin()
-    parts = [
-        _of_code(used, left, declared, places),
-        _of_bands(work),
-        _of_shifts(work),
-        _of_shuffling(work),
-        _of_removal(work),
-        _of_recall(work, recall or RecallPlan()),
-    ]
-    whole = GatheredResult(numbers={"unit": SAYS[by.kind], "tokens": list(ids.shape)})
-    for part in parts:
-        whole.answers += part.answers
-        whole.columns += part.columns
-        whole.figures += part.figures
-        whole.numbers |= part.numbers
-    whole.answers.insert(1, f"The measured quantity is the {SAYS[by.kind]}.")
-    return whole.result("behaviour")
+    found = GatheredResult(numbers={"unit": SAYS[by.kind], "tokens": list(ids.shape)})
+    _of_code(found, used, left, declared, places)
+    found.answers.insert(1, f"The measured quantity is the {SAYS[by.kind]}.")
+    for measure in (_of_bands, _of_shifts, _of_shuffling, _of_removal):
+        measure(found, work)
+    _of_recall(found, work, recall or RecallPlan())
+    return found.result("behaviour")
 
 
 class _MeasuredModel:
@@ -125,9 +116,12 @@ def _declared(module: Any) -> bool | None:
 
 
 def _of_code(
-    used: PositionsUsed, left: PositionsUsed, declared: bool | None, places: Sequence[Reached]
-) -> GatheredResult:
-    part = GatheredResult()
+    part: GatheredResult,
+    used: PositionsUsed,
+    left: PositionsUsed,
+    declared: bool | None,
+    places: Sequence[Reached],
+) -> None:
     names = listed(dict.fromkeys(place.code for place in places)) if places else ""
     largest = max((used.added, *used.layers, used.whole or 0.0))
     if used.uses is None:
@@ -157,7 +151,6 @@ def _of_code(
         "added": used.added, "whole": used.whole, "layers": dict(zip(used.paths, used.layers, strict=True)),
         "rounding": ROUNDING, "remains": left.uses,
     }  # fmt: skip
-    return part
 
 
 def _where(used: PositionsUsed) -> str:
@@ -182,11 +175,11 @@ def _bands(last: int) -> Iterator[tuple[int, int]]:
         first, end = end, 2 * end
 
 
-def _of_bands(work: _MeasuredModel) -> GatheredResult:
-    part, by = GatheredResult(), work.by
+def _of_bands(part: GatheredResult, work: _MeasuredModel) -> None:
+    by = work.by
     if not by.nats:
         part.answers.append("Loss by position was not measured: the model has no logits of tokens.")
-        return part
+        return
     rows, places = [], by.places.numpy()
     offset = 0 if by.kind != "second-half" else by.windows.shape[1] // 2
     for first, end in _bands(by.windows.shape[1]):
@@ -196,31 +189,26 @@ def _of_bands(work: _MeasuredModel) -> GatheredResult:
         numbers = work.sound[inside]
         found = _mean(work.sound, inside)
         rows.append(
-            {"first": first + offset, "last": end - 1 + offset, "nats": found.mean, "interval": _interval(found),
+            {"first": first + offset, "last": end - 1 + offset, "nats": found.mean, "interval": found.interval,
              "tokens": len(numbers)}
         )  # fmt: skip
     part.numbers["bands"] = rows
-    part.columns.append(
-        Columns(
-            "Loss by position (nats per token)",
-            ("positions", "nats", "low", "high", "tokens"),
-            tuple(
-                (f"{r['first']}-{r['last']}", r["nats"], *(r["interval"] or (None, None)), r["tokens"]) for r in rows
-            ),
-        )
+    part.table(
+        "Loss by position (nats per token)",
+        ("positions", "nats", "low", "high", "tokens"),
+        ((f"{r['first']}-{r['last']}", r["nats"], *(r["interval"] or (None, None)), r["tokens"]) for r in rows),
     )
     middles = tuple((row["first"] + row["last"]) / 2 for row in rows)
-    part.figures.append(
-        Figure(
-            "Loss by position", "position (token)", "nats per token",
-            (Curve("mean loss", middles, tuple(row["nats"] for row in rows)),),
-        )
-    )  # fmt: skip
+    part.figure(
+        "Loss by position",
+        "position (token)",
+        "nats per token",
+        Curve("mean loss", middles, tuple(row["nats"] for row in rows)),
+    )
     part.answers.append(
         f"Loss is {rows[0]['nats']:.2f} nats at positions {rows[0]['first']} to {rows[0]['last']} and "
         f"{rows[-1]['nats']:.2f} at {rows[-1]['first']} to {rows[-1]['last']}."
     )
-    return part
 
 
 def _mean(numbers: np.ndarray, inside: np.ndarray) -> PairedDifference:
@@ -232,20 +220,15 @@ def _mean(numbers: np.ndarray, inside: np.ndarray) -> PairedDifference:
     return difference(kept, np.zeros_like(kept))
 
 
-def _interval(found: PairedDifference) -> list[float] | None:
-    """Low and high; None where a single block of tokens allows none."""
-    return [found.low, found.high] if np.isfinite(found.error) else None
-
-
-def _of_shifts(work: _MeasuredModel) -> GatheredResult:
-    part, by = GatheredResult(), work.by
+def _of_shifts(part: GatheredResult, work: _MeasuredModel) -> None:
+    by = work.by
     codes = {place.code for place in work.places}
     if not takes(work.model.module, "position_ids") or not codes & {"rotary", "table"}:
         part.answers.append("Positions were not shifted: the model takes distances between tokens, and no positions.")
-        return part
+        return
     if by.kind == "second-half":
         part.answers.append("Positions were not shifted: encoder and decoder take no positions as arguments.")
-        return part
+        return
     context, first = work.model.context, _first(work.places)
     tokens = by.windows.shape[1]
     if context is not None and tokens + first + 1 > context:
@@ -272,15 +255,13 @@ def _of_shifts(work: _MeasuredModel) -> GatheredResult:
         )
         kl = float(np.mean([each for each, _ in windows if each is not None])) if by.nats else None
         rows.append(
-            {"by": k, "kl": kl, "nats": apart.mean, "interval": _interval(apart), "visible": apart.visible}
+            {"by": k, "kl": kl, "nats": apart.mean, "interval": apart.interval, "visible": apart.visible}
         )  # fmt: skip
     part.numbers["shifts"] = rows
-    part.columns.append(
-        Columns(
-            f"All positions shifted, {tokens:,} tokens (KL in nats; difference in {work.unit})",
-            ("shift", "mean KL", "difference", "low", "high"),
-            tuple((r["by"], r["kl"], r["nats"], *(r["interval"] or (None, None))) for r in rows),
-        )
+    part.table(
+        f"All positions shifted, {tokens:,} tokens (KL in nats; difference in {work.unit})",
+        ("shift", "mean KL", "difference", "low", "high"),
+        ((r["by"], r["kl"], r["nats"], *(r["interval"] or (None, None))) for r in rows),
     )
     if rows:
         worst = max(rows, key=lambda row: abs(row["nats"]))
@@ -290,7 +271,6 @@ def _of_shifts(work: _MeasuredModel) -> GatheredResult:
             f"A shift of all positions by {tried} changes at most "
             f"{worst['nats']:+.4f} {work.unit} (by {worst['by']:,}){kl}."
         )
-    return part
 
 
 def _of_part(by: Yardstick, number: int, outputs: Tensor, like: Tensor | None) -> np.ndarray:
@@ -313,28 +293,25 @@ def _first(places: Sequence[Reached]) -> int:
     return max((each + 1 for each in rows if each is not None), default=0)
 
 
-def _of_shuffling(work: _MeasuredModel) -> GatheredResult:
-    part = GatheredResult()
+def _of_shuffling(part: GatheredResult, work: _MeasuredModel) -> None:
     work.progress("tokens shuffled", 0.15)
     tokens = work.by.windows.shape[1]
     found = work.apart(torch.randperm(tokens, generator=torch.Generator().manual_seed(0)))
     part.numbers["shuffled"] = _shown(found)
     part.answers.append(f"Shuffled tokens: {_said(found, work)}.")
-    return part
 
 
 def _shown(found: PairedDifference) -> dict[str, Any]:
-    return {**found.to_dict(), "interval": _interval(found), "error": found.error}
+    return {**found.to_dict(), "interval": found.interval, "error": found.error}
 
 
 def _said(found: PairedDifference, work: _MeasuredModel) -> str:
-    interval = _interval(found)
+    interval = found.interval
     between = "" if interval is None else f" (95 % interval {interval[0]:.3f} to {interval[1]:.3f})"
     return f"{found.mean:+.3f} {work.unit}{between}"
 
 
-def _of_removal(work: _MeasuredModel) -> GatheredResult:
-    part = GatheredResult()
+def _of_removal(part: GatheredResult, work: _MeasuredModel) -> None:
     removed, rows = {}, []
     for place in work.places:
         for how in place.removals:
@@ -343,16 +320,13 @@ def _of_removal(work: _MeasuredModel) -> GatheredResult:
             with place.removed(how):
                 found = work.apart()
             removed[name] = _shown(found)
-            rows.append((name, found.mean, *(_interval(found) or (None, None))))
+            rows.append((name, *found.cells))
             part.answers.append(f"{_capital(name)} in the whole model: {_said(found, work)}.")
     part.numbers["removed"] = removed
     if rows:
-        part.columns.append(
-            Columns(
-                f"Position codes removed in the whole model ({work.unit})", ("removed", "difference", "low", "high"),
-                tuple(rows),
-            )
-        )  # fmt: skip
+        part.table(
+            f"Position codes removed in the whole model ({work.unit})", ("removed", "difference", "low", "high"), rows
+        )
     for place in work.places:
         if place.layers:
             _layer_by_layer(work, place, part)
@@ -360,7 +334,6 @@ def _of_removal(work: _MeasuredModel) -> GatheredResult:
             part.answers.append(
                 "The table is added once before the first layer, so no layer can be left without it alone."
             )
-    return part
 
 
 def _layer_by_layer(work: _MeasuredModel, place: Reached, part: GatheredResult) -> None:
@@ -390,22 +363,17 @@ def _layer_by_layer(work: _MeasuredModel, place: Reached, part: GatheredResult) 
     part.numbers[f"{place.code} by layer"] = {
         "layers": {name: _shown(each) for name, each in zip(names, differences, strict=True)}, "apart": apart,
     }  # fmt: skip
-    part.columns.append(
-        Columns(
-            f"{_capital(place.code)} removed in one layer ({work.unit})",
-            ("layer", "difference", "low", "high", "over 3 standard errors"),
-            tuple(
-                (name, each.mean, *(_interval(each) or (None, None)), "yes" if name in apart else "no")
-                for name, each in zip(names, differences, strict=True)
-            ),
-        )
+    part.table(
+        f"{_capital(place.code)} removed in one layer ({work.unit})",
+        ("layer", "difference", "low", "high", "over 3 standard errors"),
+        ((name, *each.cells, "yes" if name in apart else "no") for name, each in zip(names, differences, strict=True)),
     )
-    part.figures.append(
-        Figure(
-            f"{_capital(place.code)} removed in one layer", "layer", work.unit,
-            (Curve("difference", tuple(map(float, range(len(names)))), tuple(each.mean for each in differences)),),
-        )
-    )  # fmt: skip
+    part.figure(
+        f"{_capital(place.code)} removed in one layer",
+        "layer",
+        work.unit,
+        Curve("difference", tuple(map(float, range(len(names)))), tuple(each.mean for each in differences)),
+    )
     most = int(np.argmax([each.mean for each in differences]))
     part.answers.append(
         f"{_capital(place.code)} removed in one layer: {len(apart)} of {len(names)} layers lose more than "
@@ -432,28 +400,30 @@ def _resumed(where: tuple[Any, int] | None, kept: dict[str, list[Any]]) -> Itera
         yield
 
 
-def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> GatheredResult:
-    part = GatheredResult()
+def _of_recall(part: GatheredResult, work: _MeasuredModel, plan: RecallPlan) -> None:
     if work.by.kind != "next":
         part.answers.append("Recall was not measured: the model does not predict the next token.")
-        return part
+        return
     tables = [module for place in work.places if place.kind != "handed" for module in place.modules]
     rows = work.model.context if tables else None
     found, missing = measure_recall(work.model, work.by.windows, plan, rows, work.progress)
     part.numbers["recall"] = [asdict(each) for each in found]
     part.numbers["recall not measured"] = list(missing)
     if found:
-        part.columns.append(
-            Columns(
-                "Recall of a planted fact (log-probability in nats per token of the key)",
-                ("tokens", "depth", "scaling", "log-probability", "greedy match"),
-                tuple(
-                    (each.length, "without the fact" if each.depth is None else f"{each.depth:.0%}",
-                     each.scaling or "", each.log_probability, each.greedy)
-                    for each in found
-                ),
-            )
-        )  # fmt: skip
+        part.table(
+            "Recall of a planted fact (log-probability in nats per token of the key)",
+            ("tokens", "depth", "scaling", "log-probability", "greedy match"),
+            (
+                (
+                    each.length,
+                    "without the fact" if each.depth is None else f"{each.depth:.0%}",
+                    each.scaling or "",
+                    each.log_probability,
+                    each.greedy,
+                )
+                for each in found
+            ),
+        )
     for length in dict.fromkeys(each.length for each in found):
         here = [each for each in found if each.length == length and each.scaling is None]
         planted = [each for each in here if each.depth is not None]
@@ -476,4 +446,3 @@ def _of_recall(work: _MeasuredModel, plan: RecallPlan) -> GatheredResult:
                 f"is {listed(f'{each:.2f} with {name}' for name, each in mean.items())}."
             )
     part.answers += missing
-    return part

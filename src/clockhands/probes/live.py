@@ -57,7 +57,7 @@ from clockhands.models.layer_scores import differing_scores, in_measured_order, 
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.running_models import RunningModel, runner, takes
 from clockhands.probes._paired_differences import difference
-from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress, Stopped
+from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing import check_generation
 
@@ -391,6 +391,9 @@ def _reference(
         live.findings.append(judge("run-differs", {"says": says, "kl": kl}, None if first is None else str(first)))
 
 
+_CURVES = {"model": "loss", "reference": "reference"}
+
+
 def _bands(live: _Live, losses: np.ndarray) -> None:
     """Losses [windows, model or reference, tokens] by band of positions."""
     tokens = losses.shape[-1]
@@ -405,23 +408,10 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
         })  # fmt: skip
         rows.append((f"{start:,} to {stop - 1:,}", float(own.mean()), float(wanted.mean()), apart.mean))
     live.numbers["bands"] = bands
-    live.columns.append(
-        Columns(
-            "Loss by band of positions, nats per token", ("positions", "model", "reference", "difference"), tuple(rows)
-        )
-    )
+    live.table("Loss by band of positions, nats per token", ("positions", "model", "reference", "difference"), rows)
     middle = tuple((start + stop) / 2 for start, stop in itertools.pairwise(edges.tolist()))
-    live.figures.append(
-        Figure(
-            "Loss by position",
-            "position in tokens",
-            "nats per token",
-            (
-                Curve("model", middle, tuple(each["loss"] for each in bands)),
-                Curve("reference", middle, tuple(each["reference"] for each in bands)),
-            ),
-        )
-    )
+    curves = [Curve(name, middle, tuple(each[key] for each in bands)) for name, key in _CURVES.items()]
+    live.figure("Loss by position", "position in tokens", "nats per token", *curves)
 
 
 def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) -> None:

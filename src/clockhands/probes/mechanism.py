@@ -21,7 +21,7 @@ from clockhands.probes._position_readout import hidden_states, layers_read, read
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.pricing import declared_rotary
-from clockhands.probes.results import Columns, Curve, Figure, GatheredResult, ProbeResult, Progress
+from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress
 
 MOST_TOKENS, MOST_PRICED = 512, 2
 """Tokens of a window that are looked at, and windows on which pairs are switched off."""
@@ -97,7 +97,7 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
             found.cosines(token_cosines(words.detach().double().cpu().numpy(), table), table.shape[1])
         if table is not None and len(table) >= FEWEST:
             progress("the shape of the table", 0.5)
-            found.table(table_shape(table))
+            found.shape(table_shape(table))
     if rotated is not None and len(rotated.waves) == 1:
         progress("dimension pairs", 0.5)
         few = ids[:MOST_PRICED]
@@ -184,12 +184,12 @@ class _Findings(GatheredResult):
         }
         heads = ("after layer", "R2", *(("R2, all at position 0", "R2, rows relabelled")[: len(runs) - 1]))
         rows = tuple((layer, *(each[layer] for each in shares.values())) for layer in layers)
-        self.columns.append(Columns("Position read by a linear map on held-out text, R2", heads, rows))
+        self.table("Position read by a linear map on held-out text, R2", heads, rows)
         names = {"own": "as it is", "frozen": "all tokens at position 0", "relabelled": "rows relabelled"}
         curves = tuple(
             Curve(names[name], tuple(map(float, layers)), tuple(each.values())) for name, each in shares.items()
         )
-        self.figures.append(Figure("Position that a linear map reads", "after layer", "R2", curves))
+        self.figure("Position that a linear map reads", "after layer", "R2", *curves)
 
     def heads(self, seen: HeadsSeen, fixed: Sequence[FixedHead]) -> None:
         number = seen.distance.size
@@ -221,19 +221,13 @@ class _Findings(GatheredResult):
             for it in fixed[:12]
         )
         if rows:
-            self.columns.append(Columns("Heads at one distance, beside the head built by hand", heads, rows))
+            self.table("Heads at one distance, beside the head built by hand", heads, rows)
         layers = tuple(map(float, range(len(seen.distance))))
-        self.figures.append(
-            Figure(
-                "How far heads look",
-                "layer",
-                "mean distance, tokens",
-                tuple(
-                    Curve(f"head {head}", layers, tuple(seen.distance[:, head].tolist()), line=False)
-                    for head in range(seen.distance.shape[1])
-                ),
-            )
+        curves = (
+            Curve(f"head {head}", layers, tuple(distances.tolist()), line=False)
+            for head, distances in enumerate(seen.distance.T)
         )
+        self.figure("How far heads look", "layer", "mean distance, tokens", *curves)
 
     def terms(self, terms: ScoreTerms, attention: float | None, *, windows: int) -> None:
         exact = terms.apart <= EXACT and (attention is None or attention <= 1e-3)
@@ -269,7 +263,7 @@ class _Findings(GatheredResult):
         }
         if exact:
             rows = tuple((name.replace("_", "-"), each) for name, each in terms.shares.items())
-            self.columns.append(Columns("Share of each term in the scores of layer 0", ("term", "share"), rows))
+            self.table("Share of each term in the scores of layer 0", ("term", "share"), rows)
 
     def cosines(self, cosines: TrainedCosines, width: int) -> None:
         self.answers.append(
@@ -279,7 +273,7 @@ class _Findings(GatheredResult):
         )
         self.numbers["token_cosines"] = asdict(cosines)
 
-    def table(self, shape: TrainedTable) -> None:
+    def shape(self, shape: TrainedTable) -> None:
         waves, noise = shape.waves.share, shape.noise_waves
         near = waves >= WAVES_LEAST and waves > noise
         self.answers.append(
@@ -306,12 +300,10 @@ class _Findings(GatheredResult):
             "shift_residuals_same_fourier_spectrum": dict(zip(map(str, DISTANCES), shape.smooth_shifts, strict=True)),
         }
         rows = tuple(zip(DISTANCES, shape.shifts, shape.noise_shifts, shape.smooth_shifts, strict=True))
-        self.columns.append(
-            Columns(
-                "What the best matrix from row t to row t + k leaves of the variance",
-                ("k", "table", "same singular values", "same Fourier spectrum"),
-                rows,
-            )
+        self.table(
+            "What the best matrix from row t to row t + k leaves of the variance",
+            ("k", "table", "same singular values", "same Fourier spectrum"),
+            rows,
         )
 
     def pairs(self, found: PairShares) -> None:
@@ -343,6 +335,6 @@ class _Findings(GatheredResult):
         )
         if rows:
             heads = ("pairs, fast to slow", "share of |q||k|", "nats if removed", "nats if not rotated")
-            self.columns.append(Columns("Dimension pairs", heads, rows))
+            self.table("Dimension pairs", heads, rows)
         curve = Curve("mean over layers and heads", tuple(map(float, range(len(mean)))), tuple(mean.tolist()))
-        self.figures.append(Figure("How much of queries and keys is in each pair", "pair", "share of |q||k|", (curve,)))
+        self.figure("How much of queries and keys is in each pair", "pair", "share of |q||k|", curve)

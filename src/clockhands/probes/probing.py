@@ -14,6 +14,7 @@ from clockhands.arguments import count, shown
 from clockhands.auditing import Audit, Finding
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
+from clockhands.models.opened_modules import text_config
 from clockhands.models.running_models import RunningModel, load, of_module, windows_of
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
@@ -251,8 +252,7 @@ def _pieces(model: RunningModel, text: str | None, ids: Any, windows: int, lengt
         return found.long()
     if text is not None:
         return windows_of(model, text, length=length, count=windows)
-    config: Any = getattr(model.module, "config", None)
-    vocabulary = int(getattr(getattr(config, "get_text_config", lambda: config)(), "vocab_size", 0))
+    vocabulary = int(getattr(text_config(model.module), "vocab_size", 0))
     if vocabulary < 1:
         raise InvalidValue(
             f"{model.name} does not say how many tokens it knows, so no random text can be made.", "Pass ids=."
@@ -262,8 +262,7 @@ def _pieces(model: RunningModel, text: str | None, ids: Any, windows: int, lengt
 
 
 def _refuse_without_memory(model: RunningModel, length: int) -> None:
-    config: Any = getattr(model.module, "config", None)
-    vocabulary = getattr(getattr(config, "get_text_config", lambda: config)(), "vocab_size", None)
+    vocabulary = getattr(text_config(model.module), "vocab_size", None)
     left = available()
     if not model.predicts or not isinstance(vocabulary, int) or left is None:
         return

@@ -1,6 +1,6 @@
 """The result of one measurement of a probe, in a common form for JSON, the terminal and the HTML page."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,14 @@ class GatheredResult:
     numbers: dict[str, Any] = field(default_factory=dict)
     columns: list[Columns] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+
+    def table(self, title: str, heads: Sequence[str], rows: Iterable[Sequence[str | float | int | None]]) -> None:
+        """Add a table of numbers."""
+        self.columns.append(Columns(title, tuple(heads), tuple(map(tuple, rows))))
+
+    def figure(self, title: str, x_label: str, y_label: str, *curves: Curve) -> None:
+        """Add curves over one axis."""
+        self.figures.append(Figure(title, x_label, y_label, curves))
 
     def result(self, name: str) -> ProbeResult:
         """What was gathered, under the name of the measurement."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.models.opened_modules import text_config
 from clockhands.recognition.calling import (
     FLOATS,
     LIBRARIES,
@@ -261,7 +262,7 @@ def _of_transformers(model: Any) -> bool:
 
 
 def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> TransformersModel:
-    config = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    config = text_config(model)
     taken = inspect.signature(model.forward).parameters
     takes = {"tokens", "cache"} | ({"positions"} & {"positions" if "position_ids" in taken else ""})
     if "attention_mask" in taken:

@@ -12,6 +12,7 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.models.opened_modules import text_config
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import Asked, Unasked
@@ -239,10 +240,7 @@ def _most(model: CausalModel) -> int | None:
 
 
 def _config(model: CausalModel) -> dict[str, Any]:
-    if not isinstance(model, TransformersModel):
-        return {}
-    config = model.model.config
-    return (config.get_text_config() if hasattr(config, "get_text_config") else config).to_dict()
+    return text_config(model.model).to_dict() if isinstance(model, TransformersModel) else {}
 
 
 def _spec_of(model: CausalModel) -> Rotary | None:
