@@ -80,8 +80,7 @@ class RotaryPart:
         """
         kind = getattr(torch, dtype)
         parts = self.rows(positions, pairs, kind)
-        names = parameters_of(self.owner)
-        if "seq_len" in names and "position_ids" not in names:
+        if parts is None and {"seq_len", "position_ids"} & parameters_of(self.owner) == {"seq_len"}:
             apart = np.flatnonzero(np.diff(positions) != 1)
             positions = positions[: int(apart[0]) + 1 if len(apart) else len(positions)]
             ids = torch.from_numpy(positions)[None]

@@ -1,7 +1,5 @@
 """Positions at which position encodings are told apart: of functions, of modules and of running models."""
 
-import itertools
-
 import numpy as np
 
 # Beside those after which a list of consecutive positions ends: neighbours of powers of two, and odd ones between them.
@@ -25,6 +23,7 @@ def probe_positions(length: int, count: int = 40) -> np.ndarray:
     >>> probe_positions(1000, 24).tolist()[-6:]
     [257, 259, 401, 511, 512, 999]
     """
-    found = {place for place in (*_SPREAD, length - 1) if 0 <= place < length}
-    others = (place for place in range(length) if place not in found)
-    return np.array(sorted(found.union(itertools.islice(others, max(count - len(found), 0)))))
+    found = np.array([*(place for place in _SPREAD if place < length - 1), *range(max(length - 1, 0), length)], np.int64)
+    first = np.arange(min(length, count))
+    first = np.delete(first, found[found < len(first)])
+    return np.sort(np.concatenate([found, first[: max(count - len(found), 0)]]))
