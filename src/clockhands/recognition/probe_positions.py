@@ -23,7 +23,8 @@ def probe_positions(length: int, count: int = 40) -> np.ndarray:
     >>> probe_positions(1000, 24).tolist()[-6:]
     [257, 259, 401, 511, 512, 999]
     """
-    found = np.array([*(place for place in _SPREAD if place < length - 1), *range(max(length - 1, 0), length)], np.int64)
+    last = range(max(length - 1, 0), length)
+    found = np.array([*(place for place in _SPREAD if place < length - 1), *last], np.int64)
     first = np.arange(min(length, count))
     first = np.delete(first, found[found < len(first)])
     return np.sort(np.concatenate([found, first[: max(count - len(found), 0)]]))
