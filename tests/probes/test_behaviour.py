@@ -124,7 +124,7 @@ def test_the_layer_that_uses_positions_is_named(rotary):
 
 
 def off(model, layer):
-    (place,) = places.reached(model, yardsticks.runner(model), tokens(1, 16))
+    (place,) = places.reached(model, models.runner(model), tokens(1, 16))
     return place.removed("off", [layer])
 
 

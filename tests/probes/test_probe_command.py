@@ -120,11 +120,11 @@ def test_bad_input_is_one_sentence_and_a_hint(folder, tmp_path, capsys, cases):
 
 def test_a_model_or_a_window_that_does_not_fit_into_memory_is_refused(folder, capsys, monkeypatch):
     for where, bytes_left, message in (
-        ("models", 10_000, "parameters and would take about"),
-        ("probing", 1_000, "The logits of 64 tokens would take"),
+        ("models.running_models", 10_000, "parameters and would take about"),
+        ("probes.probing", 1_000, "The logits of 64 tokens would take"),
     ):
         with monkeypatch.context() as patched:
-            patched.setattr(f"clockhands.probes.{where}.available", lambda left=bytes_left: left)
+            patched.setattr(f"clockhands.{where}.available", lambda left=bytes_left: left)
             arguments = ("--text", folder / "text.txt", "--length", "64", "--measure", "price")
             assert invoked("probe", folder, *arguments) == 2
         told(capsys, message)
