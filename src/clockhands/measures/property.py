@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
-from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Concatenate, Literal, ParamSpec
 
@@ -97,7 +97,7 @@ def sentence(name: str, **values: Any) -> str:
 
 @cache
 def _sentences() -> Mapping[str, Any]:
-    return tomllib.loads(resources.files("clockhands.measures").joinpath("sentences.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
 
 
 def answer(
