@@ -87,14 +87,14 @@ def test_readable_sizes_are_near(size):
 def files(monkeypatch, **texts):
     """Let the system's files read like this; those not named are absent. Paths of others stay what they are."""
 
-    class Told(type(Path())):
+    class Progress(type(Path())):
         def read_text(self, *_, **__):
             text = texts.get(self.name.replace(".", "_"))
             if text is None:
                 raise FileNotFoundError(self)
             return text
 
-    monkeypatch.setattr(memory, "Path", Told)
+    monkeypatch.setattr(memory, "Path", Progress)
 
 
 def test_what_the_machine_has_left_and_what_a_control_group_leaves(monkeypatch):

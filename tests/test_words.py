@@ -168,3 +168,28 @@ def test_documents(cases):
         with cases(path.name):
             for paragraph in text.split("\n\n"):
                 in_the_terms_of_the_field(paragraph)
+
+
+# Names of the interface, which keep working: what they say is explained where they are documented.
+PUBLIC_WORDS = re.compile(r"rates?|ladders?", re.IGNORECASE)
+PUBLIC_NAMES = {
+    "Turns", "turns", "turn", "sound", "turning", "turned_beyond", "turned_through", "told_apart", "sound_bases",
+    "smallest_sound_base", "_sound_plain_ladders", "turning_backward", "wavelengths_to_ten_thousand_turns",
+}  # fmt: skip
+
+
+def words_of(name):
+    return [word for word in re.split(r"_+|(?<=[a-z])(?=[A-Z])", name) if word]
+
+
+def test_definitions(cases):
+    held = 0
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name in PUBLIC_NAMES:
+                continue
+            held += 1
+            with cases(f"{path.relative_to(SOURCES)}:{node.lineno} {node.name}"):
+                retired = [word for word in words_of(node.name) if RETIRED.fullmatch(word)]
+                assert [word for word in retired if not PUBLIC_WORDS.fullmatch(word)] == []
+    assert held > 5000

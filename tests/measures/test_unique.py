@@ -25,7 +25,7 @@ from clockhands.encodings.additive import (
 from clockhands.encodings.presets import preset
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn
-from clockhands.measures.subject import hands_of, rounding_distance, subject_of
+from clockhands.measures.subject import channel_pairs, rounding_distance, subject_of
 from clockhands.measures.tokens._unique import unique
 from memory_peaks import AT_HAND
 
@@ -87,7 +87,7 @@ def test_rounding_moves_distances_by_no_more_than_it_says(cases):
                 np.abs(np.subtract(*(np.linalg.norm(rows[k:] - rows[:-k], axis=1) for rows in tables))).max()
                 for k in (1, 44, 355)
             )
-            bound = rounding_distance(subject, hands_of(subject))
+            bound = rounding_distance(subject, channel_pairs(subject))
             assert bound / 10 < moved <= bound
 
 

@@ -85,7 +85,7 @@ def permuted(rates: Any) -> np.ndarray:
     return np.random.default_rng(0).permutation(np.array(rates))
 
 
-def turned_round(rates: Any) -> np.ndarray:
+def mirrored(rates: Any) -> np.ndarray:
     """The bytes of each number in the other order; some are no numbers then."""
     with np.errstate(invalid="ignore"):
         return np.array(rates, "<f4").view(">f4").astype(np.float64)
@@ -117,7 +117,7 @@ CASES: dict[str, tuple[str, Make]] = {
     "memory": ("uninitialised", lambda _: memory()),
     "permuted": ("differs", lambda spec: permuted(spec.rates)),
     "NaN": ("uninitialised", lambda _: np.full(PAIRS, np.nan)),
-    "bytes in another order": ("reread", lambda spec: turned_round(spec.rates)),
+    "bytes in another order": ("reread", lambda spec: mirrored(spec.rates)),
     # Combinations that no rule names.
     "another base, unscaled": ("of-another-base", lambda spec: other_base(plain(spec)).rates),
     "another base, another factor": ("of-another-base", lambda spec: other_factor(other_base(spec)).rates),

@@ -10,7 +10,7 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import Code
 from clockhands.errors import InvalidValue
 from clockhands.runtimes import PATTERNS, READERS, compared, readings
-from clockhands.runtimes.telling import reading_to_dict, rows_of_readers
+from clockhands.runtimes.telling import reading_to_dict, runtime_rows
 from clockhands.runtimes.views import about, facts
 
 LLAMA = {
@@ -91,7 +91,7 @@ def test_readings_that_both_lack_their_rates_are_not_said_to_be_the_same(tmp_pat
 def test_readers_that_refuse_for_one_reason_stand_in_one_line(tmp_path):
     block = {"rope_type": "llama3", "original_max_position_embeddings": 8192}
     opened = target(tmp_path, LLAMA | {"rope_scaling": block})
-    rows = [text for label, text in rows_of_readers(readings(opened, resolve(opened)), 8192) if label == "refuses"]
+    rows = [text for label, text in runtime_rows(readings(opened, resolve(opened)), 8192) if label == "refuses"]
     reasons = [text.partition(": ")[2] for text in rows]
     assert len(rows) > 1
     assert len(set(reasons)) == len(rows)

@@ -14,7 +14,7 @@ from clockhands.errors import InvalidValue
 from clockhands.recognition.faults import FAULTS
 from clockhands.recognition.suspects import SeenRotary, rotary_suspects
 from clockhands.testing import CannotCheck, check_rotary
-from clockhands.testing.bounds import UNIT, passed_on, phase_error, turned_error
+from clockhands.testing.bounds import UNIT, passed_on, phase_error, rotation_error
 from clockhands.testing.functions._rotary import EVERY, SMALL
 
 BATCHES = {"axes": "batch heads seq width", "positions": "batch seq"}
@@ -80,7 +80,7 @@ def test_numbers_may_be_off_by_their_rounding_and_no_more():
         def off(x, positions, share, place=place, channel=channel):
             y = ch.rotate(x.astype(np.float64), spec, positions)
             phases = np.asarray(positions, np.float64)[:, None] * np.array(spec.rates)
-            allowed = turned_error(x.astype(np.float64), spec, phases, "float32")
+            allowed = rotation_error(x.astype(np.float64), spec, phases, "float32")
             rows = np.asarray(positions) == place
             y[rows, channel] += share * allowed[rows, channel]
             return y

@@ -25,7 +25,7 @@ from clockhands.auditing.findings import (
 )
 from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
-from clockhands.auditing.findings.weights import Pairing, cases_of, not_asked, pairing, with_layout
+from clockhands.auditing.findings.weights import Pairing, cases_of, not_examined, pairing, with_layout
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
@@ -389,7 +389,7 @@ def audit_opened(
     if opened.form == "array":
         return judged(opened, *audit_array(opened), runtime=runtime)
     resolved, cases = audit_tables(opened, resolve(opened, length))
-    found = pairing(opened, resolved) if weights else not_asked(opened, resolved)
+    found = pairing(opened, resolved) if weights else not_examined(opened, resolved)
     audited = judged(opened, resolved, [*cases, *cases_of(found, resolved, opened)], runtime=runtime)
     layers = with_layout(audited.layers, found)
     return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))

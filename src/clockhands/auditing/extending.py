@@ -336,7 +336,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     codes = [code for code in resolved.codes if code.part in TEXT and code.kind is not None]
     if length is None or context is None or length <= context or not codes:
         return None
-    sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _sound(code, resolved, length)))
+    sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _beyond_the_context(code, resolved, length)))
     turning = [code for code in codes if code.kind == "rotary" and (code.farthest is None or code.farthest > context)]
     ways, without = [], []
     if turning and length > (turning[0].scaled_to or 0):
@@ -350,12 +350,12 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
 # What holds
 
 
-def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
+def _beyond_the_context(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
     """How a code behaves at a length beyond its context, in sentences."""
     where = _where(code)
     trained = _trained(code, resolved)
     if code.kind == "rotary":
-        yield from _sound_rotary(code, trained, length, where)
+        yield from _rotary_beyond_the_context(code, trained, length, where)
     else:
         farthest = getattr(code.spec, "max_distance", None)
         yield said(
@@ -371,7 +371,7 @@ def _sound(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
         yield said("known", says=cost.says, source=cost.source, label=LABELS[cost.label])
 
 
-def _sound_rotary(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
+def _rotary_beyond_the_context(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
     if code.farthest is not None and code.farthest <= trained:
         yield said("window", where=where, seen=code.seen, length=length)
         return

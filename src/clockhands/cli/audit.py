@@ -329,7 +329,7 @@ def _run(
             with shown_progress(quiet=quiet) as progress:
                 kept, result = audit_running(found, live=live, price=price, text=text, progress=progress)
         except ClockhandsError as error:
-            _told(found.target, None, (error.message, error.hint), failures)
+            _audit_with_notes(found.target, None, (error.message, error.hint), failures)
             made.append(found)
             continue
         made.append(kept)
@@ -365,10 +365,12 @@ def audited(
             found, failure = within_limits(lambda: audit(target, length, **how), timeout, ends=False, raises=alone)
     finally:
         take_back()
-    return _told(target, found, failure, failures)
+    return _audit_with_notes(target, found, failure, failures)
 
 
-def _told(target: str, found: Audit | None, failure: tuple[str, str] | None, failures: list[Failure]) -> Audit | None:
+def _audit_with_notes(
+    target: str, found: Audit | None, failure: tuple[str, str] | None, failures: list[Failure]
+) -> Audit | None:
     """The audit, with its notes on stderr; or None, with the reason on stderr and in the failures."""
     if failure is not None:
         message, hint = failure
@@ -519,7 +521,7 @@ def _all_audited(
             while target not in known:
                 outcome = next(running)
                 known[outcome.target] = outcome
-            found = _told(target, known[target].result, known[target].failure, failures)
+            found = _audit_with_notes(target, known[target].result, known[target].failure, failures)
             if found is not None:
                 yield found
 

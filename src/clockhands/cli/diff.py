@@ -43,7 +43,7 @@ class ComparedSide:
     weights: bool = False
 
 
-def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+def _named_runtimes(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
     """The named readers: none, the one of --reader, or the two of --readers."""
     if value is None:
         return ()
@@ -65,9 +65,14 @@ def _readers(ctx: click.Context, param: click.Parameter, value: str | None) -> t
 @click.command("diff", epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET [TARGET]", nargs=-1, required=True)
 @click.option(
-    "--reader", metavar="NAME", callback=_readers, help="Compare what this runtime computes from the two targets."
+    "--reader",
+    metavar="NAME",
+    callback=_named_runtimes,
+    help="Compare what this runtime computes from the two targets.",
 )
-@click.option("--readers", metavar="A,B", callback=_readers, help="Compare what two runtimes compute from one target.")
+@click.option(
+    "--readers", metavar="A,B", callback=_named_runtimes, help="Compare what two runtimes compute from one target."
+)
 @click.option(
     "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
 )

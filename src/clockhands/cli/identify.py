@@ -185,7 +185,7 @@ def _what(info: TensorInfo) -> str:
     return name if info.name == name else f"{name}:{shown(info.name)[1:-1]}"
 
 
-def _asked(target: str, info: TensorInfo | None, positions: str | None, alone: bool) -> str:
+def _command_for_one_table(target: str, info: TensorInfo | None, positions: str | None, alone: bool) -> str:
     """The command that selects this table and no other."""
     picked = target if alone or info is None else f"{info.declared_in}:{info.name}"
     words = ["clockhands", "identify", picked, *(() if positions is None else ("--positions", positions))]
@@ -202,5 +202,5 @@ def _show(results: list[tuple[str, TensorInfo | None, Matches]], target: str, po
             say()
         commands = [command_of(match) for match in matches]
         shape, dtype = (None, None) if info is None else (info.shape, info.dtype)
-        asked = _asked(target, info, positions, len(results) == 1)
+        asked = _command_for_one_table(target, info, positions, len(results) == 1)
         print_matches(what, matches, shape=shape, dtype=dtype, commands=commands, asked=asked)

@@ -34,7 +34,7 @@ class HeadShape:
 
 
 @dataclass(frozen=True)
-class HeadReader:
+class HeadShapeParser:
     """Reads the shape of the heads of one part.
 
     Attributes:

@@ -20,7 +20,7 @@ from clockhands.configs._scaling_fields import DeclaredScaling
 from clockhands.configs.fields import MOST_LAYERS, WIDEST, Fields, Sourced, above_one, code_from
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.resolved import Code, Fact
-from clockhands.configs.rotary_fields import RotaryReader, built
+from clockhands.configs.rotary_fields import RotaryResolver, built
 from clockhands.encodings.ladders import Geometric, Joined
 
 # Keys that every such file has, and that configs of other publishers do not have together.
@@ -93,7 +93,7 @@ def params_codes(
         seen.spellings = {name: keys for name, keys in READS.items() if name not in ("rotated", "unrotated")}
     if isinstance(values.get("sliding_window"), int) and windows is None:
         row = replace(row, rule="all_slide")
-    codes = RotaryReader(seen, known, row, "text", length).codes()
+    codes = RotaryResolver(seen, known, row, "text", length).codes()
     codes += [(code, None) for code in _vision(fields)]
     return codes, seen.whole("context"), seen
 

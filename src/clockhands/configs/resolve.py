@@ -30,7 +30,7 @@ from clockhands.configs.model_types import (
 from clockhands.configs.overriding import by_caller, overridden
 from clockhands.configs.params_fields import is_params, params_codes
 from clockhands.configs.resolved import Code, Fact, Resolved
-from clockhands.configs.rotary_fields import RotaryReader
+from clockhands.configs.rotary_fields import RotaryResolver
 from clockhands.configs.section_fields import (
     Section,
     beside,
@@ -168,7 +168,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     file = opened.config_name or "config.json"
     name = _name(config, file, "", facts)
     facts += _given_twice(opened, file)
-    reader = _ConfigReader(opened, file, name, facts, length)
+    reader = _ConfigResolver(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
     parts = [reader.part(section) for section in found]
     ignored = beside(config, file) if all(section.path for section in found) else {}
@@ -180,7 +180,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
     """The config of another program: one part, whose type is the program."""
     file = opened.config_name or ""
-    reader = _ConfigReader(opened, file, None, _given_twice(opened, file), length)
+    reader = _ConfigResolver(opened, file, None, _given_twice(opened, file), length)
     part = reader.by_table(found.section, found.known)
     keys, style = found.known.reads.get("style", ()), found.known.defaults.get("style")
     other = any(code.kind != "rotary" for code, _ in part.codes)  # instead of what most models have
@@ -243,7 +243,7 @@ def _main(parts: list[_Part]) -> _Part | None:
 
 
 @dataclass(frozen=True)
-class _ConfigReader:
+class _ConfigResolver:
     """Reads the parts of a config, whose ``top`` names a model type; facts and notes are added to its lists."""
 
     opened: Opened
@@ -311,11 +311,11 @@ class _ConfigReader:
             inside = row.part == "text" or (row.part, section.part) == ("encoder", "audio")
             own = replace(row, part=section.part) if inside and section.part != "text" else row
             if own.kind == "rotary" and not own.formula:
-                made.append((_without_rates(RotaryReader(of_row, known, own, own.part, None), because), None))
+                made.append((_without_rates(RotaryResolver(of_row, known, own, own.part, None), because), None))
             elif own.kind == "rotary":
                 made += [
                     (_because(code, because), original)
-                    for every, original in RotaryReader(of_row, known, own, own.part, self.length).codes()
+                    for every, original in RotaryResolver(of_row, known, own, own.part, self.length).codes()
                     if (code := in_own_layers(every, of_row, own)) is not None
                 ]
             elif own.kind in ("learned", "sinusoidal") and own.rows:
@@ -357,7 +357,9 @@ class _ConfigReader:
 
         def longer(further: Fields) -> list[Code]:
             rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
-            return [code for row in rows for code, _ in RotaryReader(further, known, row, "text", self.length).codes()]
+            return [
+                code for row in rows for code, _ in RotaryResolver(further, known, row, "text", self.length).codes()
+            ]
 
         if section.part != "text":
             return []
@@ -376,10 +378,10 @@ class _ConfigReader:
         made: list[tuple[Code, int | None]] = []
         for kind in declared_kinds(fields):
             if kind.value == "rotary" and part == "text":
-                made += RotaryReader(fields, None, None, part, self.length).codes()
+                made += RotaryResolver(fields, None, None, part, self.length).codes()
             elif kind.value == "rotary":
                 # Images and sound have axes that no common key describes: their frequencies would be a guess.
-                made.append((_without_rates(RotaryReader(fields, None, None, part, None), kind.source), None))
+                made.append((_without_rates(RotaryResolver(fields, None, None, part, None), kind.source), None))
             elif kind.value in ("learned", "sinusoidal"):
                 made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
             elif kind.value is not None:
@@ -414,7 +416,7 @@ def _because(code: Code, chosen: str) -> Code:
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
 
 
-def _without_rates(reader: RotaryReader, because: str) -> Code:
+def _without_rates(reader: RotaryResolver, because: str) -> Code:
     """A rotary code whose frequencies are not given by a formula of this library."""
     made = reader.codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clockhands.configs._block_fields import RotaryBlocks, completed, conflict_code
-from clockhands.configs._head_fields import HeadReader
+from clockhands.configs._head_fields import HeadShapeParser
 from clockhands.configs._layer_fields import LayerGroup, layer_groups
 from clockhands.configs._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
 from clockhands.configs._score_fields import score_scale_of, with_scores
@@ -34,7 +34,7 @@ COORDINATES = 3
 
 
 @dataclass(frozen=True)
-class RotaryReader:
+class RotaryResolver:
     """Reads the rotary codes of one part.
 
     Attributes:
@@ -84,7 +84,7 @@ class RotaryReader:
         flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
         if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
             block = None
-        heads = HeadReader(self.fields, self.known, self.row)
+        heads = HeadShapeParser(self.fields, self.known, self.row)
         shape = heads.shape(block, group.kind, group.share)
         indexer = None if self.row is None else self.row.heads
         if indexer is not None:

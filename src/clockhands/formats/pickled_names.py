@@ -56,7 +56,7 @@ def names_that_run(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _names(path: Path, steps: list[int]) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for module, name in _asked(path, steps):
+    for module, name in _imported_names(path, steps):
         if not module or _runs(module, name):
             found[f"{module}.{name}" if module else name] = None
             if len(found) == _MOST_NAMES:
@@ -71,7 +71,7 @@ def _runs(module: str, name: str) -> bool:
     return inside or through or (module, steps[0]) in _NAMES or not set(steps).isdisjoint(_TABLE["ways_out"])
 
 
-def _asked(path: Path, steps: list[int]) -> Iterator[tuple[str, str]]:
+def _imported_names(path: Path, steps: list[int]) -> Iterator[tuple[str, str]]:
     """Every name that the pickles of a file import: module and name; "" and words where that cannot be told."""
     with files.open_regular(path) as file:
         start = file.read(2)

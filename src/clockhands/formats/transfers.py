@@ -169,7 +169,7 @@ class Transfers:
                     continue
                 if answer is not None:
                     return answer
-                wait = _asked_wait(headers)
+                wait = _seconds_to_wait(headers)
                 if status not in _BUSY or pause is None or (wait or 0) > _LONGEST_PAUSE:
                     raise self._refusal(status, headers, wait)
                 time.sleep(pause if wait is None else wait)
@@ -364,7 +364,7 @@ class Growing(io.RawIOBase):
         return len(piece)
 
 
-def _asked_wait(headers: Any) -> float | None:
+def _seconds_to_wait(headers: Any) -> float | None:
     """The seconds that a server asks to wait, by either header for it; None if it does not say, or gives a date."""
     found = re.fullmatch(r"\s*(\d{1,9})\s*", headers.get("Retry-After", "")) or re.search(
         r";\s*t=(\d{1,9})", headers.get("RateLimit", "")

@@ -188,7 +188,7 @@ class FaultyCode(held.PositionModule):
                 "Remove `positions` from this arm.",
             )
         if length not in self._made:
-            self._made[length] = _asked(self.spec, self.fault, length)
+            self._made[length] = _fault_effect(self.spec, self.fault, length)
         return self._made[length]
 
 
@@ -214,7 +214,7 @@ def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.einsum("sij,bhsj->bhsi", matrices, x)
 
 
-def _asked(spec: Any, fault: str, length: int) -> Any:
+def _fault_effect(spec: Any, fault: str, length: int) -> Any:
     """The effect of the fault on a code at the first positions, as tensors."""
     tried = 0
     suspects, stateful = _suspects(spec, length)

@@ -251,7 +251,7 @@ class PairLadders:
         return self.factor * sum(ladder.pairs for ladder in self.ladders) ** 0.5
 
 
-def hands_of(subject: MeasuredCode) -> PairLadders | None:
+def channel_pairs(subject: MeasuredCode) -> PairLadders | None:
     """The dimension pairs of a code; None if its tokens are not those of a clock.
 
     They are not if a pair lacks a channel or holds one wave twice, if raw coordinates are added as channels, if xPos
@@ -305,7 +305,7 @@ def rows_of(subject: MeasuredCode, axis: int = 0, dtype: object = None) -> MakeR
         InvalidValue: The numbers overflow the dtype.
     """
     kind = subject.dtype if dtype is None else output_dtype(dtype)
-    hands = hands_of(subject)
+    hands = channel_pairs(subject)
     if hands is None:
         return lambda start, stop: subject.rows(start, stop, axis, kind)
     ladder, factor = hands.ladders[axis], hands.factor

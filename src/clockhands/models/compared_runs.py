@@ -140,7 +140,7 @@ def by_position(heads: Tensor) -> Tensor:
 # References
 
 
-def _turned(each: DeclaredLayer, heads: Tensor) -> Tensor:
+def _rotated_at_zero(each: DeclaredLayer, heads: Tensor) -> Tensor:
     """Heads at position 0, rotated by clockhands by the declared spec."""
     if each.expected is None:
         return heads
@@ -170,13 +170,13 @@ def rotated_reference(module: nn.Module, declared: dict[int, DeclaredLayer], see
     def outputs(window: Tensor) -> Any:
         turned: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
-        def turn(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-            both = _turned(declared[layer], queries), _turned(declared[layer], keys)
+        def rotation(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+            both = _rotated_at_zero(declared[layer], queries), _rotated_at_zero(declared[layer], keys)
             turned.setdefault(layer, []).append(both)
             return both
 
         none, ones = torch.zeros_like(window)[None], torch.ones_like(window)[None]
-        with attended(module, turn, known=seen):
+        with attended(module, rotation, known=seen):
             made = logits(module, window, position_ids=none, attention_mask=ones)
         return made, turned
 

@@ -164,7 +164,7 @@ def walked(module: Any) -> Walked:
         own = [_held(tuple(known), owner, *each) for each in tensors_of(owner)]
         found = [one for one in own if one is not None]
         held += found
-        if any(one.kind in ("rates", "waves") for one in found) or _may_turn(known[0], owner):
+        if any(one.kind in ("rates", "waves") for one in found) or _may_rotate(known[0], owner):
             turning[known[0]] = owner
     tensors = [*module.parameters(), *module.buffers()]
     floats: dict[str, int] = {}
@@ -190,9 +190,9 @@ def tensors_of(owner: Any) -> Iterator[tuple[str, Any, bool | None]]:
 
 def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent: bool | None) -> HeldTensor | None:
     # Ambiguous names count as frequencies, or as tables made from them, inside a part with a rotary name.
-    if _may_turn(paths[0], owner) and tensor.ndim == 1 and name in ("theta", "freqs"):
+    if _may_rotate(paths[0], owner) and tensor.ndim == 1 and name in ("theta", "freqs"):
         return HeldTensor(paths, name, "rates", owner, tensor, persistent)
-    if _may_turn(paths[0], owner) and tensor.ndim == 3 and name == "cache":
+    if _may_rotate(paths[0], owner) and tensor.ndim == 3 and name == "cache":
         return HeldTensor(paths, name, "waves", owner, tensor, persistent)
     rates = _RATES.fullmatch(name)
     if rates is not None:
@@ -213,7 +213,7 @@ def _held(paths: tuple[str, ...], owner: Any, name: str, tensor: Any, persistent
 _BY_NAME = (("waves", _WAVES), ("numbers", _NUMBERS), ("slopes", _SLOPES))
 
 
-def _may_turn(path: str, owner: Any) -> bool:
+def _may_rotate(path: str, owner: Any) -> bool:
     """Whether a part without submodules has the name of a rotary module, or is the only module that was given."""
     called = re.search(r"rotary|rope", f"{path.rpartition('.')[2]} {type(owner).__name__}", re.IGNORECASE)
     return bool(called or not path) and next(owner.children(), None) is None

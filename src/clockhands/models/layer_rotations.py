@@ -235,7 +235,7 @@ def _of_heads(
         fault = _FAULTS.get(verdict.code)
         if moved(inside) <= allowed:
             fault = "no-rotation"
-        elif _half_stands(table, rates):
+        elif _half_unrotated(table, rates):
             says = f"one that rotates {want.rotated // 2} channels of a head, where {want.rotated} are declared"
             return "other-rotated-width", _clean({**verdict.evidence, "behaves as": says})
         return fault, _clean(verdict.evidence)
@@ -281,7 +281,7 @@ _FAULTS = {
 """What the diagnosis of numbers calls a fault, and what `clockhands.recognition.faults` calls it of a rotation."""
 
 
-def _half_stands(table: Cosines, rates: np.ndarray) -> bool:
+def _half_unrotated(table: Cosines, rates: np.ndarray) -> bool:
     """Whether the second half of the pairs does not rotate, although it should like the first half."""
     assert table.cos is not None
     assert table.sin is not None

@@ -281,7 +281,7 @@ def _read_once() -> Iterator[None]:
         yield
         return
 
-    class QuietReader(gguf.GGUFReader):
+    class SilentGGUFReader(gguf.GGUFReader):
         @property
         def data(self) -> Any:
             return self._array
@@ -291,7 +291,7 @@ def _read_once() -> Iterator[None]:
             self._array = np.asarray(mapped)
 
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loader.tqdm
-    gguf.GGUFReader, gguf.get_tensor_name_map = cache(QuietReader), cache(gguf.get_tensor_name_map)
+    gguf.GGUFReader, gguf.get_tensor_name_map = cache(SilentGGUFReader), cache(gguf.get_tensor_name_map)
     loader.tqdm = lambda tensors, **_: tensors
     try:
         yield

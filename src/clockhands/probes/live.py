@@ -84,7 +84,7 @@ class _Live(GatheredResult):
 
     def verified(self) -> ProbeResult:
         """The result, with the verdict first."""
-        told = dict.fromkeys(_told(each) for each in self.findings if each.severity != "note")
+        told = dict.fromkeys(_in_words(each) for each in self.findings if each.severity != "note")
         numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
         return ProbeResult(
             "live", (self.verdict(), *told, *self.answers), numbers, tuple(self.columns), tuple(self.figures)
@@ -112,7 +112,7 @@ class _Live(GatheredResult):
         return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
 
 
-def _told(found: Finding) -> str:
+def _in_words(found: Finding) -> str:
     where = f", layers {found.layers}" if found.layers else ""
     return f"{found.severity} {found.code}{where}: {found.message} Fix: {found.hint}"
 

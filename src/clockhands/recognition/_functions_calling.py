@@ -93,7 +93,7 @@ class Caller(ForeignFunction):
 
 
 @dataclass(eq=False)
-class Reader:
+class RowCaller:
     """Calls a function so that each output row depends only on its own input row and position.
 
     Attributes:

@@ -128,7 +128,7 @@ def with_equal_words(match: Match, given: GivenTable) -> Match:
     return replace(match, name=name, equivalents=tuple(others))
 
 
-def turned_round(spec: Sinusoidal, positions: Any) -> Equivalent | None:
+def mirrored(spec: Sinusoidal, positions: Any) -> Equivalent | None:
     """The same table at negated positions, or None: a sine is an odd function, a cosine an even one."""
     flipped = {"sin-cos": "-sin-cos", "cos-sin": "cos--sin"}.get(spec.order)
     if flipped is None or spec.zero_rows:

@@ -83,7 +83,7 @@ class Score:
         """The layout with the higher z."""
         return max(LAYOUTS, key=self.z.__getitem__)
 
-    def turns(self, layout: Layout) -> bool:
+    def pairs_rotate(self, layout: Layout) -> bool:
         """Whether the straight and the crossed part each contribute at least a quarter of z, as for rotations."""
         return abs(self.crossed[layout] - self.z[layout] / 2) <= self.z[layout] / 4
 
@@ -95,7 +95,7 @@ class Score:
             lead: The least difference from the z of the other layout.
         """
         best, other = self.z[self.best], min(self.z.values())
-        return self.best if best >= least and best - other >= lead and self.turns(self.best) else None
+        return self.best if best >= least and best - other >= lead and self.pairs_rotate(self.best) else None
 
     @property
     def layout(self) -> Layout | None:

@@ -195,7 +195,7 @@ def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
         return
     if ours.kind == "rotary":
         if (ours.rotated, ours.width) != (theirs.rotated, theirs.width):
-            yield f"{_turned(ours)} against {_turned(theirs)}"
+            yield f"{_rotated_words(ours)} against {_rotated_words(theirs)}"
         if ours.layout != theirs.layout and ours.layout and theirs.layout:
             yield _layouts(ours, theirs)
         if ours.rates and theirs.rates and len(ours.rates) != len(theirs.rates) and ours.rotated == theirs.rotated:
@@ -248,7 +248,7 @@ def kind_in_words(code: Code) -> str:
     return "no position encoding" if code.kind == "none" else code.kind
 
 
-def _turned(code: Code) -> str:
+def _rotated_words(code: Code) -> str:
     return f"{_number(code.rotated)} of {_number(code.width)} dimensions rotate"
 
 

@@ -95,12 +95,12 @@ def of_each(
     def changed(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         if needs is not None:
             needs(codes, model)
-        return (change(code, model) if _turns(code) else code for code in codes)
+        return (change(code, model) if _rotates(code) else code for code in codes)
 
     return Pattern(changed)
 
 
-def _turns(code: Code) -> bool:
+def _rotates(code: Code) -> bool:
     return code.kind == "rotary" and code.part in _CHANGED
 
 
@@ -198,12 +198,12 @@ def _a_scaling(_: Codes, model: DeclaredModel) -> None:
 
 
 def _a_factor(codes: Codes, _: DeclaredModel) -> None:
-    if not any(_turns(code) and _in_block(code, "scaling", ".factor") for code in codes):
+    if not any(_rotates(code) and _in_block(code, "scaling", ".factor") for code in codes):
         raise _lacking(codes, "No scaling of the file has factor.")
 
 
 def _a_yarn(codes: Codes, _: DeclaredModel) -> None:
-    if not any(_turns(code) and code.rotation and isinstance(code.rotation.scaling, Yarn) for code in codes):
+    if not any(_rotates(code) and code.rotation and isinstance(code.rotation.scaling, Yarn) for code in codes):
         raise _lacking(codes, "The file has no YaRN.")
 
 
@@ -294,11 +294,11 @@ def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     """
     if model.context is None:
         raise Undescribed("The file declares no context length.")
-    if not any(_in_block(code, "scaling", ORIGINAL) for code in filter(_turns, codes)):
+    if not any(_in_block(code, "scaling", ORIGINAL) for code in filter(_rotates, codes)):
         raise _lacking(codes, f"No scaling of the file has {ORIGINAL}.")
     for code in codes:
         scaling: Any = None if code.rotation is None else code.rotation.scaling
-        if not _turns(code) or getattr(scaling, "original", None) is None or not _in_block(code, "scaling", ORIGINAL):
+        if not _rotates(code) or getattr(scaling, "original", None) is None or not _in_block(code, "scaling", ORIGINAL):
             yield code
             continue
         fields: dict[str, Any] = {"original": code.usable_length or model.context}
@@ -308,7 +308,7 @@ def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
 
 
 def _lists(code: Code) -> LongRope | None:
-    scaling = None if code.rotation is None or not _turns(code) else code.rotation.scaling
+    scaling = None if code.rotation is None or not _rotates(code) else code.rotation.scaling
     return scaling if isinstance(scaling, LongRope) else None
 
 
@@ -342,7 +342,7 @@ def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         raise _lacking(codes, _ONE_KIND)
     for code in codes:
         like = kinds.get(_part_of(code), (code,))[0]
-        yield _like(code, like) if _turns(code) and _differ(code, like) else code
+        yield _like(code, like) if _rotates(code) and _differ(code, like) else code
 
 
 def _like(code: Code, like: Code) -> Code:
@@ -371,7 +371,7 @@ def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         raise Undescribed("The full-attention layers have no scaling." if found else _ONE_KIND)
     for code in codes:
         like = scaled.get(_part_of(code))
-        if like is None or not _turns(code) or code.scaling == like.scaling:
+        if like is None or not _rotates(code) or code.scaling == like.scaling:
             yield code
         elif like.rotation is None or like.rates is None:
             yield _without_frequencies(code, like.scaling)
@@ -386,7 +386,7 @@ def _part_of(code: Code) -> str:
 
 def _of_kinds(codes: Codes, part: str, first: str) -> tuple[Code, Code] | None:
     """An encoding of the layers of a part that see all, and one of those that slide; that of the first kind first."""
-    of_part = [code for code in codes if _turns(code) and code.part == part]
+    of_part = [code for code in codes if _rotates(code) and code.part == part]
     kinds = {code.layer_kind or ("full" if code.farthest is None else "sliding"): code for code in reversed(of_part)}
     full, sliding = kinds.get("full"), kinds.get("sliding")
     if full is None or sliding is None:
@@ -406,7 +406,7 @@ def _differ(code: Code, other: Code) -> bool:
 
 def _lacking(codes: Codes, otherwise: str) -> Undescribed:
     """Why a pattern does not apply: frequencies that are not known, or what the file lacks."""
-    unknown = any(_turns(code) and _of_text(code) and not code.rates for code in codes)
+    unknown = any(_rotates(code) and _of_text(code) and not code.rates for code in codes)
     return Undescribed("The file lacks values for the RoPE frequencies." if unknown else otherwise)
 
 
@@ -424,7 +424,7 @@ def default_share(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     share = None if model.known is None else model.known.defaults.get("share")
     if share is None:
         raise Undescribed("The class of this type has no default share.")
-    return (_with_share(code, share) if _turns(code) and _share(code) is not None else code for code in codes)
+    return (_with_share(code, share) if _rotates(code) and _share(code) is not None else code for code in codes)
 
 
 def ordinary_partial(code: Code, model: DeclaredModel) -> Code:

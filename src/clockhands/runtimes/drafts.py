@@ -40,8 +40,8 @@ def of_draft(target: Sequence[Code], draft: Sequence[Code]) -> tuple[Parted, ...
     Returns:
         One group for each code of the draft; none where one of the two has no RoPE for text.
     """
-    theirs = [code for code in draft if _turns(code)]
-    ours = [code for code in target if _turns(code)]
+    theirs = [code for code in draft if _rotates(code)]
+    ours = [code for code in target if _rotates(code)]
     return tuple(min((_beside(mine, code) for mine in ours), key=_apart) for code in theirs) if ours else ()
 
 
@@ -50,7 +50,7 @@ def contexts_differ(first: int | None, second: int | None, *, draft: bool) -> bo
     return lengths_differ(first, second) and not (draft and first is not None and second is not None and second > first)
 
 
-def _turns(code: Code) -> bool:
+def _rotates(code: Code) -> bool:
     return code.kind == "rotary" and code.part in TEXT
 
 

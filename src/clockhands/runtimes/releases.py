@@ -281,7 +281,7 @@ class RuntimeRelease:
         return tuple(each for each in held if each.until is not None and release_order(each.until) <= asked)
 
 
-def _readers_by_name() -> Mapping[str, Sequence[str]]:
+def _reading_names() -> Mapping[str, Sequence[str]]:
     """Each runtime that can be named, with its readers from the oldest release to the newest; some have none."""
     held: dict[str, list[str]] = {}
     for reader, about in facts()["readers"].items():
@@ -306,7 +306,7 @@ def runtime_of(text: str) -> RuntimeRelease:
     >>> runtime_of("vllm@0.25").readers, runtime_of("vllm").readers, runtime_of("transformers@4").exact
     (('vllm-0.11', 'vllm'), ('vllm',), True)
     """
-    known = _readers_by_name()
+    known = _reading_names()
     name, at, release = text.strip().partition("@")
     name = name.strip().lower()
     about = facts()["readers"].get(name)

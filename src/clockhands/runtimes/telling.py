@@ -243,7 +243,7 @@ def runtimes_in_short(readings: Iterable[Reading]) -> str:
     return "; ".join(words)
 
 
-def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
+def runtime_rows(readings: Iterable[Reading], context: int | None) -> Iterator[tuple[str, str]]:
     """Label and text of each line: runtimes that compute the same, that differ and by how much, that refuse the file.
 
     The last lines are the runtimes that cannot be compared, with the reason.
@@ -260,7 +260,7 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
     for each in held:
         if each.verdict == "differs":
             for text in _readings_that_differ(each, context):
-                differing.setdefault(text, []).append(_who(each))
+                differing.setdefault(text, []).append(_runtimes_of(each))
     # A pattern that no named runtime follows comes last, unless another reading differs in the same way.
     for text, names in sorted(differing.items(), key=lambda entry: entry[1] == [_PORT]):
         yield "differs", f"{listed(name for name in names if names == [_PORT] or name != _PORT)}: {text}"
@@ -283,7 +283,7 @@ def rows_of_readers(readings: Iterable[Reading], context: int | None) -> Iterato
             yield "longest", f"{release(each)} serves up to {each.longest:,} positions"
 
 
-def _who(reading: Reading) -> str:
+def _runtimes_of(reading: Reading) -> str:
     return release(reading) if reading.of_program else _PORT
 
 

@@ -10,7 +10,7 @@ from clockhands.encodings.clocks import Clock, HasClock
 from clockhands.encodings.presets import preset
 from clockhands.encodings.specs import from_dict, to_dict
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.show.explorer.data import PLAIN, data, turns_along_one_axis
+from clockhands.show.explorer.data import PLAIN, data, rotates_along_one_axis
 from clockhands.show.explorer.page import module, source
 
 FARTHEST = 2**53 - 1
@@ -99,9 +99,9 @@ def explorer_class() -> Any:
             super().__init__(spec=chosen, position=position, data=held, **traits)
 
         @traitlets.validate("spec")
-        def _with_hands(self, proposal: Any) -> Any:
+        def _with_pairs(self, proposal: Any) -> Any:
             spec = proposal["value"]
-            pairs = len(spec.rates) if turns_along_one_axis(spec) else _clock_of(spec).ladder.pairs
+            pairs = len(spec.rates) if rotates_along_one_axis(spec) else _clock_of(spec).ladder.pairs
             if pairs > MOST_PAIRS:
                 raise InvalidValue(
                     f"A page shows at most {MOST_PAIRS:,} pairs, but the encoding has {pairs:,}.",

@@ -21,7 +21,7 @@ from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import Code
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of
-from clockhands.runtimes.telling import layers_in_words, rows_of_readers
+from clockhands.runtimes.telling import layers_in_words, runtime_rows
 from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
 from clockhands.show._ladder_picture import ladder_picture
 from clockhands.show._markup import Markup, element, joined
@@ -257,7 +257,7 @@ def _provenance(audit: Audit) -> Iterator[Markup]:
             yield _places(title_of(code, LISTED), rows)
     if audit.weights is not None:
         yield element("p", f"Weights: {audit.weights.says}", class_="note")
-    others = list(rows_of_readers(audit.readings, audit.reach))
+    others = list(runtime_rows(audit.readings, audit.reach))
     if others:
         yield element("p", "Runtimes", class_="report-code")
         yield facts(others)

@@ -25,7 +25,7 @@ from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, Code
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of
-from clockhands.runtimes.telling import layers_in_words, rows_of_readers, runtimes_in_short
+from clockhands.runtimes.telling import layers_in_words, runtime_rows, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.show.findings import evidence_to_show, grade_of, worst_first
 
@@ -258,7 +258,7 @@ class _AuditPage(Page):
         if self.audit.properties:
             self.line()
             print_main_properties(self, self.audit.properties)
-        rows = list(rows_of_readers(self.audit.readings, self.audit.reach))
+        rows = list(runtime_rows(self.audit.readings, self.audit.reach))
         if rows:
             self.line()
             self.line(Text("runtimes", style="bold"))

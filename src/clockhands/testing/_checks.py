@@ -13,7 +13,7 @@ from clockhands.arguments import shown
 from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType
 from clockhands.recognition.calling import ForeignFunction, Refused, error_text
-from clockhands.testing._experiments import Answer, Asked, Experiment, Unasked
+from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, Unasked
 from clockhands.testing.kinds import spec_of
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
 
@@ -43,13 +43,13 @@ def resolved(like: Any, kind: type, words: str) -> Any:
     return spec
 
 
-def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], dict[str, str]]:
+def run_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[ExperimentRun], dict[str, str]]:
     """Run the experiments: those that ran, and for each that cannot run its name and the reason."""
-    asked: list[Asked] = []
+    asked: list[ExperimentRun] = []
     left_out: dict[str, str] = {}
     for experiment in experiments:
         try:
-            asked.append(Asked(experiment, experiment.run(it)))
+            asked.append(ExperimentRun(experiment, experiment.run(it)))
         except Unasked as reason:
             left_out[experiment.name] = str(reason)
         except Refused as error:
@@ -63,7 +63,7 @@ def asked_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Asked], 
 
 
 def failures_of(
-    asked: Sequence[Asked], called: ForeignFunction | None, failure_of: FailureOf | None = None
+    asked: Sequence[ExperimentRun], called: ForeignFunction | None, failure_of: FailureOf | None = None
 ) -> tuple[tuple[Failure, ...], float]:
     """The failures, at most one per experiment, and the largest error divided by its bound.
 
@@ -153,11 +153,11 @@ def checked(
     subject: str,
     it: Any,
     experiments: Iterable[Experiment],
-    explained: Callable[[list[Asked]], tuple[Explanation, ...]],
+    explained: Callable[[list[ExperimentRun]], tuple[Explanation, ...]],
     *,
     raises: bool,
     failure_of: FailureOf | None = None,
-    summary: Callable[[list[Asked]], Mapping[str, Any]] | None = None,
+    summary: Callable[[list[ExperimentRun]], Mapping[str, Any]] | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> Report:
     """Run the experiments on a user's function, explain the failures, and return or raise the report.
@@ -177,7 +177,7 @@ def checked(
         The report.
     """
     __tracebackhide__ = True
-    asked, refused = asked_all(it, experiments)
+    asked, refused = run_all(it, experiments)
     called: ForeignFunction = it.called
     failures, worst = failures_of(asked, called, failure_of)
     report = Report(

@@ -78,7 +78,7 @@ def shares(got: np.ndarray, wanted: np.ndarray, allowed: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExperimentRun:
     """An experiment that was run, and its answers."""
 
     experiment: Experiment
@@ -90,7 +90,7 @@ class Asked:
         return any(bool(each.wrong.any()) for each in self.answers)
 
 
-def failed_of(asked: Iterable[Asked]) -> dict[str, Asked]:
+def failed_of(asked: Iterable[ExperimentRun]) -> dict[str, ExperimentRun]:
     """The experiments that failed, by their names."""
     return {one.experiment.name: one for one in asked if one.wrong}
 

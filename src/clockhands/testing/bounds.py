@@ -93,7 +93,7 @@ from clockhands.encodings.dtypes import SMALLEST as TINY
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF as UNIT
 from clockhands.encodings.ladders import EvenSteps, Joined, Repeated
 from clockhands.encodings.rotary import Rotary
-from clockhands.recognition.suspects import ChannelWaves, hands_of
+from clockhands.recognition.suspects import ChannelWaves, sinusoid_channels
 
 SINGLE = UNIT["float32"]
 
@@ -155,7 +155,7 @@ def _as_slice(channels: np.ndarray) -> slice | np.ndarray:
     return slice(int(channels[0]), int(channels[-1]) + 1, int(steps[0]))
 
 
-def turned_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) -> np.ndarray:
+def rotation_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) -> np.ndarray:
     """The bound of the error of each dimension of rotated tokens, of x's shape.
 
     Args:
@@ -188,7 +188,7 @@ def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray)
         at: Positions [..., seq], or [..., seq, axes].
         rows: The correct rows, [..., seq, width].
     """
-    hands = hands_of(spec, values)
+    hands = sinusoid_channels(spec, values)
     if hands is None:
         return 3 * SINGLE * np.abs(rows)
     scale = _scale(spec, values)

@@ -136,12 +136,12 @@ def _compare(spec: Any, kind: str, key: str, tensor: torch.Tensor) -> bool:
     if cast and found.verdict.evidence["rounded to"] == dtype:
         return True
     raise InvalidValue(
-        _told(key, found),
+        _tensor_contents(key, found),
         f"{found.verdict.hint} If the key is removed from the state dict, the spec's numbers are used.",
     )
 
 
-def _told(key: str, found: Computed) -> str:
+def _tensor_contents(key: str, found: Computed) -> str:
     """What a tensor holds, from which pair on and by how much it differs."""
     held, made, each = found.held, found.made, "head" if found.what == "slopes" else "pair"
     if held.shape != made.shape:

@@ -22,7 +22,7 @@ from clockhands.formats.pickled_names import UNREAD, names_that_run
 
 
 class FilesDisagree(Case, code="files-disagree"):
-    def told(self) -> str:
+    def two_values(self) -> str:
         """The values of the two files, as text."""
         return " but ".join(
             f"{name} is {spoken(value)}"
@@ -66,7 +66,7 @@ def files_disagree(subject: Audited) -> Iterator[Case]:
         yield from _against_config(subject, opened.path)
     if opened.form != "config":
         return
-    code = _turning(subject.resolved)
+    code = _full_attention_code(subject.resolved)
     params = opened.beside.get(PARAMS)
     if code is not None and params:
         yield from _against_params(subject, code, params)
@@ -74,7 +74,7 @@ def files_disagree(subject: Audited) -> Iterator[Case]:
         yield from _against_gguf(subject, code)
 
 
-def _turning(resolved: Resolved) -> Code | None:
+def _full_attention_code(resolved: Resolved) -> Code | None:
     """The code of the full-attention layers, which every runtime has; else of any layers."""
     return main_code(code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates)
 
@@ -191,7 +191,7 @@ def _against_config(subject: Audited, gguf: Path) -> Iterator[Case]:
         resolved = resolve(opened, subject.resolved.length)
     except ClockhandsError:
         return
-    code, keys = _turning(resolved), subject.opened.config or {}
+    code, keys = _full_attention_code(resolved), subject.opened.config or {}
     same = not _of_another_width(Audited(opened, resolved), keys) and _layers(resolved) == _layers(subject.resolved)
     if code is not None and same:
         yield from _held_together(resolved, code, subject.resolved, gguf.name)
@@ -199,7 +199,7 @@ def _against_config(subject: Audited, gguf: Path) -> Iterator[Case]:
 
 def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Case]:
     """Compare a config and a GGUF file, as they were resolved; ``code`` is the rotary code of the config."""
-    theirs = _turning(other)
+    theirs = _full_attention_code(other)
     if theirs is None or theirs.rates is None or code.rates is None:
         return
     there = declared(theirs, "base") or {f"{name}:rope.freq_base": theirs.base}

@@ -133,7 +133,7 @@ class _GgufModel:
         """Whether keys declare a scaling that changes frequencies; loaders read a factor without a type as linear."""
         return self.value("rope.scaling.type") in (None, "linear", "yarn") and self.factor() > 1
 
-    def turning(self) -> list[int] | None:
+    def rotated_widths(self) -> list[int] | None:
         """The allowed numbers of rotated channels; empty if any is allowed, None if unknown."""
         width = self.code.width or 0
         if self.value("attention.key_length_mla") is None:
@@ -251,10 +251,12 @@ def _bases_of_releases(divisors: Sequence[float]) -> set[float]:
 
 def _stops(divisors: Sequence[float]) -> bool:
     """Whether they leave the first pairs unchanged and stop the others (proportional RoPE)."""
-    turning = [number for number in divisors if number < _NEVER]
-    stopped = len(turning) < len(divisors)
+    rotated_widths = [number for number in divisors if number < _NEVER]
+    stopped = len(rotated_widths) < len(divisors)
     return (
-        stopped and all(abs(number - 1) <= _CLOSE for number in turning) and list(divisors[: len(turning)]) == turning
+        stopped
+        and all(abs(number - 1) <= _CLOSE for number in rotated_widths)
+        and list(divisors[: len(rotated_widths)]) == rotated_widths
     )
 
 
@@ -283,7 +285,7 @@ def longrope_factors(model: _GgufModel) -> Iterator[Case]:
 def dimension_count(model: _GgufModel) -> Iterator[Case]:
     """A number of rotated channels that does not fit a head of this architecture."""
     width, key = model.code.width, "rope.dimension_count"
-    declared, expected = model.value(key), model.turning()
+    declared, expected = model.value(key), model.rotated_widths()
     if expected is None or width is None:
         return
     if declared is None:

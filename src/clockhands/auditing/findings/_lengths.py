@@ -38,7 +38,7 @@ class SetBeyondContext(Case, code="set-beyond-context"):
         return f"{said}{together}, but {context} is {spoken(self.context)}"
 
 
-class NeverTurning(Case, code="never-turning"):
+class SlowPairs(Case, code="never-turning"):
     pairs_that_stand_still_on_purpose = 0
 
     def count(self) -> int:
@@ -47,7 +47,7 @@ class NeverTurning(Case, code="never-turning"):
 
 
 @check
-def never_turning(subject: Audited) -> Iterator[Case]:
+def slow_pairs(subject: Audited) -> Iterator[Case]:
     """Pairs so slow that they complete no rotation within any training sequence.
 
     Counted at the length of the code, as its properties are; layers with a window reach no angle beyond it. Pairs of

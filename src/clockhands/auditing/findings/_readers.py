@@ -24,7 +24,7 @@ from clockhands.runtimes.telling import (
 from clockhands.runtimes.views import View, facts, names, positive_number
 
 
-def _readers(names: Sequence[str] | None, otherwise: str) -> str:
+def _runtime_names(names: Sequence[str] | None, otherwise: str) -> str:
     return listed(list(names)) if names else otherwise
 
 
@@ -87,7 +87,7 @@ class LengthTimesFactor(Case, code="length-times-factor"):
                 f" {listed(other)} as well, so the length already includes the factor. A runtime that multiplies"
                 " by the factor again accepts texts that are too long for the model."
             )
-        readers = _readers(self.multiplied_by, "vLLM")
+        readers = _runtime_names(self.multiplied_by, "vLLM")
         verbs = ("multiply", "use") if " and " in readers else ("multiplies", "uses")
         context = next(value for name, value in own if name.endswith("max_position_embeddings"))
         return (
@@ -119,7 +119,7 @@ class DisputedAttentionFactor(Case, code="disputed-attention-factor"):
         )
 
     def _users(self, name: str) -> str:
-        return _readers(self.evidence.get(f"readers of the {name}"), "no runtime that was compared")
+        return _runtime_names(self.evidence.get(f"readers of the {name}"), "no runtime that was compared")
 
 
 class SoftmaxScale(Case, code="softmax-scale"):

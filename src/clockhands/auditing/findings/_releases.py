@@ -315,7 +315,7 @@ def _published(part: Part, model: SizedModel, case: Case) -> dict[str, Any]:
         block = _full_block(part)
     own = next((each for each in known if block is not None and _completes(block, each)), None)
     if own is not None:
-        return {"release": own.name, **_mended(part, own)}
+        return {"release": own.name, **_scaling_of_release(part, own)}
     trained = next((each for each in known if each.scaling is None and each.trained), None)
     if trained is None or block is None or case.code != "missing-original":
         return {}
@@ -514,7 +514,7 @@ def _missing_scaling(part: Part, model: SizedModel, known: tuple[Release, ...]) 
     evidence |= {"context": context, "base": code.base, "type": model.shape.type, "reach": reach}
     evidence |= {"release": release.name, "its scaling": scaling_in_words(release.scaling)}
     evidence |= {"source of the release": release.source}
-    return case_of("missing-scaling", evidence | _mended(part, release), code.layers)
+    return case_of("missing-scaling", evidence | _scaling_of_release(part, release), code.layers)
 
 
 def other_base(
@@ -582,7 +582,7 @@ def _other_scaling(part: Part, model: SizedModel, release: Release) -> Case:
             because = "base and context length are those of the release"
     published = "no scaling" if there is None else scaling_in_words(there, keys)
     evidence |= {"release": release.name, "shape": str(model.shape), "published": published, "because": because}
-    evidence |= {"source of the release": release.source, **_mended(part, release)}
+    evidence |= {"source of the release": release.source, **_scaling_of_release(part, release)}
     return case_of("differs-from-release", evidence, model.code.layers)
 
 
@@ -593,7 +593,7 @@ def _before_stretching(context: int | None, scaling: Mapping[str, Any] | None) -
     return context <= scaling.get("original_max_position_embeddings", 0)
 
 
-def _mended(part: Part, release: Release) -> dict[str, Any]:
+def _scaling_of_release(part: Part, release: Release) -> dict[str, Any]:
     """Where the release's scaling belongs, and its numbers; empty if it has lists, which are not stored here."""
     if release.scaling is None or release.scaling["rope_type"] == "longrope":
         return {}

@@ -176,7 +176,7 @@ class Pairing:
         }
 
 
-def not_asked(opened: Opened, resolved: Resolved) -> Pairing | None:
+def not_examined(opened: Opened, resolved: Resolved) -> Pairing | None:
     """The entry in a report if weights were not to be examined; None if there are no rotary weights."""
     if not opened.tensors or all(code.kind != "rotary" for code in resolved.codes):
         return None
@@ -415,7 +415,7 @@ def _leaders(ones: Sequence[WeightProjection], orders: Sequence[Order]) -> tuple
         return [], 0.0, 0.0
     before = max(together(plain).z.values())
     whole = [(together(made), order) for order, made in scores.items()]
-    turning = sorted(((made.z[order[1]], order) for made, order in whole if made.turns(order[1])), reverse=True)
+    turning = sorted(((made.z[order[1]], order) for made, order in whole if made.pairs_rotate(order[1])), reverse=True)
     if not turning or turning[0][0] < max(MODEL_Z, before + MODEL_LEAD):
         return [], 0.0, before
     most = turning[0][0]

@@ -157,7 +157,7 @@ class SineOnly(AdditiveCode):
 
 
 @dataclass(frozen=True)
-class _HandsOfTheirOwn(AdditiveCode):
+class _OtherSpacing(AdditiveCode):
     """A sinusoidal code whose ladder is not geometric."""
 
     width: int
@@ -172,13 +172,13 @@ class _HandsOfTheirOwn(AdditiveCode):
         self.clock()
 
     @abstractmethod
-    def _rates_of_its_own(self) -> EvenSteps:
+    def _spacing_of_rates(self) -> EvenSteps:
         """How the rates are spaced."""
 
     @cached_property
     def ladder(self) -> Ladder:
         """The ladder of the rates."""
-        return self._rates_of_its_own().ladder(self.width // 2, self.width)
+        return self._spacing_of_rates().ladder(self.width // 2, self.width)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -200,7 +200,7 @@ class _HandsOfTheirOwn(AdditiveCode):
 
 
 @dataclass(frozen=True)
-class SingleFrequency(_HandsOfTheirOwn):
+class SingleFrequency(_OtherSpacing):
     """One rate in all pairs: ``sin(p rate)`` and ``cos(p rate)`` in every pair.
 
     Weakness: all pairs are equal. The code repeats after ``2 pi / rate`` tokens, so positions one period apart are
@@ -215,13 +215,13 @@ class SingleFrequency(_HandsOfTheirOwn):
 
     rate: float = 1.0
 
-    def _rates_of_its_own(self) -> EvenSteps:
+    def _spacing_of_rates(self) -> EvenSteps:
         rate = positive("rate", self.rate)
         return EvenSteps(rate, rate)
 
 
 @dataclass(frozen=True)
-class EvenlySpaced(_HandsOfTheirOwn):
+class EvenlySpaced(_OtherSpacing):
     """Evenly spaced rates instead of a geometric progression: ``first + i (last - first) / (pairs - 1)``.
 
     Weakness: it nearly repeats. After ``2 pi (pairs - 1) / |last - first|`` tokens the phases of neighbouring pairs
@@ -240,7 +240,7 @@ class EvenlySpaced(_HandsOfTheirOwn):
     first_rate: float = 1.0
     last_rate: float = 1e-4
 
-    def _rates_of_its_own(self) -> EvenSteps:
+    def _spacing_of_rates(self) -> EvenSteps:
         return EvenSteps(self.first_rate, self.last_rate)
 
 

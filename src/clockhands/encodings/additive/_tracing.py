@@ -38,7 +38,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
         return _taken(spec, positions, values, xp, work)
     if isinstance(spec, Sinusoidal):
         width = min(spec.width, 2 * spec.ladder.pairs)
-        rows = _hands(spec, width, positions, xp)
+        rows = _sines_and_cosines(spec, width, positions, xp)
         mean, factor = traces.known_numbers(spec, "affine")
         rows = (rows - mean) * factor if (mean, factor) != (0, 1) else rows
         if width < spec.width:
@@ -54,7 +54,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
         rows = spec.inside_trace(values, places, xp, work)
         return xp.reshape(rows, (*(positions.shape if spec.axes == 1 else positions.shape[:-1]), spec.width))
     if isinstance(spec, (EvenlySpaced, SingleFrequency)):
-        rows = _hands(spec, spec.width, positions, xp)
+        rows = _sines_and_cosines(spec, spec.width, positions, xp)
     elif isinstance(spec, SineOnly):
         rows = traces.cosine_sine(spec.ladder, positions, xp)[1]
     elif isinstance(spec, NoPosition):
@@ -67,7 +67,7 @@ def traced_rows(spec: AdditiveCode, positions: Any, values: Any, work: Any) -> A
     return xp.astype(rows, work)
 
 
-def _hands(spec: Sinusoidal | EvenlySpaced | SingleFrequency, width: int, positions: Any, xp: Any) -> Any:
+def _sines_and_cosines(spec: Sinusoidal | EvenlySpaced | SingleFrequency, width: int, positions: Any, xp: Any) -> Any:
     """Sines and cosines in their channels; with a width of one less than they need, the last channel is missing."""
     cosine, sine = traces.cosine_sine(spec.ladder, positions, xp)
     first, second = both_waves(cosine, sine, spec.order)

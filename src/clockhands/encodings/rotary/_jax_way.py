@@ -14,7 +14,7 @@ from clockhands.encodings.traces import is_traced
 
 
 @partial(jax.jit, static_argnames="spec")
-def turned(x: jax.Array, cosine: Any, sine: Any, spec: Rotary) -> jax.Array:
+def rotated_by_library(x: jax.Array, cosine: Any, sine: Any, spec: Rotary) -> jax.Array:
     """See `clockhands.rotary.formula.plain`, to which this is equal."""
     return plain(x, cosine, sine, spec, jnp)
 

@@ -7,7 +7,7 @@ from clockhands.encodings.rotary._spec import Rotary
 from clockhands.encodings.rotary.formula import in_cache, members, regions
 
 
-def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
+def rotated_by_library(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """See `clockhands.rotary.formula.plain`, to which this is equal."""
     refuse_larger(x.shape, 2 * cosine.dtype.itemsize, "Rotating heads", "Rotate fewer at once.")
     work = np.asarray(x, cosine.dtype)

@@ -45,10 +45,10 @@ def step(  # noqa: PLR0917 - what `rotate` was called with
             steps = pair._steps
         else:
             return None
-        turn = steps.get((x.shape, x.dtype, seq_axis, role))
-        if turn is None:
+        rotation = steps.get((x.shape, x.dtype, seq_axis, role))
+        if rotation is None:
             return None
-        made.append(turn(x))
+        made.append(rotation(x))
     return made
 
 
@@ -75,16 +75,16 @@ def first_step(  # noqa: PLR0917 - what `rotate` was called with
         steps = pair._steps
     # Queries and keys may differ in the number of heads but share the rotation.
     shared = turns[0].shape, x.dtype, role
-    turn = steps.get(shared)
-    if turn is None:
-        turn = _turn_of(
+    rotation = steps.get(shared)
+    if rotation is None:
+        rotation = _rotation_function(
             spec, x, *(part if isinstance(part, torch.Tensor) else torch.from_numpy(part) for part in turns)
         )
-        if turn is None:
+        if rotation is None:
             return None
-        steps[shared] = turn
-    steps[x.shape, x.dtype, seq_axis, role] = turn
-    return turn(x)
+        steps[shared] = rotation
+    steps[x.shape, x.dtype, seq_axis, role] = rotation
+    return rotation(x)
 
 
 def _plain(x: torch.Tensor) -> bool:
@@ -119,7 +119,7 @@ def _key(positions: Any, x: torch.Tensor, seq_axis: int) -> tuple[object, ...] |
 _Turn: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
 
-def _turn_of(spec: Rotary, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> _Turn | None:
+def _rotation_function(spec: Rotary, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> _Turn | None:
     """A rotation function of few operations for contiguous heads like ``x``; None for codes that need more."""
     if spec.blocks or spec.reordered or spec.head_width % 2 or not spec.rotated:
         return None
@@ -127,33 +127,33 @@ def _turn_of(spec: Rotary, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Te
         half = spec.rotated // 2
         along, across = torch.cat((cosine, cosine), dim=-1), torch.cat((-sine, sine), dim=-1)
 
-        def turn(block: torch.Tensor) -> torch.Tensor:
+        def rotation(block: torch.Tensor) -> torch.Tensor:
             return torch.addcmul(block * along, block.roll(half, -1), across)
 
     else:
         numbers, work = torch.complex(cosine, sine), cosine.dtype
 
-        def turn(block: torch.Tensor) -> torch.Tensor:
+        def rotation(block: torch.Tensor) -> torch.Tensor:
             if block.storage_offset() % 2:
                 block = block.clone()
             return (block.view(numbers.dtype) * numbers).view(work)
 
-    of_block: _Turn = turn if x.dtype == cosine.dtype else _in(cosine.dtype, turn)
+    of_block: _Turn = rotation if x.dtype == cosine.dtype else _in(cosine.dtype, rotation)
     return of_block if spec.rotated == spec.head_width else _of_part(spec, of_block)
 
 
-def _in(work: torch.dtype, turn: _Turn) -> _Turn:
-    return lambda block: turn(block.to(work)).to(block.dtype)
+def _in(work: torch.dtype, rotation: _Turn) -> _Turn:
+    return lambda block: rotation(block.to(work)).to(block.dtype)
 
 
-def _of_part(spec: Rotary, turn: _Turn) -> _Turn:
+def _of_part(spec: Rotary, rotation: _Turn) -> _Turn:
     """The rotation function for heads with partial RoPE (some channels are not rotated)."""
     sizes = [size for size in (spec.start, spec.rotated, spec.head_width - spec.start - spec.rotated) if size]
     which = 1 if spec.start else 0
 
-    def turned(x: torch.Tensor) -> torch.Tensor:
+    def rotated_by_library(x: torch.Tensor) -> torch.Tensor:
         parts = list(x.split(sizes, dim=-1))
-        parts[which] = turn(parts[which])
+        parts[which] = rotation(parts[which])
         return torch.cat(parts, dim=-1)
 
-    return turned
+    return rotated_by_library

@@ -28,15 +28,15 @@ _SIMPLE = SimpleNamespace(
 )
 
 
-def turned(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
+def rotated_by_library(x: torch.Tensor, cosine: Any, sine: Any, spec: Rotary) -> torch.Tensor:
     """See `clockhands.rotary.formula.plain`, to which this is equal."""
     cos, sin = (torch.from_numpy(part) if isinstance(part, np.ndarray) else part for part in (cosine, sine))
     cos, sin = cos.to(x.device), sin.to(x.device)
     if torch.compiler.is_compiling() or x.device.type == "meta":
         return plain(x, cos, sin, spec, xp)
     if _is_watched(x):
-        return Turn.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
-    return _turn(x, cos, sin, spec)
+        return Rotation.apply(x, cos, sin, spec)  # type: ignore[no-any-return]
+    return _rotate(x, cos, sin, spec)
 
 
 def copied(part: np.ndarray, like: torch.Tensor) -> torch.Tensor:
@@ -99,7 +99,7 @@ def _is_transformed(x: torch.Tensor) -> bool:
     return is_gradient_batch(x) or transforms_active() or forward_mode()
 
 
-class Turn(torch.autograd.Function):
+class Rotation(torch.autograd.Function):
     """A rotation; its backward is the rotation by the negative sine."""
 
     @staticmethod
@@ -107,7 +107,7 @@ class Turn(torch.autograd.Function):
         """Rotate."""
         if is_gradient_batch(x):
             return plain(x, cos, sin, spec, _SIMPLE)  # type: ignore[no-any-return]
-        return _turn(x, cos, sin, spec)
+        return _rotate(x, cos, sin, spec)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # noqa: ARG004 - torch's own name
@@ -126,7 +126,7 @@ class Turn(torch.autograd.Function):
         )
         if in_dims[0] is None:
             x = x.expand(info.batch_size, *x.shape)
-        return Turn.apply(x, cos, sin, spec), 0
+        return Rotation.apply(x, cos, sin, spec), 0
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
@@ -135,30 +135,30 @@ class Turn(torch.autograd.Function):
         cos, sin = ctx.saved_tensors
         spec: Rotary = ctx.spec
         if spec.reordered:
-            return _turn_back(gradient, cos, sin, spec), None, None, None
+            return _rotate_back(gradient, cos, sin, spec), None, None, None
         if torch.compiler.is_compiling() or _is_watched(gradient):
-            return Turn.apply(gradient, cos, -sin, spec), None, None, None
-        return _turn(gradient, cos, -sin, spec), None, None, None
+            return Rotation.apply(gradient, cos, -sin, spec), None, None, None
+        return _rotate(gradient, cos, -sin, spec), None, None, None
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> torch.Tensor:
         """A rotation is linear."""
         cos, sin = ctx.saved_tensors
-        return Turn.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
+        return Rotation.apply(grad_inputs[0], cos, sin, ctx.spec)  # type: ignore[no-any-return]
 
 
 # PyTorch needs it in every call, and computing it costs as much as rotating a short sequence.
-Turn.forward.__signature__ = inspect.signature(Turn.forward)  # type: ignore[attr-defined]
+Rotation.forward.__signature__ = inspect.signature(Rotation.forward)  # type: ignore[attr-defined]
 
 
-def _turn_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+def _rotate_back(gradient: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
     begin, end, half = spec.start, spec.start + spec.rotated, spec.rotated // 2
     pairs = torch.stack((gradient[..., begin : begin + half], gradient[..., begin + half : end]), dim=-1)
     pieces = (gradient[..., :begin], pairs.reshape((*gradient.shape[:-1], spec.rotated)), gradient[..., end:])
-    return Turn.apply(torch.cat(pieces, dim=-1), cos, -sin, spec.in_order)  # type: ignore[no-any-return]
+    return Rotation.apply(torch.cat(pieces, dim=-1), cos, -sin, spec.in_order)  # type: ignore[no-any-return]
 
 
-def _turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
+def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, spec: Rotary) -> torch.Tensor:
     if x.is_cuda and x.ndim == cos.ndim == 4 and cos.dtype == torch.float32:
         kernel, axis = _kernel(), 2 if cos.shape[2] > 1 or cos.shape[1] == 1 else 1
         if kernel is not None and kernel.fits(spec, x, known=True):

@@ -61,7 +61,7 @@ def _circle(position, third, second, first):
 
 
 @triton.jit
-def _turn(
+def _rotate_head(
     given, made, c, s, tokens, inside,
     HALVES: tl.constexpr, PAIRS: tl.constexpr, PAIRS_2: tl.constexpr, START: tl.constexpr, REST: tl.constexpr,
     REST_2: tl.constexpr, TOKENS: tl.constexpr,
@@ -79,8 +79,8 @@ def _turn(
         fits = inside[:, None] & (channels < 2 * PAIRS)
         both = tl.load(given + START + channels, mask=fits).to(tl.float32)
         a, b = tl.split(tl.reshape(both, (TOKENS, PAIRS_2, 2)))
-        turned = tl.reshape(tl.join(a * c - b * s, a * s + b * c), (TOKENS, 2 * PAIRS_2))
-        tl.store(made + START + channels, turned, mask=fits)
+        rotated_by_library = tl.reshape(tl.join(a * c - b * s, a * s + b * c), (TOKENS, 2 * PAIRS_2))
+        tl.store(made + START + channels, rotated_by_library, mask=fits)
     if REST > 0:
         rest = tl.arange(0, REST_2)[None, :]
         kept = inside[:, None] & (rest < REST)
@@ -122,12 +122,12 @@ def _kernel(
         if head < q_heads:
             given = q + batch * q_batch + head.to(tl.int64) * q_head + tokens[:, None].to(tl.int64) * q_seq
             made = out_q + batch * o_batch + head.to(tl.int64) * o_head + tokens[:, None].to(tl.int64) * o_seq
-            _turn(given, made, c, s, tokens, inside, HALVES, PAIRS, PAIRS_2, START, REST, REST_2, TOKENS)
+            _rotate_head(given, made, c, s, tokens, inside, HALVES, PAIRS, PAIRS_2, START, REST, REST_2, TOKENS)
         elif head < q_heads + k_heads:
             mine = (head - q_heads).to(tl.int64)
             given = k + batch * k_batch + mine * k_head + tokens[:, None].to(tl.int64) * k_seq
             made = out_k + batch * p_batch + mine * p_head + tokens[:, None].to(tl.int64) * p_seq
-            _turn(given, made, c, s, tokens, inside, HALVES, PAIRS, PAIRS_2, START, REST, REST_2, TOKENS)
+            _rotate_head(given, made, c, s, tokens, inside, HALVES, PAIRS, PAIRS_2, START, REST, REST_2, TOKENS)
 
 
 @triton.jit
@@ -170,7 +170,7 @@ def cosine_sine(spec: Rotary, at: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     return cosine, sine
 
 
-class Turned(torch.autograd.Function):
+class RotationByPositions(torch.autograd.Function):
     """`by_positions` with a backward, which rotates by the negative angle."""
 
     @staticmethod
@@ -187,10 +187,16 @@ class Turned(torch.autograd.Function):
         """Rotate back."""
         (at,) = ctx.saved_tensors
         spec, axes, back = ctx.of
-        return None, None, None, None, *Turned.apply(spec, at, axes, not back, *_channels_adjacent(gradients))
+        return (
+            None,
+            None,
+            None,
+            None,
+            *RotationByPositions.apply(spec, at, axes, not back, *_channels_adjacent(gradients)),
+        )
 
 
-class TurnedByGiven(torch.autograd.Function):
+class RotationByCosSin(torch.autograd.Function):
     """`by_cos_sin` with a backward, which rotates by the negative sine; cosine and sine get no gradient."""
 
     @staticmethod
@@ -207,7 +213,13 @@ class TurnedByGiven(torch.autograd.Function):
         """Rotate back."""
         cosine, sine = ctx.saved_tensors
         spec, axes = ctx.of
-        return None, None, None, None, *TurnedByGiven.apply(spec, cosine, -sine, axes, *_channels_adjacent(gradients))
+        return (
+            None,
+            None,
+            None,
+            None,
+            *RotationByCosSin.apply(spec, cosine, -sine, axes, *_channels_adjacent(gradients)),
+        )
 
 
 def _channels_adjacent(heads: Iterable[torch.Tensor]) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from clockhands.encodings.rotary.formula import plain
 from clockhands.encodings.traces import device_of, is_traced, library, library_of, stay
 
 
-def turned(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
+def rotated_by_library(x: Any, cosine: Any, sine: Any, spec: Rotary) -> Any:
     """``x`` rotated by the implementation for its library.
 
     ``cosine`` and ``sine`` broadcast to its pairs. They are NumPy arrays, or arrays of the library where traced.
@@ -122,21 +122,21 @@ def converted(part: Any, like: Any, work: str) -> Any:
 
 
 def _numpy_way() -> Callable[..., Any]:
-    from clockhands.encodings.rotary._numpy_way import turned
+    from clockhands.encodings.rotary._numpy_way import rotated_by_library
 
-    return turned
+    return rotated_by_library
 
 
 def _torch_way() -> Callable[..., Any]:
-    from clockhands.encodings.rotary._torch_way import turned
+    from clockhands.encodings.rotary._torch_way import rotated_by_library
 
-    return turned
+    return rotated_by_library
 
 
 def _jax_way() -> Callable[..., Any]:
-    from clockhands.encodings.rotary._jax_way import turned
+    from clockhands.encodings.rotary._jax_way import rotated_by_library
 
-    return turned
+    return rotated_by_library
 
 
 # Library -> a function that imports its faster implementation; other libraries use `plain`. PyTorch's compiler can

@@ -35,8 +35,8 @@ from clockhands.encodings.rotary._ways import (
     in_one_kernel,
     phases_in_one_kernel,
     placed,
+    rotated_by_library,
     step,
-    turned,
 )
 from clockhands.encodings.rotary.limiting import first_beyond
 from clockhands.encodings.sharding import RankPart, is_sharded, local_of, refuse_unsummed, wrapped
@@ -113,12 +113,12 @@ def rotate(
         made = in_one_kernel(spec, parts, [x], [axis])
         return _applied(x, spec, parts, axis, (None, seq_axis, role, cos_sin)) if made is None else made[0]
     given, positions = positions, given_positions(positions, spec, x, axis)
-    _check_told(spec, positions)
+    _check_length_known(spec, positions)
     made = in_one_kernel(spec, positions, [x], [axis])
     if made is not None:
         return made[0]
     at = positions if _stay(positions, kind) else checked(at_origin(positions), spec, shape, axis)
-    return _applied(x, spec, _turns(spec, at, kind, role), axis, (given, seq_axis, role, None))
+    return _applied(x, spec, _cosine_and_sine(spec, at, kind, role), axis, (given, seq_axis, role, None))
 
 
 def rotate_both(
@@ -182,7 +182,7 @@ def rotate_both(
             _applied(keys, spec, others, axis_of_keys, (None, seq_axis, roles[1], pairs[1])),
         )
     given, positions = positions, given_positions(positions, spec, queries, axis)
-    _check_told(spec, positions)
+    _check_length_known(spec, positions)
     made = in_one_kernel(spec, positions, [queries, keys], [axis, axis_of_keys])
     if made is not None:
         return made[0], made[1]
@@ -191,10 +191,10 @@ def rotate_both(
     else:
         at = checked(at_origin(positions), spec, shape, axis)
         checked(at, spec, shape_of_keys, axis_of_keys)
-    turns = _turns(spec, at, kind, roles[0])
+    turns = _cosine_and_sine(spec, at, kind, roles[0])
     turned_queries = _applied(queries, spec, turns, axis, (given, seq_axis, roles[0], None))
     if roles[1] is not None or kind_of_keys != kind:
-        turns = _turns(spec, at, kind_of_keys, roles[1])
+        turns = _cosine_and_sine(spec, at, kind_of_keys, roles[1])
     return turned_queries, _applied(keys, spec, turns, axis_of_keys, (given, seq_axis, roles[1], None))
 
 
@@ -254,7 +254,7 @@ def cos_sin(spec: Rotary, positions: Any, like: Any, *, role: str | None = None)
             f"`positions` must be of shape [seq{tail}] or [batch, seq{tail}], got {list(at.shape)}.",
             hint,
         )
-    cosine, sine = (placed(part, like) for part in _turns(spec, at, kind, role))
+    cosine, sine = (placed(part, like) for part in _cosine_and_sine(spec, at, kind, role))
     return CosSin(cosine, sine, spec, role, kind)
 
 
@@ -353,9 +353,9 @@ def _stay(positions: Any, kind: str) -> bool:
     return traces.stay(positions) and (kind != "float64" or is_traced(positions))
 
 
-def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
+def _cosine_and_sine(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any]:
     """Cosine and sine at these positions, known or traced, in the precision that heads of this dtype need."""
-    _check_told(spec, at)
+    _check_length_known(spec, at)
     if isinstance(at, Positions):
         if spec.xpos is not None and kind in _EXPONENTS:
             _check_growth(spec, _distances(at) - spec.xpos.centre, kind)
@@ -363,7 +363,7 @@ def _turns(spec: Rotary, at: Any, kind: str, role: str | None) -> tuple[Any, Any
     return phases_in_one_kernel(spec, at) or _wide(traced_cosine_sine(spec, at, role), kind)
 
 
-def _check_told(spec: Rotary, at: Any) -> None:
+def _check_length_known(spec: Rotary, at: Any) -> None:
     """Refuse positions at which the ladder depends on a length that the code does not have."""
     original = spec.untold
     if original is None or not (isinstance(at, Positions) or traces.stay(at)):
@@ -414,8 +414,8 @@ def rerotate(keys: Any, spec: Rotary, from_: Any, to: Any, seq_axis: int = -2) -
         place if traced else checked(at_origin(place, name), spec, shape, axis, name)
         for place, name, traced in ((start, "from_", inside[0]), (end, "to", inside[1]))
     )
-    _check_told(spec, start)
-    _check_told(spec, end)
+    _check_length_known(spec, start)
+    _check_length_known(spec, end)
     if any(inside):
         return _applied(keys, spec, _wide(_traced_difference(spec, start, end), kind), axis)
     if start.shape != end.shape:
@@ -599,7 +599,7 @@ def _beside(spec: Rotary, place: Any, traced: Any, role: str | None) -> tuple[An
     """Cosine and sine at traced positions, or at known ones used with them, in the library of the traced ones."""
     if not isinstance(place, Positions):
         return traced_cosine_sine(spec, place, role)
-    xp, known = traces.library(traced), _turns(spec, place, "float32", role)
+    xp, known = traces.library(traced), _cosine_and_sine(spec, place, "float32", role)
     where = {"device": traced.device} if "torch" in xp.__name__ else {}
     cosine, sine = (xp.asarray(part, **where) for part in known)
     return cosine, sine
@@ -637,4 +637,4 @@ def _applied(
         xp = traces.library(cosine)
         cosine, sine = xp.reshape(cosine, shape), xp.reshape(sine, shape)
     made = None if asked is None else first_step(spec, x, *asked, (cosine, sine))
-    return made if made is not None else turned(x, cosine, sine, spec)
+    return made if made is not None else rotated_by_library(x, cosine, sine, spec)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from clockhands.arguments import count, positive, settle
 from clockhands.encodings.ladders import TWO_PI, Ladder
 from clockhands.encodings.scaling._known import KnownScaling
-from clockhands.encodings.scaling._ramps import fits_by_turns
+from clockhands.encodings.scaling._ramps import fits_by_rotations
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of
 from clockhands.encodings.scaling.measured import Fit, Shares
 from clockhands.errors import InvalidValue
@@ -79,4 +79,4 @@ class Llama3(KnownScaling):
     def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
         """A ramp in the number of rotations, with an attention factor of 1."""
         if shares.measured.attention_factor.holds(1.0):
-            yield from fits_by_turns(shares, lambda *numbers: [(cls(*numbers), 0)])
+            yield from fits_by_rotations(shares, lambda *numbers: [(cls(*numbers), 0)])

@@ -27,7 +27,7 @@ def length_cost(original: int) -> float:
     return 0 if original in _USUAL_LENGTHS else 2 if original in LENGTHS else 3
 
 
-def fits_by_turns(shares: Shares, make: Make) -> Iterator[Fit]:
+def fits_by_rotations(shares: Shares, make: Make) -> Iterator[Fit]:
     """Scalings that apply fully to pairs of few rotations, not to pairs of many, and partly in between."""
     return first_of((_usual(shares, make), _solved(shares, make)))
 

@@ -12,7 +12,7 @@ import numpy as np
 from clockhands.arguments import count, positive, settle, shown, truth
 from clockhands.encodings.ladders import TWO_PI, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
-from clockhands.encodings.scaling._ramps import LENGTHS, fits_by_turns, length_cost
+from clockhands.encodings.scaling._ramps import LENGTHS, fits_by_rotations, length_cost
 from clockhands.encodings.scaling._scaling import (
     Scaling,
     Spelling,
@@ -118,7 +118,7 @@ class Yarn(KnownScaling):
         """The scaled ladder; the length does not matter."""
         factor = exact(self.factor)
         with localcontext(working()):
-            blend = self._by_turns() if self.ramp == "turns" else self._by_index(ladder)
+            blend = self._by_rotations() if self.ramp == "turns" else self._by_index(ladder)
 
         def change(pair: int, rate: Decimal) -> Decimal:
             slowed = min(max(blend(pair, rate), Decimal(0)), Decimal(1))
@@ -126,7 +126,7 @@ class Yarn(KnownScaling):
 
         return ladder.mapped(change, f"YaRN by {self.factor:g} from {self.original}", self._attention_factor())
 
-    def _by_turns(self) -> _Blend:
+    def _by_rotations(self) -> _Blend:
         slow, fast = Decimal(self.beta_slow), Decimal(self.beta_fast)
         if fast == slow:  # a step instead of a ramp
             return lambda _, rate: Decimal(self.original * rate / TWO_PI < fast)
@@ -167,7 +167,7 @@ class Yarn(KnownScaling):
                 for attention, more in _attention(measured, factor):
                     yield cls(factor, original, high, low, attention_factor=attention, ramp="turns"), 2 + more
 
-            yield from fits_by_turns(shares, make)
+            yield from fits_by_rotations(shares, make)
 
     @classmethod
     def of_magnitude(cls, attention_factor: float) -> "Yarn":

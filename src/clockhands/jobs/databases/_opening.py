@@ -90,7 +90,7 @@ class Database:
             known = file.exists() and file.stat().st_size > 0 and _inspected_read_only(file, patience, form)
             if not known and not (create and write):
                 raise NotAStore(f"{file} is empty.", f"Check the name, or {form.begin} it first.")
-            connection = _connected(file, "mode=rwc", patience) if write else _reader(file, patience)
+            connection = _connected(file, "mode=rwc", patience) if write else _read_connection(file, patience)
             try:
                 if write:
                     _prepared(connection, file, patience, form)
@@ -214,7 +214,7 @@ def _end(log: Path) -> bytes:
         return b""
 
 
-def _reader(file: Path, patience: float) -> sqlite3.Connection:
+def _read_connection(file: Path, patience: float) -> sqlite3.Connection:
     """A connection that only reads, also where SQLite cannot make its shared memory beside the file."""
     connection = _connected(file, "mode=ro", patience)
     try:
@@ -238,7 +238,7 @@ def _reader(file: Path, patience: float) -> sqlite3.Connection:
 
 
 def _inspected_read_only(file: Path, patience: float, form: Form) -> bool:
-    with closing(_reader(file, patience)) as connection:
+    with closing(_read_connection(file, patience)) as connection:
         connection.execute("BEGIN")
         return _inspected(connection, file, form)
 

@@ -41,7 +41,7 @@ class Job:
     Attributes:
         name: Unique among the jobs of a run, for messages.
         call: ``"package.module:function"``, imported in the worker and called as
-            ``function(**arguments, tell=tell)``; each ``tell(message)`` becomes an event ``Told``.
+            ``function(**arguments, tell=tell)``; each ``tell(message)`` becomes an event ``Progress``.
         arguments: Plain values that can be pickled.
         gpus: GPUs that the ``ray`` engine reserves for each worker; ``local`` reserves none.
         workers: Processes of one distributed job. Only the ``ray`` engine takes more than 1.
@@ -72,7 +72,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Told:
+class Progress:
     """The function called ``tell(message)``."""
 
     job: Job
@@ -113,7 +113,7 @@ class Lost:
     reason: str
 
 
-Event = Started | Told | Finished | Failed | Lost
+Event = Started | Progress | Finished | Failed | Lost
 
 # What a worker sends: ("told", message), then ("finished", result) or ("failed", message, details, hint). The pool
 # adds ("ended", reason) when the worker is gone.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.jobs.engines import Event, Failed, Finished, Job, Told, run
+from clockhands.jobs.engines import Event, Failed, Finished, Job, Progress, run
 from clockhands.jobs.survey.worker import Failure, too_long
 
 BATCH = 200
@@ -147,18 +147,18 @@ def outcomes(
         preload=_PRELOAD,
     )
     with closing(running):
-        yield from _told(running, batches)
+        yield from _result_row(running, batches)
 
 
-def _told(running: Iterable[Event], batches: _Batches) -> Iterator[TargetOutcome]:
+def _result_row(running: Iterable[Event], batches: _Batches) -> Iterator[TargetOutcome]:
     without = 0
     for event in running:
         match event:
-            case Told(job, ("begun", target)):
+            case Progress(job, ("begun", target)):
                 batch = batches.running[job.name]
                 batch.current, batch.since = target, time.monotonic()
                 without = 0
-            case Told(job, ("done", result, failure)):
+            case Progress(job, ("done", result, failure)):
                 batch = batches.running[job.name]
                 target = batch.current or ""
                 batch.targets.remove(target)

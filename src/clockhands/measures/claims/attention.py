@@ -80,13 +80,13 @@ def language_models_need_a_code() -> Numbers:
     """How the last outputs differ over all orders of three words before a fourth."""
     orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
 
-    def told(*, causal: bool) -> int:
+    def order_accuracy(*, causal: bool) -> int:
         outputs = [through(np.eye(4)[[*rows, 3]], 2, causal=causal)[3] for rows in orders]
         return len({tuple(output.round(9).tolist()) for output in outputs})
 
     return {
-        "encoder_tells_orders_of_3": told(causal=False),
-        "two_masked_layers_tell_orders_of_3_before_the_last": told(causal=True),
+        "encoder_tells_orders_of_3": order_accuracy(causal=False),
+        "two_masked_layers_tell_orders_of_3_before_the_last": order_accuracy(causal=True),
     }
 
 

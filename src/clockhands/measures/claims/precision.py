@@ -117,14 +117,16 @@ def _scores(queries: np.ndarray, keys: np.ndarray, way: str, shift: int) -> np.n
     else:
         cosine, sine = cosine_sine(spec, positions_of(range(shift, shift + 64)), FLOAT32)
     if way == "hands":
-        turned = (_bfloat16(_turn(_bfloat16(x), _bfloat16(cosine), _bfloat16(sine))) for x in (queries, keys))
+        turned = (
+            _bfloat16(_rotated_in_double(_bfloat16(x), _bfloat16(cosine), _bfloat16(sine))) for x in (queries, keys)
+        )
     else:
-        turned = (_turn(x, cosine, sine) for x in (queries, keys))
+        turned = (_rotated_in_double(x, cosine, sine) for x in (queries, keys))
     one, other = turned
     return one @ other.T
 
 
-def _turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> np.ndarray:
+def _rotated_in_double(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray) -> np.ndarray:
     """Pairs in the half-split layout, rotated in double precision."""
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([first * cosine - second * sine, first * sine + second * cosine], axis=-1)

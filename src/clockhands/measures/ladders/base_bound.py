@@ -47,7 +47,7 @@ from clockhands.encodings.additive import SineOnly, WarpedPosition
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.measures.ladders.sound_bases import product, search_step, searchable, smallest_sound_base, sound_bases
-from clockhands.measures.ladders.turning import turned_through, turning_ladders
+from clockhands.measures.ladders.turning import rotating_ladders, turned_through
 from clockhands.measures.property import Property, answer, measure, not_applicable, sentence
 from clockhands.measures.shifts._kernels import kernel_by_distance
 from clockhands.measures.subject import MeasuredCode
@@ -208,7 +208,7 @@ def _says_bases(found: dict[str, Any]) -> str:
 @measure
 def critical_dimension(subject: MeasuredCode) -> Property:
     """How many RoPE dimensions have a pair that completes a rotation in training; the module lists the numbers."""
-    ladders = turning_ladders(subject)
+    ladders = rotating_ladders(subject)
     if isinstance(subject.spec, WarpedPosition | SineOnly):
         return not_applicable(sentence("critical_dimension.other_pairs", encoding=type(subject.spec).__name__))
     by_axis = [2 * turned_through(ladder.rates, subject.length) for ladder in ladders]

@@ -36,7 +36,7 @@ from typing import Any
 
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.ladders import evenly_spaced, geometric
-from clockhands.measures.ladders.turning import turned_through, turning_ladders, wavelengths
+from clockhands.measures.ladders.turning import rotating_ladders, turned_through, wavelengths
 from clockhands.measures.property import Property, answer, measure, not_applicable, sentence
 from clockhands.measures.subject import MeasuredCode
 from clockhands.phrases import listed, percent
@@ -123,7 +123,7 @@ def _alternatives(pairs: int, length: int) -> dict[str, Any]:
 @measure
 def cover(subject: MeasuredCode) -> Property:
     """Which distances some dimension pair resolves; the module lists the numbers."""
-    ladders = turning_ladders(subject)
+    ladders = rotating_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_applicable(sentence("cover.warped"))
     if subject.length == 1:

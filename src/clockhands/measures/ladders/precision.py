@@ -54,7 +54,7 @@ from clockhands.measures.ladders._angle_errors import (
     precision_table,
     rounded,
 )
-from clockhands.measures.ladders.turning import turning_ladders
+from clockhands.measures.ladders.turning import rotating_ladders
 from clockhands.measures.property import Property, answer, measure, not_applicable, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 from clockhands.phrases import said
@@ -73,7 +73,7 @@ def precision(subject: MeasuredCode) -> Property:
     """How large the errors of angles, or biases, are in a dtype; the module lists the numbers."""
     if subject.kind == "bias":
         return _of_bias(subject)
-    ladders = turning_ladders(subject)
+    ladders = rotating_ladders(subject)
     if isinstance(subject.spec, WarpedPosition):
         return not_computed(sentence("precision.warped"))
     plain = len(ladders) == 1 and ladders[0].ratio is not None

@@ -96,7 +96,7 @@ def turned_beyond(before: Sequence[float], rates: Sequence[float], trained: floa
     )
 
 
-def turning_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
+def rotating_ladders(subject: MeasuredCode) -> tuple[Ladder, ...]:
     """The frequencies of the pairs that rotate, one ladder for each axis.
 
     For Fourier features they are the absolute values of the frequencies in the learned values, in radians per unit of a
@@ -132,7 +132,7 @@ def span(subject: MeasuredCode) -> float:
 @measure
 def turning(subject: MeasuredCode) -> Property:
     """Which pairs complete a rotation within the length; the module lists the numbers."""
-    ladders = turning_ladders(subject)
+    ladders = rotating_ladders(subject)
     reach, warped = span(subject), isinstance(subject.spec, WarpedPosition)
     never = [sum(rate > 0 and not completes(rate, reach) for rate in ladder.rates) for ladder in ladders]
     still = sum(ladder.rates.count(0.0) for ladder in ladders)

@@ -137,9 +137,9 @@ def through(
         code = spec.layer(number) if isinstance(spec, LayerMixture) else spec
         if isinstance(code, AdditiveCode) and (number == 0 or isinstance(spec, LayerMixture)):
             y = _added(code, values, y)
-        turn = _turn(code, x.shape[-2]) if isinstance(code, Rotary) else None
+        rotation = _rotate(code, x.shape[-2]) if isinstance(code, Rotary) else None
         added = _biases(code, values, x.shape[-2]) if isinstance(code, BiasCode) else None
-        y = attend(y, layer, causal=causal, bias=added, turn=turn)
+        y = attend(y, layer, causal=causal, bias=added, rotation=rotation)
     return y
 
 
@@ -162,13 +162,13 @@ def _added(code: AdditiveCode, values: list[Any], x: Rounded) -> Rounded:
     return Rounded(total, x.error + UNIT * np.linalg.norm(total, axis=-1))
 
 
-def _turn(code: Rotary, tokens: int) -> Callable[[np.ndarray, Role], np.ndarray]:
+def _rotate(code: Rotary, tokens: int) -> Callable[[np.ndarray, Role], np.ndarray]:
     places = _places(code, tokens)
 
-    def turn(x: np.ndarray, role: Role) -> np.ndarray:
+    def rotation(x: np.ndarray, role: Role) -> np.ndarray:
         return rotate(x, code, places, role=role if code.xpos is not None else None)
 
-    return turn
+    return rotation
 
 
 def _biases(code: BiasCode, values: list[Any], tokens: int) -> np.ndarray:

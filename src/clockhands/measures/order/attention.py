@@ -132,7 +132,7 @@ def drawn_layers(
 
 
 def attend(
-    x: Any, layer: Layer, *, causal: bool = False, bias: np.ndarray | None = None, turn: Turn | None = None
+    x: Any, layer: Layer, *, causal: bool = False, bias: np.ndarray | None = None, rotation: Turn | None = None
 ) -> Rounded:
     """Apply one layer to tokens; the bound of each token's error is derived in the module.
 
@@ -143,7 +143,7 @@ def attend(
         layer: The weights.
         causal: Whether a token sees only itself and those before it.
         bias: What is added to the scores, [..., heads, tokens, tokens].
-        turn: The rotation that a rotary code applies to queries and keys [..., tokens, head_width]: a linear map of
+        rotation: The rotation that a rotary code applies to queries and keys [..., tokens, head_width]: a linear map of
             each token's channels, the same in every head.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, sections 3.2 and 3.3.
@@ -157,8 +157,8 @@ def attend(
     x = Rounded(given.numbers[..., None, :, :], given.error[..., None, :])
     made = layer.projections
     query, key, value = (_projected(x, made[name]) for name in ("query", "key", "value"))
-    if turn is not None:
-        query, key = _turned(query, turn, "query"), _turned(key, turn, "key")
+    if rotation is not None:
+        query, key = _rotated(query, rotation, "query"), _rotated(key, rotation, "key")
     heads = _weighted(*_weights(query, key, causal, bias), value)
     # The heads joined, [..., tokens, heads * head_width].
     *before, count_of_heads, tokens, channels = heads.numbers.shape
@@ -201,13 +201,13 @@ def _projected(x: Rounded, by: StretchedWeights) -> Rounded:
     return Rounded(x.numbers @ by.weights, by.stretch * x.error + rounded)
 
 
-def _turned(x: Rounded, turn: Turn, role: Role) -> Rounded:
+def _rotated(x: Rounded, rotation: Turn, role: Role) -> Rounded:
     """Queries or keys rotated by a rotary code: at most two products and a sum for each channel, and a factor."""
     tokens, width = x.numbers.shape[-2:]
     each = np.ascontiguousarray(np.broadcast_to(np.eye(width)[:, None, :], (width, tokens, width)))
-    matrices = turn(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
+    matrices = rotation(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
     rounded = _gamma(4) * _length((np.abs(x.numbers)[..., None, :] @ np.abs(matrices))[..., 0, :])
-    return Rounded(turn(x.numbers, role), _stretch(matrices)[..., 0] * x.error + rounded)
+    return Rounded(rotation(x.numbers, role), _stretch(matrices)[..., 0] * x.error + rounded)
 
 
 def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

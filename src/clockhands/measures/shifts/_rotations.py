@@ -89,7 +89,7 @@ def shift(subject: MeasuredCode) -> Property:
         # A trained scale multiplies rows and shifted rows by the same number.
         subject = dataclasses.replace(subject, spec=dataclasses.replace(subject.spec, scaled=False))
     if isinstance(subject.spec, Rotary) or subject.clock is not None:
-        return _of_hands(subject)
+        return _of_pairs(subject)
     if subject.missing is not None:
         return not_computed(subject.missing)
     return _of_rows(subject)
@@ -116,7 +116,7 @@ def distances_tried(length: int) -> list[int]:
     return sorted({k for k in (1, 7, 64, 1000, length // 2, length - 1) if 1 <= k < length})
 
 
-def _of_hands(subject: MeasuredCode) -> Property:
+def _of_pairs(subject: MeasuredCode) -> Property:
     distances = distances_tried(subject.length)
     try:
         each = [_of_axis(subject, axis, distances) for axis in range(subject.axes)]
@@ -149,8 +149,8 @@ def _of_axis(subject: MeasuredCode, axis: int, distances: list[int]) -> dict[str
     )
     rows = subject.rows_at(tokens, axis).astype(np.float64)
     skip = np.isin(tokens + subject.first, getattr(subject.spec, "zero_rows", ()))
-    turns, grown = _turns(subject, axis, [*distances, *(a + b for a, b in itertools.pairwise(distances))])
-    hands, others = _hands(subject, rows)
+    turns, grown = _pair_factors(subject, axis, [*distances, *(a + b for a, b in itertools.pairwise(distances))])
+    hands, others = _complex_pairs(subject, rows)
     error, begin, compared = 0.0, 0, 0
     for number, start in enumerate(starts):
         here, there = (place[begin + step : begin + step + len(start)] for step in (0, len(start)))
@@ -183,7 +183,7 @@ def _largest(numbers: NDArray[np.complex128]) -> float:
     return float(max(np.abs(numbers.real).max(initial=0), np.abs(numbers.imag).max(initial=0)))
 
 
-def _turns(
+def _pair_factors(
     subject: MeasuredCode, axis: int, distances: list[int]
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """The complex factors of the pairs at each distance along an axis, [distances, pairs]: rotation and growth."""
@@ -210,7 +210,9 @@ def _turns(
     return turned, np.exp(np.multiply.outer(np.array(distances), spec.xpos.logarithms(turned.shape[1])))
 
 
-def _hands(subject: MeasuredCode, rows: NDArray[np.float64]) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
+def _complex_pairs(
+    subject: MeasuredCode, rows: NDArray[np.float64]
+) -> tuple[NDArray[np.complex128], NDArray[np.float64]]:
     """The two channels of each pair as one complex number, and the channels that belong to no pair."""
     if isinstance(subject.spec, Rotary):
         pairs = rows.shape[1] // 2

@@ -43,8 +43,8 @@ from clockhands.measures.subject import (
     MakeRows,
     MeasuredCode,
     PairLadders,
+    channel_pairs,
     different_axes,
-    hands_of,
     rounding_distance,
     rows_of,
     zero_tokens,
@@ -79,7 +79,7 @@ def unique(subject: MeasuredCode) -> Property:
         )
     if subject.missing is not None:
         return not_computed(subject.missing, **rounded)
-    hands = hands_of(subject)
+    hands = channel_pairs(subject)
     try:
         each = [_along(subject, hands, axis) for axis in different_axes(subject)]
     except ClockhandsError as error:
@@ -127,7 +127,7 @@ def _along(subject: MeasuredCode, hands: PairLadders | None, axis: int) -> dict[
         "axis": axis if subject.axes > 1 else None,
     }
     if hands is not None:
-        numbers |= _nearest_of_hands(subject, hands, axis)
+        numbers |= _nearest_of_pairs(subject, hands, axis)
     elif found.first is not None:
         numbers |= {"nearest_pair": numbers["first_collision"], "nearest_distance": 0.0}
     elif 2 <= fits <= LARGEST_TABLE:
@@ -136,7 +136,7 @@ def _along(subject: MeasuredCode, hands: PairLadders | None, axis: int) -> dict[
     return numbers
 
 
-def _nearest_of_hands(subject: MeasuredCode, hands: PairLadders, axis: int) -> dict[str, Any]:
+def _nearest_of_pairs(subject: MeasuredCode, hands: PairLadders, axis: int) -> dict[str, Any]:
     ladder = hands.ladders[axis]
     told: dict[str, Any] = {
         _MOVED: rounding_distance(subject, hands, axis),

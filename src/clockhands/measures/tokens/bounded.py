@@ -32,7 +32,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures.biases.bounded import bounded_bias
 from clockhands.measures.property import Property, answer, measure, not_computed, sentence
-from clockhands.measures.subject import MeasuredCode, PairLadders, different_axes, hands_of, row_norms, rows_of
+from clockhands.measures.subject import MeasuredCode, PairLadders, channel_pairs, different_axes, row_norms, rows_of
 
 _MOST_NUMBERS = 1 << 24
 _BLOCK = 1 << 20
@@ -57,7 +57,7 @@ def bounded(subject: MeasuredCode) -> Property:
     if subject.missing is not None:
         return _without_values(subject)
     try:
-        hands = hands_of(subject)
+        hands = channel_pairs(subject)
         return _by_kind(subject) if hands is None else _clock(subject, hands)
     except ClockhandsError as error:  # a table for standardisation that is too large, or has no spread
         return not_computed(sentence("bounded.no_values", why=error.message))

@@ -41,7 +41,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.measures.biases._lines import unknown
 from clockhands.measures.biases.edges import sides
-from clockhands.measures.ladders.turning import completes, span, turning_ladders
+from clockhands.measures.ladders.turning import completes, rotating_ladders, span
 from clockhands.measures.property import Property, answer, measure, not_computed, sentence
 from clockhands.measures.subject import MeasuredCode
 
@@ -76,7 +76,7 @@ def _numbers(
 
 def _pairs(subject: MeasuredCode) -> Property:
     """Angles: of pairs that complete a rotation all occurred; one that does not reaches the next at once."""
-    spec, ladders, reach = subject.spec, turning_ladders(subject), span(subject)
+    spec, ladders, reach = subject.spec, rotating_ladders(subject), span(subject)
     rates = [rate for ladder in ladders for rate in ladder.rates]
     total, still = len(rates), rates.count(0.0)
     new = sum(rate > 0 and not completes(rate, reach) for rate in rates)

@@ -40,8 +40,8 @@ from clockhands.measures.subject import (
     MakeRows,
     MeasuredCode,
     PairLadders,
+    channel_pairs,
     different_axes,
-    hands_of,
     rounding_distance,
     row_norms,
     rows_of,
@@ -115,15 +115,15 @@ def smooth(subject: MeasuredCode) -> Property:
     """
     if subject.missing is not None:
         return not_computed(subject.missing)
-    hands = hands_of(subject)
+    hands = channel_pairs(subject)
     if hands is not None:
-        return _of_hands(subject, hands)
+        return _of_pairs(subject, hands)
     if subject.length < 2:
         return answer("smooth.one_token")
     return _of_rows(subject)
 
 
-def _of_hands(subject: MeasuredCode, hands: PairLadders) -> Property:
+def _of_pairs(subject: MeasuredCode, hands: PairLadders) -> Property:
     steps = [hands.factor * adjacent_distance(ladder) for ladder in hands.ladders]
     n = subject.length
     pairs = [hands.factor * random_pair_distance(ladder, n) for ladder in hands.ladders] if n > 2 else []

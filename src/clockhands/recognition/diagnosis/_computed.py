@@ -73,7 +73,7 @@ def of_array(array: np.ndarray, spec: Any, kind: str, name: str = "", dtype: str
     with np.errstate(all="ignore"):
         if kind == "table":
             rotary = isinstance(spec, Rotary)
-            return _turns(array, spec, name, dtype) if rotary else _rows(array, spec, dtype)
+            return _of_cosines_and_sines(array, spec, name, dtype) if rotary else _rows(array, spec, dtype)
         one_each = np.array(getattr(spec if kind == "slopes" else getattr(spec, "ladder", spec), kind, ()))
         if not one_each.size:
             return None
@@ -90,7 +90,7 @@ def of_array(array: np.ndarray, spec: Any, kind: str, name: str = "", dtype: str
 # Tables
 
 
-def _turns(array: np.ndarray, spec: Rotary, name: str, dtype: str) -> Computed | None:
+def _of_cosines_and_sines(array: np.ndarray, spec: Rotary, name: str, dtype: str) -> Computed | None:
     """Diagnose the cosines and sines of a rotary code."""
     rates = np.array(spec.rates)
     waves = None if spec.axes is not None else cosines_of(array, name, dtype, len(rates))

@@ -12,7 +12,7 @@ from clockhands.encodings.ladders import Explicit
 from clockhands.encodings.layouts import Layout
 from clockhands.encodings.specs import describe
 from clockhands.encodings.written_numbers import Interval, shortest
-from clockhands.recognition._functions_calling import Reader
+from clockhands.recognition._functions_calling import RowCaller
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match
 from clockhands.recognition._preset_names import sinusoidal_names
@@ -92,7 +92,7 @@ def identify_additive(behaviour: Behaviour) -> tuple[Match | None, str]:
 class _Rows:
     """A reader of the added table alone: it ignores ``x`` and calls the function with zeros."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: RowCaller) -> None:
         """Keep the reader of the function."""
         self.reader, self.caller, self.counts = reader, reader.caller, reader.counts
 
@@ -175,11 +175,11 @@ def _columns(start: np.ndarray) -> tuple[Layout, Waves, np.ndarray, np.ndarray] 
     return None
 
 
-def _read(reader: Reader, positions: np.ndarray) -> np.ndarray:
+def _read(reader: RowCaller, positions: np.ndarray) -> np.ndarray:
     return reader(np.zeros((len(positions), reader.caller.width)), positions)
 
 
-def _factor_on_x(reader: Reader) -> float:
+def _factor_on_x(reader: RowCaller) -> float:
     """The factor on ``x``; raises `Unfit` if the change of ``x`` is not one factor."""
     draw = np.random.default_rng(5)
     at = np.array([0, 1, 6])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from clockhands.recognition._functions_calling import Caller, Reader, Refused
+from clockhands.recognition._functions_calling import Caller, Refused, RowCaller
 from clockhands.recognition.functions._phases import SPACING
 
 LONGEST_CALL = 4_097
@@ -134,7 +134,7 @@ class Behaviour:
         notes: Sentences for the user.
     """
 
-    reader: Reader
+    reader: RowCaller
     longest: int
     last: int | None = None
     by_largest: bool = False
@@ -158,7 +158,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
     notes = []
     if caller.changed:
         notes.append(f"It changes its own arguments: {' and '.join(sorted(caller.changed))}.")
-    reader = Reader(caller, _most(caller))
+    reader = RowCaller(caller, _most(caller))
     if equal(caller, first, caller(x, np.array([9, 4, 2, 30]))):
         alike = caller(np.repeat(x[:1], 4, axis=0), at)
         if equal(caller, alike, np.repeat(alike[:1], 4, axis=0)):
@@ -185,7 +185,7 @@ def look(caller: Caller, longest: int) -> Behaviour:
     return found
 
 
-def _look_at_rows(reader: Reader, x: np.ndarray, at: np.ndarray, first: np.ndarray) -> list[str]:
+def _look_at_rows(reader: RowCaller, x: np.ndarray, at: np.ndarray, first: np.ndarray) -> list[str]:
     """Check what a row depends on besides itself and its position: configures the reader and returns notes."""
     caller = reader.caller
     for kept in (0, -1):
@@ -228,7 +228,7 @@ def _by_number(rows: int) -> str:
     )
 
 
-def _reach(reader: Reader, x: np.ndarray, longest: int) -> tuple[int, int | None]:
+def _reach(reader: RowCaller, x: np.ndarray, longest: int) -> tuple[int, int | None]:
     """The largest power of two that is used as position, and the last accepted position if it is below ``longest``."""
 
     def lengths(position: int) -> float | None:

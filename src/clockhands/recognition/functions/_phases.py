@@ -19,7 +19,7 @@ from clockhands.encodings.dtypes import UNIT_ROUNDOFF, rounded
 from clockhands.encodings.ladders import Explicit, Joined, Spacing
 from clockhands.encodings.written_numbers import Interval
 from clockhands.recognition._fitting import Fit, fit_ladder
-from clockhands.recognition._functions_calling import Reader, Refused
+from clockhands.recognition._functions_calling import Refused, RowCaller
 from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
@@ -61,7 +61,7 @@ class Phases:
     modulo: float | None
 
 
-def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def read_phases(reader: RowCaller, pairs: RotatedPairs, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The phase in (-pi, pi] and the amplitude of each pair at these positions, [positions, pairs] each."""
     x = np.zeros((len(positions), reader.caller.width))
     a, b = pairs.channels.T
@@ -70,7 +70,7 @@ def read_phases(reader: Reader, pairs: RotatedPairs, positions: np.ndarray) -> t
     return np.arctan2(y[:, b], y[:, a]), np.hypot(y[:, a], y[:, b])
 
 
-def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
+def measure(reader: RowCaller, pairs: RotatedPairs, longest: int, unit: float) -> Phases:
     """The rate of each pair, from positions 1, 2, 4, … up to ``longest``; ``unit`` is the rounding of one number."""
     whole = 1 << np.arange(int(longest).bit_length())
     phases, amplitudes = read_phases(reader, pairs, whole)
@@ -88,7 +88,7 @@ def measure(reader: Reader, pairs: RotatedPairs, longest: int, unit: float) -> P
     return Phases(rates, bounds, reached, whole, amplitudes, _TURN)
 
 
-def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) -> float:
+def offset_of(reader: RowCaller, pairs: RotatedPairs, phases: Phases, unit: float) -> float:
     """The offset of the positions in tokens, from the angles of the pairs at position 0.
 
     Raises:
@@ -113,7 +113,7 @@ def offset_of(reader: Reader, pairs: RotatedPairs, phases: Phases, unit: float) 
     return float(f"{offset:.6g}")
 
 
-def _parts(reader: Reader, pairs: RotatedPairs) -> np.ndarray | None:
+def _parts(reader: RowCaller, pairs: RotatedPairs) -> np.ndarray | None:
     """Phases at fractions of a token, [fractions, pairs]; None if the function does not accept or ignores them."""
     if reader.counts:
         return None
@@ -280,7 +280,7 @@ class MeasuredRotation:
         offset: The offset of the positions, in tokens.
     """
 
-    reader: Reader
+    reader: RowCaller
     longest: int
     pairs: RotatedPairs
     phases: Phases

@@ -22,7 +22,7 @@ from clockhands.encodings.specs import describe
 from clockhands.encodings.written_numbers import Interval, shortest
 from clockhands.errors import ClockhandsError
 from clockhands.recognition._fitting import Fit
-from clockhands.recognition._functions_calling import Reader, Refused
+from clockhands.recognition._functions_calling import Refused, RowCaller
 from clockhands.recognition._matches import Match
 from clockhands.recognition._preset_names import rotary_names
 from clockhands.recognition.functions._behaviour import Behaviour, equal, halved, not_linear, unit_of
@@ -43,7 +43,7 @@ from clockhands.recognition.functions._phases import (
     table_dtype,
     wrapped,
 )
-from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, turned_at_zero
+from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, mixed_at_zero
 
 # With low precision, dozens of odd numbers give the same rates: at most this many of the shortest are returned.
 _EQUIVALENTS = 8
@@ -56,7 +56,7 @@ _ENOUGH = 64
 
 
 def decay_of(
-    phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs
+    phases: Phases, unit: float, reader: RowCaller, pairs: RotatedPairs
 ) -> tuple[Interval, XPos | None, str | None]:
     """The interval of the attention factor, and the xPos decay with its role (``"query"`` or ``"key"``) or None.
 
@@ -74,7 +74,7 @@ def decay_of(
     return Interval(1.0, 1.0), xpos, role
 
 
-def _xpos(phases: Phases, unit: float, reader: Reader, pairs: RotatedPairs) -> tuple[XPos, str]:
+def _xpos(phases: Phases, unit: float, reader: RowCaller, pairs: RotatedPairs) -> tuple[XPos, str]:
     """The xPos parameters and the role, from the slopes ``ln zeta_j / scale`` of the logarithms of the amplitudes.
 
     The logarithm of an amplitude is this slope times (position - centre).
@@ -138,7 +138,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     Raises:
         NoRotation: It does not rotate pairs; the message says what it does.
     """
-    turning = measured_turning(behaviour)
+    turning = measured_rotation(behaviour)
     factor, xpos, role = decay_of(turning.phases, turning.unit, turning.reader, turning.pairs)
     fits, bounds, rates_in = fits_of(turning, factor)
     specs = [spec for fit in fits if (spec := _spec(turning, fit, xpos)) is not None]
@@ -181,7 +181,7 @@ def identify_rotation(behaviour: Behaviour) -> tuple[Match | None, str]:
     return match, _reason(turning, spec, arithmetic, checked)
 
 
-def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
+def measured_rotation(behaviour: Behaviour) -> MeasuredRotation:
     """The rotated pairs of a function and their measured rates.
 
     Raises:
@@ -199,7 +199,7 @@ def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
     unit = max(unit_of(table), _linear_to(reader, matrices[2], int(positions[2])))
     pairs = find_pairs(matrices, np.concatenate([positions, _BETWEEN])[: len(matrices)], unit)
     phases = measure(reader, pairs, longest, unit)
-    offset = offset_of(reader, pairs, phases, unit) if turned_at_zero(matrices[0]) else 0.0
+    offset = offset_of(reader, pairs, phases, unit) if mixed_at_zero(matrices[0]) else 0.0
     # Pairs below 1 rad/token rotate by less than half a rotation per token, so they show the direction.
     slow = np.abs(phases.rates) < 1
     turned = phases.rates[slow] if slow.any() else phases.rates
@@ -213,7 +213,7 @@ def measured_turning(behaviour: Behaviour) -> MeasuredRotation:
     return MeasuredRotation(reader, longest, pairs, phases, unit, table, sign, offset)
 
 
-def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
+def _matrices(reader: RowCaller, positions: np.ndarray) -> np.ndarray:
     """The matrices ``A_p``, [positions, width, width], at these positions, and at 0.3125 if fractions are accepted.
 
     A fraction of a token also shows pairs that complete full rotations per token.
@@ -234,7 +234,7 @@ def _matrices(reader: Reader, positions: np.ndarray) -> np.ndarray:
     return np.concatenate([matrices, between]) if np.isfinite(between).all() else matrices
 
 
-def _linear_to(reader: Reader, matrix: np.ndarray, position: int) -> float:
+def _linear_to(reader: RowCaller, matrix: np.ndarray, position: int) -> float:
     """The relative error of linearity in ``x``; raises `NoRotation` if it is more than rounding of the dtype."""
     x = np.random.default_rng(2).integers(-96, 97, (2, len(matrix))) / 64
     y = reader(x, np.full(2, position))
@@ -364,7 +364,7 @@ def identify_by_length(behaviour: Behaviour) -> tuple[Match | None, str]:
     says += _stateful(behaviour, last)
     if match is None or not isinstance(match.spec, Rotary):
         return match, f"{reason} {says}"
-    turning = measured_turning(replace(behaviour, reader=replace(reader, anchor=far)))
+    turning = measured_rotation(replace(behaviour, reader=replace(reader, anchor=far)))
     rates = np.abs(turning.phases.rates)
     exact = dict(match.evidence)["rates_in"] == "float64"
     bounds = turning.phases.bounds + (0 if exact else 2.0**-21) * rates

@@ -49,7 +49,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
         NoRotation: They do not rotate pairs; the message says what they do.
     """
     width = matrices.shape[-1]
-    order = _order(matrices[0]) if not turned_at_zero(matrices[0]) else np.arange(width)
+    order = _order(matrices[0]) if not mixed_at_zero(matrices[0]) else np.arange(width)
     sorted_ = matrices[..., order]
     scale = np.abs(np.diagonal(sorted_[0])).max()
     meets = (np.abs(sorted_) > NOTHING * scale).any(axis=0)
@@ -68,7 +68,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
         raise NoRotation(_still(sorted_, positions, unit))
     channels = np.array([(a, int(np.flatnonzero(partners[a])[0])) for a in firsts])
     channels = channels[channels[:, 0] < channels[:, 1]]
-    _check_turning(sorted_, positions, channels, unit)
+    _check_rotation(sorted_, positions, channels, unit)
     layout, blocks, start, rotated = _arranged(channels, width)
     moved = np.flatnonzero(order != np.arange(width))
     if moved.size:
@@ -87,7 +87,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
     return RotatedPairs(channels, layout, blocks, start, rotated, order, reordered=False)
 
 
-def turned_at_zero(at_zero: np.ndarray) -> bool:
+def mixed_at_zero(at_zero: np.ndarray) -> bool:
     """Whether channels are mixed at position 0: then positions have an offset, or it is not a rotation.
 
     Raises:
@@ -120,7 +120,7 @@ def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
     )
 
 
-def _check_turning(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
+def _check_rotation(matrices: np.ndarray, positions: np.ndarray, channels: np.ndarray, unit: float) -> None:
     """Raise `NoRotation` if the 2 x 2 matrix of a pair is not a multiple of a rotation, with the change of lengths."""
     a, b = channels.T
     blocks = np.stack([np.stack([matrices[:, a, a], matrices[:, a, b]], -1),

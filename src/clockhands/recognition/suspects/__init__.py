@@ -5,7 +5,7 @@ from clockhands.recognition.suspects._additive_code import (
     SeenAdditive,
     StagedAdditive,
     additive_stateful,
-    hands_of,
+    sinusoid_channels,
 )
 from clockhands.recognition.suspects._additive_specs import additive_suspects, further_suspects
 from clockhands.recognition.suspects._bias_code import (
@@ -18,7 +18,13 @@ from clockhands.recognition.suspects._bias_code import (
     table_of,
 )
 from clockhands.recognition.suspects._bias_specs import bias_suspects
-from clockhands.recognition.suspects._rotary_code import Samples, SeenRotary, StagedRotary, rotary_stateful, turning_of
+from clockhands.recognition.suspects._rotary_code import (
+    Samples,
+    SeenRotary,
+    StagedRotary,
+    pair_factors,
+    rotary_stateful,
+)
 from clockhands.recognition.suspects._rotary_specs import axis_ladders, rotary_suspects, scaling_name
 from clockhands.recognition.suspects._suspect import Suspect
 
@@ -41,10 +47,10 @@ __all__ = [
     "bias_stateful",
     "bias_suspects",
     "further_suspects",
-    "hands_of",
+    "pair_factors",
     "rotary_stateful",
     "rotary_suspects",
     "scaling_name",
+    "sinusoid_channels",
     "table_of",
-    "turning_of",
 ]

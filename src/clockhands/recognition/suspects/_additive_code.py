@@ -97,7 +97,7 @@ class ChannelWaves:
         return np.where(self.quarters < 0, 0.0, np.where(self.quarters >= 2, -out, out))
 
 
-def hands_of(spec: AdditiveCode, values: Any = None) -> ChannelWaves | None:
+def sinusoid_channels(spec: AdditiveCode, values: Any = None) -> ChannelWaves | None:
     """The channels of a sinusoidal code; None for other codes."""
     if isinstance(spec, AxialSinusoidal):
         return _axial(spec)
@@ -179,7 +179,7 @@ class StagedAdditive(Staged):
         super().__init__(places, phases, waves)
         self.spec: AdditiveCode = spec
         self.values: Any = values
-        self.hands: ChannelWaves | None = hands_of(spec, values) if hands is None else hands
+        self.hands: ChannelWaves | None = sinusoid_channels(spec, values) if hands is None else hands
         self.mean: Any
         self.scale: Any
         self.mean, self.scale = getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0)))

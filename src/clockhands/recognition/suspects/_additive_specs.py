@@ -21,7 +21,7 @@ from clockhands.recognition.suspects._additive_code import (
     SeenAdditive,
     StagedAdditive,
     additive_stateful,
-    hands_of,
+    sinusoid_channels,
     wrong_arithmetic,
     wrong_places,
     wrong_sums,
@@ -124,7 +124,7 @@ _POWERS = {
 
 
 def _with_powers(spec: Any, powers: tuple[int, ...]) -> ChannelWaves:
-    hands = hands_of(spec)
+    hands = sinusoid_channels(spec)
     assert hands is not None
     channels = np.arange(spec.width)
     pairs, waves = channels // 2, channels % 2
@@ -163,7 +163,7 @@ _CHANNELS = 64
 def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     """Suspects with measured parameters, or usual ones where nothing was measured."""
     yield from _scales(spec, seen)
-    hands = hands_of(spec, seen.values)
+    hands = sinusoid_channels(spec, seen.values)
     rates = None if hands is None else seen.rates(hands)
     if rates is not None:
         assert hands is not None
@@ -270,16 +270,16 @@ def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
 def _other_order(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
     """Suspects with another order of the cells, or a reversed axis."""
     for order in itertools.permutations(range(grid.axes)):
-        for turned in itertools.product((False, True), repeat=grid.axes):
-            if order == grid.order and not any(turned):
+        for rotation_stage in itertools.product((False, True), repeat=grid.axes):
+            if order == grid.order and not any(rotation_stage):
                 continue
             ends = [
                 (start + (size - 1) * step, -step) if back else (start, step)
-                for start, step, size, back in zip(grid.start, grid.step, grid.sizes, turned, strict=True)
+                for start, step, size, back in zip(grid.start, grid.step, grid.sizes, rotation_stage, strict=True)
             ]
             starts, steps = zip(*ends, strict=True)
             other = Grid(grid.sizes, start=starts, step=steps, order=order, prefix=grid.prefix)
-            words = [f"axis {axis} from its end" for axis, back in enumerate(turned) if back]
+            words = [f"axis {axis} from its end" for axis, back in enumerate(rotation_stage) if back]
             if order != grid.order:
                 words.insert(0, f"axis {order[-1]} runs fastest")
             yield seen.suspect(

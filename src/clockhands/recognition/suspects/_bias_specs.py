@@ -180,8 +180,8 @@ def _column_by_column(spec: Any, seen: SeenBias) -> Apply:
         down, across = np.divmod(at - first, spec.width)
         return np.where(at < first, at, across * spec.height + down + first)
 
-    turned = replace(spec, height=spec.width, width=spec.height)
-    return StagedBias(turned, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
+    rotation_stage = replace(spec, height=spec.width, width=spec.height)
+    return StagedBias(rotation_stage, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
 
 
 def _transposed(spec: BiasCode, seen: SeenBias) -> Apply:

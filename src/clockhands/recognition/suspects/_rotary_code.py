@@ -1,6 +1,6 @@
 """A rotary implementation in stages, and suspects that apply the right spec incorrectly.
 
-Its stages are ``places -> phases -> waves -> turn``: cosines and sines rotate the pairs. The suspects use wrong
+Its stages are ``places -> phases -> waves -> rotation``: cosines and sines rotate the pairs. The suspects use wrong
 positions, round numbers, rotate the wrong channels, or keep state between calls.
 """
 
@@ -42,7 +42,7 @@ from clockhands.recognition.suspects._stages import (
 from clockhands.recognition.suspects._suspect import Suspect
 
 Turn = Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray]
-"""The last stage: ``turn(x, cosines, sines, spec) -> rotated x``."""
+"""The last stage: ``rotation(x, cosines, sines, spec) -> rotated x``."""
 
 
 class StagedRotary(Staged):
@@ -59,14 +59,14 @@ class StagedRotary(Staged):
         places: Stage | None = None,
         phases: Stage | None = None,
         waves: Stage | None = None,
-        turn: Turn | None = None,
+        rotation: Turn | None = None,
         factor: float | None = None,
     ) -> None:
         super().__init__(places, phases, waves)
         self.spec: Rotary = spec
         self.rates: np.ndarray = np.array(spec.rates) if rates is None else rates
         self.factor: float = spec.attention_factor if factor is None else factor
-        self.turn: Turn | None = turn
+        self.rotation: Turn | None = rotation
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, dtype: str = "float32", role: str | None = None
@@ -80,7 +80,7 @@ class StagedRotary(Staged):
         with np.errstate(invalid="ignore"):
             waves = np.stack([np.cos(phases), np.sin(phases)])
         cosine, sine = self.waves(waves, call) * (self.factor * self.growth(at, role))
-        return (self.turn or turned)(x, call.aligned(cosine), call.aligned(sine), self.spec)
+        return (self.rotation or rotation_stage)(x, call.aligned(cosine), call.aligned(sine), self.spec)
 
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
         """Position times rate, [..., seq, pairs], negative where the code rotates backward."""
@@ -99,7 +99,7 @@ class StagedRotary(Staged):
         return np.exp(-exponent if role == "key" else exponent)
 
 
-def turned(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
+def rotation_stage(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """The correct last stage."""
     shape = (*x.shape[:-1], cosine.shape[-1])
     return plain(x, np.broadcast_to(cosine, shape), np.broadcast_to(sine, shape), spec, np)
@@ -109,7 +109,7 @@ Samples = tuple[tuple[np.ndarray, np.ndarray], ...]
 """Input and output tokens, [rows, width] each."""
 
 
-def turning_of(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
+def pair_factors(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
     """The complex factor of each pair of a spec, [rows, pairs], and whether each pair was only multiplied by it.
 
     Pairs that were only rotated or scaled have the same factor for every token.
@@ -171,7 +171,7 @@ class SeenRotary(SuspectMaker):
         """The same measurements, for the pairs of another spec."""
         if not self.samples:
             return self
-        turning, pairwise = turning_of(self.samples, spec)
+        turning, pairwise = pair_factors(self.samples, spec)
         return replace(self, turning=turning, pairwise=pairwise, stands=None)
 
     def right(self, spec: Rotary, **stages: Any) -> Apply:
@@ -201,8 +201,8 @@ class SeenRotary(SuspectMaker):
         if rates is None:
             return False
         start = self.turning[self.positions == 0][0]
-        turned = start * np.exp(1j * self.positions[:, None] * rates)
-        return bool(np.abs(turned - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
+        rotation_stage = start * np.exp(1j * self.positions[:, None] * rates)
+        return bool(np.abs(rotation_stage - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
 
     def apparent(self, spec: Rotary) -> np.ndarray | None:
         """For each position the one below ``length`` whose correct rotation is closest to the measured one."""
@@ -276,7 +276,7 @@ def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             yield seen.built(
                 "turns-other-axis",
                 words,
-                lambda it, place=place, given=given: functools.partial(_turned_along, it, place, given),
+                lambda it, place=place, given=given: functools.partial(_rotated_along, it, place, given),
             )
 
 
@@ -285,7 +285,7 @@ def _evicted(last: int, at: np.ndarray, _: Call) -> np.ndarray:
     return np.minimum(at[..., :1], last) + (at - at[..., :1]) if at.size else at
 
 
-def _turned_along(spec: Rotary, place: int, given: bool, x: np.ndarray, positions: np.ndarray, *_: Any) -> np.ndarray:
+def _rotated_along(spec: Rotary, place: int, given: bool, x: np.ndarray, positions: np.ndarray, *_: Any) -> np.ndarray:
     """Rotate by the position along another axis: the given positions, or its row numbers."""
     number = x.shape[place]
     at = np.resize(np.ravel(positions), number) if given and np.size(positions) else np.arange(number)
@@ -362,13 +362,13 @@ def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield seen.suspect(
             "one-half-only",
             {"signs": words},
-            turn=lambda x, cosine, sine, it, rule=rule: _paired(x, tuple(it.channels.T), cosine, sine, rule),
+            rotation=lambda x, cosine, sine, it, rule=rule: _paired(x, tuple(it.channels.T), cosine, sine, rule),
         )
     if spec.rotated // 2 > 1 and not spec.blocks and not spec.reordered:
         names = {"halves": "half-split", "interleaved": "interleaved"}
         tables = {"halves": "interleaved", "interleaved": "half-split"}
         parameters = {"table": tables[spec.layout], "pairs": names[spec.layout]}
-        yield seen.suspect("table-and-pairs-disagree", parameters, turn=_turned_by_other_table)
+        yield seen.suspect("table-and-pairs-disagree", parameters, rotation=_rotated_by_other_table)
 
 
 Rule = Callable[[np.ndarray, np.ndarray, Any, Any], tuple[np.ndarray, np.ndarray]]
@@ -387,7 +387,7 @@ def _paired(
     return y
 
 
-def _turned_by_other_table(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
+def _rotated_by_other_table(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, it: Rotary) -> np.ndarray:
     """The table of cosines is repeated as for the other layout."""
     one, other = it.channels.T
     table = np.arange(it.rotated // 2)
@@ -402,9 +402,9 @@ def _unturned(x: np.ndarray, *_: Any) -> np.ndarray:
     return np.array(x, np.float64)
 
 
-def turned_twice(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
+def rotated_twice(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """A last stage that rotates twice."""
-    return turned(turned(x, cosine, sine, spec), cosine, sine, spec)
+    return rotation_stage(rotation_stage(x, cosine, sine, spec), cosine, sine, spec)
 
 
 def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
@@ -417,11 +417,11 @@ def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     if used == declared or not turning or any(spec.rates[turning:]):
         return
 
-    def turn(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, _: Rotary) -> np.ndarray:
+    def rotation(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, _: Rotary) -> np.ndarray:
         one, other = slice(turning), slice(used, used + turning)
         return _paired(x, (one, other), cosine[..., one], sine[..., one])
 
-    yield seen.suspect("other-partners", {"used": used, "declared": declared, "pairs": turning}, turn=turn)
+    yield seen.suspect("other-partners", {"used": used, "declared": declared, "pairs": turning}, rotation=rotation)
 
 
 def _leading_rows(seen: SeenRotary) -> Iterator[Suspect]:
@@ -459,7 +459,7 @@ def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             yield seen.built("table-rebuilt-rounded", {"rows": rows, "dtype": dtype}, rebuilt)
     yield seen.built("cache-keeps-offset", {}, lambda it: StagedRotary(it, places=kept_by_length()))
     yield seen.built("cache-keeps-offset", {}, _longest_kept)
-    yield Suspect(("no-rotation",), {"when": " in every model but the first"}, _first_model_turns)
+    yield Suspect(("no-rotation",), {"when": " in every model but the first"}, _first_model_rotates)
     yield from first_sequence_only(seen, lambda others: others)
     for least, cut in itertools.product((0, 2), (False, True)):
         yield seen.built("shrinks-each-call", {}, lambda it, least=least, cut=cut: _Shrinking(it, least, cut))
@@ -483,7 +483,7 @@ class _RebuiltTable:
         return self.late
 
 
-def _first_model_turns() -> Callable[[Rotary], Apply]:
+def _first_model_rotates() -> Callable[[Rotary], Apply]:
     """A process whose first model is correct and whose other models rotate nothing."""
     models = itertools.count()
     return lambda spec: _unturned if next(models) else StagedRotary(spec)

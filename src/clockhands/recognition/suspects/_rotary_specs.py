@@ -18,9 +18,9 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.suspects._rotary_code import (
     SeenRotary,
     StagedRotary,
+    pair_factors,
     rotary_stateful,
-    turned_twice,
-    turning_of,
+    rotated_twice,
     wrong_arithmetic,
     wrong_pairs,
     wrong_places,
@@ -291,7 +291,7 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
     """The coordinate that rotates each pair, if every pair is rotated by one coordinate at its rate."""
     if seen.coordinates is None or not seen.apart:
         return None
-    turning, pairwise = turning_of(seen.apart, spec)
+    turning, pairwise = pair_factors(seen.apart, spec)
     if not pairwise:
         return None
     turning = turning / np.maximum(np.abs(turning), 1e-30)
@@ -541,7 +541,7 @@ def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     def moved(at: np.ndarray, _: Call) -> np.ndarray:
         return at + (shifts if spec.axes is not None else shifts[0])
 
-    told = _told_of(ladders, shifts)
+    told = _fault_of_ladders(ladders, shifts)
     if told is not None:
         yield seen.of_parts(*told, lambda it: (it, {"rates": _rates_of(it, ladders), "places": moved}))
 
@@ -564,7 +564,7 @@ def _rates_of(spec: Rotary, ladders: list[AxisLadder]) -> np.ndarray:
     return rates
 
 
-def _told_of(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]] | None:
+def _fault_of_ladders(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[str, dict[str, Any]] | None:
     """The fault of measured ladders: one field of all that differs, or all that differ.
 
     None where one coordinate alone is stretched or moved by half tokens, which is a fault of its own.
@@ -629,7 +629,7 @@ def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Itera
     """Suspects with scaled or shifted positions, measured from the rates and from the rotation at position 0."""
     ratio = _ratio(rates, np.array(spec.rates))
     if abs(ratio - 2) < 1e-3:
-        yield seen.suspect("rotated-twice", {}, turn=turned_twice)
+        yield seen.suspect("rotated-twice", {}, turn=rotated_twice)
     for factor in _as_written(ratio):
         yield seen.scaled(factor)
     for offset in _offsets_at_zero(spec, seen):

@@ -20,7 +20,7 @@ from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Matches
 from clockhands.recognition._preset_names import of_kind, ranked
 from clockhands.recognition.tables._pair_angles import readings
-from clockhands.recognition.tables._progressions import turned
+from clockhands.recognition.tables._progressions import complex_waves
 from clockhands.recognition.tables._verifying import Candidate, ExpectedTable, in_words, verified
 
 _TURN = 2 * math.pi
@@ -53,7 +53,9 @@ def identify_mixed(given: GivenTable, prefix: int) -> Matches | None:
     rows, lead = given.at(slice(None)), int(given.width % 2 and not prefix)
     for hands, order in itertools.product(readings(rows[:, lead:]), ("sin-cos", "cos-sin")):
         lone = (hands.second < 0).any() or int(hands.second.max()) + 1 + lead != given.width
-        found = None if lone or hands.noise > 0.02 or hands.offset else _turning(turned(hands.turns, order))  # type: ignore[arg-type]
+        found = (
+            None if lone or hands.noise > 0.02 or hands.offset else _rotating_grid(complex_waves(hands.turns, order))
+        )  # type: ignore[arg-type]
         if found is None or (lead and len(found.sizes) > 1):
             continue
         raw = "before" if lead else None
@@ -80,7 +82,7 @@ def _beside(spec: FourierFeatures, found: GridRotation, coordinate: np.ndarray, 
         yield Candidate(expected, grid, {"start": start, "step": step}, _names(spec))
 
 
-def _turning(values: np.ndarray) -> GridRotation | None:
+def _rotating_grid(values: np.ndarray) -> GridRotation | None:
     """The grid along which these complex pairs [rows, pairs] rotate by constant angles, or None."""
     sizes: list[int] = []
     angles = []

@@ -28,7 +28,7 @@ from clockhands.recognition.tables._describing import (
 )
 from clockhands.recognition.tables._grid_cells import UNKNOWN_AXIS, Cells, cells_of, loose_cells
 from clockhands.recognition.tables._pair_angles import angles_of
-from clockhands.recognition.tables._progressions import Progression, covariance_of, fitted, likely, turned
+from clockhands.recognition.tables._progressions import Progression, complex_waves, covariance_of, fitted, likely
 from clockhands.recognition.tables._verifying import Candidate, ExpectedTable, in_words, verified
 
 _OFF = 0.01  # rad of error allowed in angles while a ladder is searched
@@ -179,7 +179,7 @@ def _axis(
     ]
     if not found:
         # Frequencies above half a rotation from cell to cell show no series; with coordinates, presets are compared.
-        return None if raw is None else TableAxis([], np.zeros((3, 3)), [], raw, turned(turns, order))  # type: ignore[arg-type]
+        return None if raw is None else TableAxis([], np.zeros((3, 3)), [], raw, complex_waves(turns, order))  # type: ignore[arg-type]
     least = min(trial.rest for trial in found) + _SAME
     found.sort(key=lambda trial: likely(trial, least))
     best = level = found[0]
@@ -190,7 +190,7 @@ def _axis(
         if best.kind == "even":
             level = best.with_numbers(best.level / abs(raw[1]), best.slope / abs(raw[1]), best.origin)
     ways = described(level, doubts, shape, known=raw is not None)
-    return TableAxis(found[:12], doubts, ways, raw, turned(turns, best.order))
+    return TableAxis(found[:12], doubts, ways, raw, complex_waves(turns, best.order))
 
 
 def _starts_at(trial: Progression, start: float, step: float) -> bool:

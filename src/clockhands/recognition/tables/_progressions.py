@@ -68,7 +68,7 @@ class Progression:
         return np.multiply.outer(self.origin + self.sign * places, self.advances)
 
 
-def turned(values: np.ndarray, order: Order) -> np.ndarray:
+def complex_waves(values: np.ndarray, order: Order) -> np.ndarray:
     """Complex pairs ``second + i first`` converted to ``cos + i sin``."""
     return values if order == "sin-cos" else 1j * values.conj()
 
@@ -289,7 +289,7 @@ def _weighted_products(by_row: np.ndarray, by_pair: np.ndarray, weight: np.ndarr
 def _residuals(found: Progression, turns: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The residual angle of each pair in each row, and its weight: less than 1 where only the first wave is there."""
     phases = found.phases(places)
-    rest = np.angle(turned(turns, found.order) * np.exp(-1j * phases))
+    rest = np.angle(complex_waves(turns, found.order) * np.exp(-1j * phases))
     weight = np.ones_like(rest)
     lone = np.isnan(np.real(turns)).all(axis=0)
     if lone.any():

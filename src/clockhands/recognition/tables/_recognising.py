@@ -54,17 +54,17 @@ def _unknown(given: GivenTable, reason: str) -> Matches:
     """The result for a table of no known code: no match, the reason and what was measured."""
     found = unknown_rows(given, reason)
     waves = "columns_that_turn" in dict(found.evidence)
-    return Matches([], f"{found.reason}{_if_turned(given, waves=waves)}", found.evidence)
+    return Matches([], f"{found.reason}{_if_transposed(given, waves=waves)}", found.evidence)
 
 
-def _if_turned(given: GivenTable, *, waves: bool) -> str:
+def _if_transposed(given: GivenTable, *, waves: bool) -> str:
     """A sentence if the transposed or negated table is a known code; else an empty string."""
     if given.rows * given.width > TURNED:
         return ""
-    turned = [(given.array.T, "Its columns are the rows")]
+    complex_waves = [(given.array.T, "Its columns are the rows")]
     if waves:
-        turned.append((-given.array, "With the other sign it is that"))
-    for array, words in turned:
+        complex_waves.append((-given.array, "With the other sign it is that"))
+    for array, words in complex_waves:
         if len(array) < LEAST_ROWS or not array[:HEAD].any():
             continue
         found = identify_rows(replace(given, array=array, positions=None))

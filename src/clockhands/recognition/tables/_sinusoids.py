@@ -15,7 +15,7 @@ from clockhands.encodings.written_numbers import plain
 from clockhands.errors import InvalidValue
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Rows
-from clockhands.recognition._preset_names import alike, named_equivalent, turned_round
+from clockhands.recognition._preset_names import alike, mirrored, named_equivalent
 from clockhands.recognition.tables._describing import (
     Description,
     TableShape,
@@ -28,12 +28,12 @@ from clockhands.recognition.tables._pair_angles import PairReading, angles_at, a
 from clockhands.recognition.tables._progressions import (
     HEAD,
     Progression,
+    complex_waves,
     covariance_of,
     fitted,
     growing_parts,
     likely,
     refined,
-    turned,
     without_second,
 )
 from clockhands.recognition.tables._verifying import Candidate, Comparison, ExpectedTable, compared, in_words, match_of
@@ -139,7 +139,7 @@ def _followed(given: GivenTable, trial: Progression, hands: PairReading) -> Sinu
             return None
     if trial.kind == "explicit" and trial.rest > _CLOSE:
         return None
-    values = turned(turns, trial.order)
+    values = complex_waves(turns, trial.order)
     along = np.real(values * np.exp(-1j * trial.phases(places)))
     size = float(np.median(along.mean(axis=1))) if len(along) > 8 else float(along.mean())
     if not 0.5 < size < 2:  # pairs that do not rotate as fitted have no scale
@@ -392,5 +392,5 @@ def _equivalents(
         )
         if same not in out:
             out.append(same)
-    other = turned_round(spec, positions) if best.step < 0 else None
+    other = mirrored(spec, positions) if best.step < 0 else None
     return tuple(out if other is None else [*out, other])

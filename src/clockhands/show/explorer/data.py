@@ -48,10 +48,10 @@ def codes() -> dict[str, dict[str, Any]]:
     ('sinusoidal', 512, 10000.0, 'closed', 'halves')
     """
     turning = ((each.name, each.spec, each.says) for each in presets())
-    return {name: _code(spec, says) for name, spec, says in turning if turns_along_one_axis(spec)}
+    return {name: _code(spec, says) for name, spec, says in turning if rotates_along_one_axis(spec)}
 
 
-def turns_along_one_axis(spec: object) -> TypeGuard[Sinusoidal | Rotary]:
+def rotates_along_one_axis(spec: object) -> TypeGuard[Sinusoidal | Rotary]:
     """Whether a page shows the hands of a code, also where no one rotation is its shift: its captions then say why."""
     if isinstance(spec, Sinusoidal):
         # A hand without its second channel has no place in the page's width.

@@ -24,17 +24,17 @@ from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ADDITIVE
 from clockhands.recognition.suspects import SeenAdditive, Suspect, additive_suspects, further_suspects
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
-from clockhands.testing._experiments import ROWS, Answer, Asked, Unasked, failed_of
+from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
 from clockhands.testing.functions._calls import PAIRS, Called
 from clockhands.testing.functions._suspects import (
     collided,
+    explanation_of,
     explanations,
     few_numbers,
     fitting,
     of_any_code,
     only_coarse,
-    told_of,
 )
 from clockhands.testing.functions._tokens import chosen_positions
 from clockhands.testing.reports import Explanation, Report
@@ -191,19 +191,19 @@ _TELLING = 64  # with fewer wrong numbers, a suspect is judged by the right ones
 
 
 def _explained(
-    it: CheckedAdditive, asked: list[Asked], given: np.ndarray | None, resized: Mapping[str, Any] | None
+    it: CheckedAdditive, answer_of: list[ExperimentRun], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in asked if one.experiment is not EVERY]
-    every = next((one for one in asked if one.experiment is EVERY), None)
+    small = [one for one in answer_of if one.experiment is not EVERY]
+    every = next((one for one in answer_of if one.experiment is EVERY), None)
     first_wrong = None
     if every is not None and it.right.axes == 1:
         first_wrong, at = _chosen(every.answers[0], it.lowest, it.length)
         chosen = chosen_positions(at)
         with suppress(Refused, Unasked):
-            small.append(Asked(chosen, chosen.run(it)))
+            small.append(ExperimentRun(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
-        return unexplained(it, asked)
+        return unexplained(it, answer_of)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
     def tried(suspects: Iterator[Suspect]) -> Iterator[Suspect]:
@@ -214,15 +214,15 @@ def _explained(
         finer, word = fitting(small, tried(further_suspects(it.spec, replace(seen, fine=True))), it.suspected)
         if finer and (not word or not found):
             found, note = finer, word
-    told = explanations(found, ADDITIVE, note) or unexplained(it, asked)
+    told = explanations(found, ADDITIVE, note) or unexplained(it, answer_of)
     specs = () if told else _recognised(it)
     if specs:
         found, note = fitting(small, tried(further_suspects(it.spec, replace(seen, specs=specs))), it.suspected)
         told = explanations(found, ADDITIVE, note)
-    return only_coarse(told, asked, it.coarse)
+    return only_coarse(told, answer_of, it.coarse)
 
 
-def _may_be(first: Asked, it: CheckedAdditive, suspect: Suspect) -> bool:
+def _may_be(first: ExperimentRun, it: CheckedAdditive, suspect: Suspect) -> bool:
     """Whether a suspect is worth running in all experiments, judged by the first experiment.
 
     It is rejected if it leaves at least half of the squared error there and gives at most a tenth of the wrong numbers.
@@ -293,7 +293,7 @@ def _recognised(it: CheckedAdditive) -> tuple[AdditiveCode, ...]:
     if it.spec.number_of_axes > 1 or it.right.grid is not None or it.length < 300 or it.lowest:
         return ()
 
-    def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    def answer_of(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         y = it(x[None, None], positions)[0, 0]
         return (y + x if it.call == "positions" else y).astype(output_dtype(it.dtype))
 
@@ -302,7 +302,7 @@ def _recognised(it: CheckedAdditive) -> tuple[AdditiveCode, ...]:
             rows = it(np.zeros((1, 1, min(it.length, 2048), it.spec.width)), np.arange(min(it.length, 2048)))
             matches = identify(rows[0, 0].astype(np.float32))
         else:
-            matches = identify(asked, width=it.spec.width, backend="numpy", dtype=it.dtype, longest=it.length - 1)
+            matches = identify(answer_of, width=it.spec.width, backend="numpy", dtype=it.dtype, longest=it.length - 1)
         return tuple(match.spec for match in matches if isinstance(match.spec, AdditiveCode) and not match.spec.learned)
     return ()
 
@@ -312,16 +312,16 @@ def _recognised(it: CheckedAdditive) -> tuple[AdditiveCode, ...]:
 _ALIKE = 0.5
 
 
-def unexplained(it: CheckedAdditive, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedAdditive, answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
-    if told := of_any_code(it, asked, ADDITIVE):
+    if told := of_any_code(it, answer_of, ADDITIVE):
         return told
-    every = failed_of(asked).get(EVERY.name)
+    every = failed_of(answer_of).get(EVERY.name)
     if every is None:
         return ()
     few = few_numbers(every.answers[0])
     if few:
-        return (told_of(ADDITIVE["one-number-wrong"], {"which": few}),)
+        return (explanation_of(ADDITIVE["one-number-wrong"], {"which": few}),)
     if isinstance(it.spec, Learned):
         one = every.answers[0]
         return _resized(it.right.rows(np.arange(it.lowest, it.length))[0], (one.got - one.wanted)[0, 0])
@@ -353,7 +353,7 @@ def _moved(right: np.ndarray, off: np.ndarray) -> tuple[Explanation, ...]:
             f"row p is that of position {1 + growth:.5g} p {start:+.3g}, by linear interpolation ({1 - left:.0%} of the"
         )
         used += " squared difference)"
-        return (told_of(ADDITIVE["rows-moved"], {"used": used, "declared": "position p"}),)
+        return (explanation_of(ADDITIVE["rows-moved"], {"used": used, "declared": "position p"}),)
     largest = float(np.abs(off).max())
     used = f"each row is a mixture of those near it, off by up to {largest:.3g}"
-    return (told_of(ADDITIVE["rows-rescaled"], {"used": used, "declared": "the rows that were given"}),)
+    return (explanation_of(ADDITIVE["rows-rescaled"], {"used": used, "declared": "the rows that were given"}),)

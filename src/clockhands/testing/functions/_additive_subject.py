@@ -20,7 +20,7 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.probe_positions import probe_positions
-from clockhands.recognition.suspects import StagedAdditive, hands_of
+from clockhands.recognition.suspects import StagedAdditive, sinusoid_channels
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.functions._tokens import ALONE, COUNTS, CheckedTokens, a_few_positions, token_experiments
@@ -247,7 +247,7 @@ def positions_below_zero(it: CheckedAdditive) -> list[Answer]:
 
 def bounded(it: CheckedAdditive) -> list[Answer]:
     """The code is bounded: no wave is larger than its scale."""
-    hands = hands_of(it.spec, it.right.values)
+    hands = sinusoid_channels(it.spec, it.right.values)
     if hands is None or (hands.raw >= 0).any() or getattr(it.spec, "standardised", None) is not None:
         raise Unasked("the encoding has no bound of sines and cosines")
     at = it.places()

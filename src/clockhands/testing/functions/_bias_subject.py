@@ -268,7 +268,7 @@ def longer_than_before(it: CheckedBias) -> list[BiasAnswer]:
     return answers
 
 
-def asked_again(it: CheckedBias) -> list[BiasAnswer]:
+def repeated_call(it: CheckedBias) -> list[BiasAnswer]:
     """The same question has the same answer, whatever was asked between."""
     number = min(40, it.length) if it.spec.ordered else it.length
     if not it.spec.ordered and it.takes_positions:
@@ -376,7 +376,7 @@ SMALL = (
     experiment("decoding equals the full pass", decoding, needed=True),
     experiment("chunks equal the full pass", chunks),
     experiment("a longer pass after a shorter one", longer_than_before),
-    experiment("repeated call", asked_again),
+    experiment("repeated call", repeated_call),
     experiment("positions that start later", starting_later),
     experiment("any order", any_order),
     experiment("far distances", far_distances),

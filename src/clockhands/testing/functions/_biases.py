@@ -19,7 +19,7 @@ from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.recognition.faults import BIAS
 from clockhands.recognition.suspects import Behind, GivenValues, SeenBias, bias_suspects
 from clockhands.testing._checks import checked, function_of, made, named, resolved
-from clockhands.testing._experiments import Answer, Asked, Experiment, failed_of
+from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, failed_of
 from clockhands.testing.functions._bias_subject import (
     EVERY,
     MEASURED,
@@ -30,7 +30,7 @@ from clockhands.testing.functions._bias_subject import (
     table_seen,
 )
 from clockhands.testing.functions._calls import CalledBias
-from clockhands.testing.functions._suspects import explanations, fitting, told_of
+from clockhands.testing.functions._suspects import explanation_of, explanations, fitting
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
 LENGTH = 10_000
@@ -182,7 +182,7 @@ def _with_own_values(it: CheckedBias) -> CheckedBias:
     return replace(it, given=Behind(blocks, {it.spec: table}), measured=True)
 
 
-def _later(asked: list[Asked], causal: bool) -> str:
+def _later(asked: list[ExperimentRun], causal: bool) -> str:
     masked = {each.masked for one in asked for each in one.answers if isinstance(each, BiasAnswer)} - {None}
     if masked == {True}:
         return "masked"
@@ -243,7 +243,7 @@ def failure_of(experiment: Experiment, answer: Answer) -> Failure | None:
 _HEADS = 16  # in which suspects are compared
 
 
-def _explained(it: CheckedBias, asked: list[Asked]) -> tuple[Explanation, ...]:
+def _explained(it: CheckedBias, asked: list[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
     # Suspects run the quick experiments, and "every distance" only if no quick experiment failed.
     compared = [one for one in asked if one.experiment in SMALL]
@@ -253,14 +253,14 @@ def _explained(it: CheckedBias, asked: list[Asked]) -> tuple[Explanation, ...]:
         return unexplained(it, asked)
     measured_too, only = seen(it, asked), _some_heads(it, asked)
     if only is not None:
-        compared = [Asked(one.experiment, [_of(each, only) for each in one.answers]) for one in compared]
+        compared = [ExperimentRun(one.experiment, [_of(each, only) for each in one.answers]) for one in compared]
 
     some = replace(it, only=only)
     found, note = fitting(compared, bias_suspects(it.spec, measured_too), some.suspected)
     return explanations(found, BIAS, note) if found else unexplained(it, asked)
 
 
-def _some_heads(it: CheckedBias, asked: list[Asked]) -> np.ndarray | None:
+def _some_heads(it: CheckedBias, asked: list[ExperimentRun]) -> np.ndarray | None:
     """The indices of at most 16 heads, wrong ones (up to 12) and correct ones; None if there are no more than 16."""
     heads = it.spec.heads
     if heads <= _HEADS:
@@ -282,7 +282,7 @@ def _of(answer: Answer, heads: np.ndarray) -> Answer:
     return replace(answer, got=answer.got[heads], wanted=answer.wanted[heads], allowed=allowed[heads])
 
 
-def seen(it: CheckedBias, asked: Sequence[Asked]) -> SeenBias:
+def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> SeenBias:
     """Measure how the numbers of the function relate to the expected ones."""
     wrong_at = []
     factors: np.ndarray | None = None
@@ -327,20 +327,20 @@ def _order(answer: BiasAnswer) -> np.ndarray | None:
     return order if exchanged and not np.array_equal(order, np.arange(len(got))) else None
 
 
-def unexplained(it: CheckedBias, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedBias, asked: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
     failed = failed_of(asked)
     if it.called.changed:
-        return (told_of(BIAS["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
+        return (explanation_of(BIAS["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
     if it.called.overwrites:
-        return (told_of(BIAS["overwrites-its-answers"], {}),)
+        return (explanation_of(BIAS["overwrites-its-answers"], {}),)
     if set(failed) == {"separate buckets"}:
         each = failed["separate buckets"].answers[0]
         assert each.positions is not None
         rows = each.positions[each.wrong].tolist()
-        return (told_of(BIAS["buckets-not-apart"], {"which": "rows " + ", ".join(map(str, rows[:6]))}),)
+        return (explanation_of(BIAS["buckets-not-apart"], {"which": "rows " + ", ".join(map(str, rows[:6]))}),)
     few = _few(it.spec, [each for one in failed.values() for each in one.answers])
-    return (told_of(BIAS["one-number-wrong"], {"which": few}),) if few else ()
+    return (explanation_of(BIAS["one-number-wrong"], {"which": few}),) if few else ()
 
 
 def _few(spec: BiasCode, answers: Sequence[Answer]) -> str:

@@ -80,7 +80,7 @@ class Called(ForeignFunction):
         shape = first_shape(self.axes, width)
         if tried := self.find_library(backend, lambda: self(np.ones(shape), start + first_places(coordinates))):
             raise CannotCheck(
-                f"The function was called as {self.asked(shape)}: {refusals(tried)}.",
+                f"The function was called as {self.call_text(shape)}: {refusals(tried)}.",
                 self._advice(backend, coordinates),
             ) from next((error.__cause__ for _, error in tried if error.__cause__), None)  # its traceback has the line
         self.given, self.dtype = dtype, self.library.held(dtype)
@@ -120,7 +120,7 @@ class Called(ForeignFunction):
         """See `ForeignFunction`."""
         return super().summary | {"dtype": self.dtype}
 
-    def asked(self, shape: tuple[int, ...]) -> str:
+    def call_text(self, shape: tuple[int, ...]) -> str:
         """The call with its shapes, as text for messages."""
         sizes: dict[str, int] = dict(zip(AXES, shape, strict=True))
         x = f"[{', '.join(str(sizes[word]) for word in self.axes)}]"
@@ -140,12 +140,12 @@ class Called(ForeignFunction):
         """
         dtype = dtype or self.given
         if self.call == "x":
-            return numbered(lambda part, at: self._asked(part, at, dtype), x, positions, self.most)
+            return numbered(lambda part, at: self._call_text(part, at, dtype), x, positions, self.most)
         if self.call == "x, offset":
-            return in_runs(lambda part, at: self._asked(part, at[0], dtype), x, positions)
-        return self._asked(x, positions, dtype, beside)
+            return in_runs(lambda part, at: self._call_text(part, at[0], dtype), x, positions)
+        return self._call_text(x, positions, dtype, beside)
 
-    def _asked(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
+    def _call_text(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
         held = self.library.floats(self._outside(x), dtype)
         arguments: dict[str, Any] = {"x": held}
         if self.call == PAIRS:
@@ -338,7 +338,7 @@ class CalledBias(ForeignFunction):
         return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
 
     def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
-        as_called = f"The function was called as {self.asked(len(queries), len(keys))}:"
+        as_called = f"The function was called as {self.call_text(len(queries), len(keys))}:"
 
         def attempt() -> None:
             if not np.isfinite(self(queries, keys)).any():
@@ -376,7 +376,7 @@ class CalledBias(ForeignFunction):
         """See `ForeignFunction`."""
         return super().summary | ({} if self.takes_positions else {"library": self.home})
 
-    def asked(self, queries: int, keys: int) -> str:
+    def call_text(self, queries: int, keys: int) -> str:
         """The call with its sizes, as text for messages."""
         if self.call == "counts":
             return f"function({queries}, {keys})"

@@ -25,22 +25,22 @@ from clockhands.recognition.suspects import (
     StagedRotary,
     Suspect,
     axis_ladders,
+    pair_factors,
     rotary_suspects,
-    turning_of,
 )
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
-from clockhands.testing._experiments import Answer, Asked, failed_of
+from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
 from clockhands.testing.functions._calls import PAIRS, Called, spaced
 from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SMALL, CheckedRotary
 from clockhands.testing.functions._suspects import (
     collided,
+    explanation_of,
     explanations,
     few_numbers,
     fitting,
     not_finite,
     of_any_code,
     only_coarse,
-    told_of,
 )
 from clockhands.testing.functions._tokens import chosen_positions, other_tokens
 from clockhands.testing.functions._two_faults import suspects_with_two_faults
@@ -106,7 +106,7 @@ def check_rotary(
     """
     __tracebackhide__ = True
     spec = resolved(like, Rotary, "rotary")
-    length = asked_length(spec, length)
+    length = checked_length(spec, length)
     if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
         raise InvalidValue(
             f"`call` is {shown(call)}, but positions of {spec.number_of_axes} coordinates must be passed to it.",
@@ -137,7 +137,7 @@ def check_rotary(
     return checked("rotary", named(fn, make), it, (*SMALL, EVERY), partial(_explained, it), raises=raises)
 
 
-def asked_length(spec: Rotary, length: int | None) -> int:
+def checked_length(spec: Rotary, length: int | None) -> int:
     """The number of positions to check: ``length`` if given, else those for which the spec's frequencies hold.
 
     That is at most 10,000.
@@ -170,19 +170,19 @@ CROSSED = Suspect(("queries-and-keys-crossed",), {}, lambda: _crossed)
 """A function that returns the keys as queries and the queries as keys."""
 
 
-def _explained(it: CheckedRotary, asked: list[Asked]) -> tuple[Explanation, ...]:
+def _explained(it: CheckedRotary, answer_of: list[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in asked if one.experiment is not EVERY]
-    every = next((one for one in asked if one.experiment is EVERY), None)
+    small = [one for one in answer_of if one.experiment is not EVERY]
+    every = next((one for one in answer_of if one.experiment is EVERY), None)
     first_wrong = first_right = None
     if every is not None:
         first_wrong, first_right, at = _chosen(every.answers[0])
         chosen = chosen_positions(at)
         with suppress(Refused):
-            small.append(Asked(chosen, chosen.run(it)))
+            small.append(ExperimentRun(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
-        return unexplained(it, asked)
-    side = _wrong_side(it, asked)
+        return unexplained(it, answer_of)
+    side = _wrong_side(it, answer_of)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
 
     def tried() -> Iterator[Suspect]:
@@ -201,19 +201,19 @@ def _explained(it: CheckedRotary, asked: list[Asked]) -> tuple[Explanation, ...]
         telling_first = sorted(small, key=lambda one: not one.wrong)
         both = (fitting(telling_first, some, built, whole=True)[0] for some in suspects_with_two_faults(it.spec, seen))
         found, note = next(((some, None) for some in both if some), (found, note))
-    failed = failed_of(asked)
+    failed = failed_of(answer_of)
     if not found and "a short sequence" in failed:
         seen = replace(seen, specs=_recognised(it))
         if seen.specs:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
     told = (
         explanations(found, ROTARY, note)
-        or remembers(asked)
+        or remembers(answer_of)
         or (() if it.spec.axes else collided(it, ROTARY))
         or _by_rates(it.spec, seen)
-        or unexplained(it, asked)
+        or unexplained(it, answer_of)
     )
-    return one_sided(only_coarse(told, asked, it.coarse), side)
+    return one_sided(only_coarse(told, answer_of, it.coarse), side)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
@@ -237,15 +237,15 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
     return first, (first or 0) + int(right[0]) if len(right) else None, at
 
 
-def _wrong_side(it: CheckedRotary, asked: list[Asked]) -> str | None:
+def _wrong_side(it: CheckedRotary, answer_of: list[ExperimentRun]) -> str | None:
     """``"key"`` or ``"query"`` if only these are wrong, else None."""
     if it.call != PAIRS:
         return None
-    names = {one.experiment.name for one in asked}
-    failed = failed_of(asked)
+    names = {one.experiment.name for one in answer_of}
+    failed = failed_of(answer_of)
     if failed.keys() & set(KEYS):
         return "key" if failed.keys() <= set(KEYS) else None
-    for one in asked:
+    for one in answer_of:
         # Keys have fewer experiments, so a correct key counts only for an experiment that queries and keys both have.
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
             for each in one.answers:
@@ -267,7 +267,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
     axes = it.spec.number_of_axes
     apart = np.random.default_rng(24).integers(0, min(it.length, 40), (24, axes)) if axes > 1 else None
 
-    def asked(positions: np.ndarray, given: bool = False) -> Samples:
+    def answer_of(positions: np.ndarray, given: bool = False) -> Samples:
         found = []
         with suppress(Refused):
             for seed in (19, 20):
@@ -277,8 +277,8 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
             return tuple(found)
         return ()
 
-    samples = asked(at)
-    turning, alike = turning_of(samples, it.spec)
+    samples = answer_of(at)
+    turning, alike = pair_factors(samples, it.spec)
     seen = SeenRotary(
         it.dtype,
         it.coarse,
@@ -292,7 +292,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
         role=role,
         counted="positions" not in it.call,
         coordinates=apart,
-        apart=() if apart is None else asked(apart, given=True),
+        apart=() if apart is None else answer_of(apart, given=True),
     )
     return replace(seen, stands=seen.apparent(it.spec))
 
@@ -321,7 +321,7 @@ def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
         axis_ladders(spec, seen) or _in_order(rates) or _even(rates) or np.allclose(np.sort(rates), np.sort(declared))
     )
     code = "other-rates" if ruled or len(wrong) <= len(rates) // 2 else "rates-uninitialised"
-    return (told_of(ROTARY[code], parameters),)
+    return (explanation_of(ROTARY[code], parameters),)
 
 
 def _in_order(rates: np.ndarray) -> bool:
@@ -340,20 +340,20 @@ def _recognised(it: CheckedRotary) -> tuple[Rotary, ...]:
     if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
         return ()
 
-    def asked(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    def answer_of(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         return it(x[None, None], positions)[0, 0]
 
     with suppress(ClockhandsError, Refused):
-        matches = identify(asked, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
+        matches = identify(answer_of, width=it.spec.head_width, backend="numpy", dtype="float64", longest=it.length - 1)
         return tuple(match.spec for match in matches if isinstance(match.spec, Rotary) and match.spec.base)
     return ()
 
 
-def unexplained(it: CheckedRotary, asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedRotary, answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
-    if told := of_any_code(it, asked, ROTARY):
+    if told := of_any_code(it, answer_of, ROTARY):
         return told
-    failed = failed_of(asked)
+    failed = failed_of(answer_of)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -370,18 +370,18 @@ def unexplained(it: CheckedRotary, asked: Sequence[Asked]) -> tuple[Explanation,
         some = ", ".join(map(str, wrong_channels[:4])) + (
             f" and {len(wrong_channels) - 4} more" if len(wrong_channels) > 4 else ""
         )
-        return (told_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
+        return (explanation_of(ROTARY["unrotated-channels-turned"], {"channels": some}),)
     every = failed.get("every position")
     few = "" if every is None else few_numbers(every.answers[0])
-    return (told_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
+    return (explanation_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
 
 
-def remembers(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def remembers(answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanation that short sequences are right at first and wrong after longer ones; or empty."""
-    failed = failed_of(asked)
-    sound = {one.experiment.name for one in asked} - failed.keys()
+    failed = failed_of(answer_of)
+    sound = {one.experiment.name for one in answer_of} - failed.keys()
     if "a short sequence" in sound and {"repeated call", "after a longer sequence"} & failed.keys():
-        return (told_of(ROTARY["remembers-longest"], {}),)
+        return (explanation_of(ROTARY["remembers-longest"], {}),)
     return ()
 
 

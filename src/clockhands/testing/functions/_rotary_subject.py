@@ -11,7 +11,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.suspects import StagedRotary, Suspect
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
-from clockhands.testing.bounds import SINGLE, UNIT, turned_error
+from clockhands.testing.bounds import SINGLE, UNIT, rotation_error
 from clockhands.testing.functions._calls import PAIRS
 from clockhands.testing.functions._tokens import (
     CheckedTokens,
@@ -109,14 +109,14 @@ class CheckedRotary(CheckedTokens):
         right = StagedRotary(spec)
         phases = right.phases(at)
         if spec.xpos is None:
-            allowed = turned_error(x, spec, _aligned(phases), dtype)
+            allowed = rotation_error(x, spec, _aligned(phases), dtype)
             return _reordered(allowed, spec) if spec.reordered else allowed
         growth = _aligned(np.broadcast_to(right.growth(at, role), phases.shape))
         first, second = spec.channels.T
         sizes = np.array(x)
         for channels in (first, second):
             sizes[..., channels] *= growth
-        allowed = turned_error(sizes, spec, _aligned(phases), dtype)
+        allowed = rotation_error(sizes, spec, _aligned(phases), dtype)
         if spec.reordered:
             allowed = _reordered(allowed, spec)
         # The exponent is computed in float32 with at most eight roundings: an error relative to the norm of the pair.
@@ -134,11 +134,11 @@ class CheckedRotary(CheckedTokens):
         built = self.model.apply if isinstance(self.model, OneSide) else self.model
         if not isinstance(built, StagedRotary):
             return np.zeros(())
-        if built.spec == self.spec and not built.turn and not (built.rates > np.array(self.spec.rates)).any():
+        if built.spec == self.spec and not built.rotation and not (built.rates > np.array(self.spec.rates)).any():
             return np.zeros(())
-        allowed = turned_error(x, built.spec, _aligned(built.phases(np.asarray(at, np.float64))), dtype)
+        allowed = rotation_error(x, built.spec, _aligned(built.phases(np.asarray(at, np.float64))), dtype)
         # The rotated pair may be in any dimension.
-        return allowed if built.turn is None else allowed.max(axis=-1, keepdims=True)
+        return allowed if built.rotation is None else allowed.max(axis=-1, keepdims=True)
 
     def suspected(self, suspect: Suspect, side: str | None = None) -> Self:
         """See `CheckedFunction`; with a ``side``, ``"key"`` or ``"query"``, the other side is correct."""

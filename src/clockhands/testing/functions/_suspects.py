@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ROTARY, Fault
 from clockhands.recognition.suspects import Suspect
-from clockhands.testing._experiments import Answer, Asked, Unasked, failed_of, shares
+from clockhands.testing._experiments import Answer, ExperimentRun, Unasked, failed_of, shares
 from clockhands.testing.reports import UNDECIDED, Explanation
 
 # Twice the bound: for the rounding of the implementation, and for that of measured parameters of the suspect.
@@ -27,7 +27,11 @@ _LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 
 def fitting(
-    asked: Sequence[Asked], suspects: Iterable[Suspect], build: Callable[[Suspect], object], *, whole: bool = False
+    asked: Sequence[ExperimentRun],
+    suspects: Iterable[Suspect],
+    build: Callable[[Suspect], object],
+    *,
+    whole: bool = False,
 ) -> tuple[list[Suspect], str | None]:
     """The suspects that give these answers, and a note if the only one found explains most of the errors, not all.
 
@@ -53,7 +57,9 @@ def fitting(
     return [best[1]], "this fault explains most of the errors, not all of them"
 
 
-def _compared(asked: Sequence[Asked], build: Callable[[], object], only_whole: bool) -> tuple[float | None, bool]:
+def _compared(
+    asked: Sequence[ExperimentRun], build: Callable[[], object], only_whole: bool
+) -> tuple[float | None, bool]:
     """The unexplained part of a suspect (1 is the largest that may be reported), and whether it fits within rounding.
 
     The part is None if the suspect cannot be run or is rejected.
@@ -134,7 +140,7 @@ def _in_order(suspect: Suspect, faults: Mapping[str, Fault]) -> Sequence[_Told]:
     return sorted(suspect.each, key=lambda one: places[one[0][0]])
 
 
-def told_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> Explanation:
+def explanation_of(fault: Fault, parameters: Mapping[str, Any], further: str = "") -> Explanation:
     """The explanation of one fault with these parameters; ``further`` is appended to its sentence."""
     message = f"{fault.sentence.format(**parameters)}{further}."
     return Explanation((fault.code,), message, fault.hint, fault.cases, parameters)
@@ -153,24 +159,24 @@ def _sentence_of(each: Sequence[_Told], faults: Mapping[str, Fault]) -> str:
 AFTER_COARSER = {"after low-precision tokens", "a model of low-precision tokens first"}
 
 
-def of_any_code(it: Any, asked: Sequence[Asked], faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
+def of_any_code(it: Any, asked: Sequence[ExperimentRun], faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
     """Explanations that hold for every kind of encoding, found from which experiments failed; empty if none applies."""
     failed = failed_of(asked)
     if told := not_finite(asked):
         return told
     if it.called.changed:
-        return (told_of(faults["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
+        return (explanation_of(faults["changes-its-arguments"], {"names": " and ".join(sorted(it.called.changed))}),)
     if it.called.overwrites:
-        return (told_of(faults["overwrites-its-answers"], {}),)
+        return (explanation_of(faults["overwrites-its-answers"], {}),)
     after, coarse = AFTER_COARSER & failed.keys(), {"dtype": it.coarse}
     if not failed or not failed.keys() <= {*after, "low-precision tokens"}:
         return ()
     # Only answers with or after low-precision tokens are wrong.
     codes = ["cache-keeps-first-dtype"] * bool(after) + ["coarse-path-differs"] * ("low-precision tokens" in failed)
-    return tuple(told_of(faults[code], coarse) for code in codes)
+    return tuple(explanation_of(faults[code], coarse) for code in codes)
 
 
-def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
+def not_finite(asked: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanation that finite tokens give NaN or infinite numbers; empty if all output is finite."""
     bad = [each for one in asked for each in one.answers if not np.isfinite(each.got).all()]
     if not bad:
@@ -178,7 +184,7 @@ def not_finite(asked: Sequence[Asked]) -> tuple[Explanation, ...]:
     longest = max(bad, key=lambda each: each.got.size)  # which locates best where the numbers begin
     what = "NaN" if np.isnan(longest.got).any() else "infinite numbers"
     where = _from_where(np.asarray(~np.isfinite(longest.got)).any(axis=-1), longest.positions)
-    return (told_of(ROTARY["not-finite"], {"what": what, "where": where}),)
+    return (explanation_of(ROTARY["not-finite"], {"what": what, "where": where}),)
 
 
 def _from_where(rows: Any, positions: np.ndarray | None) -> str:
@@ -192,7 +198,9 @@ def _from_where(rows: Any, positions: np.ndarray | None) -> str:
     return f" from position {first:,} on"
 
 
-def only_coarse(told: tuple[Explanation, ...], asked: Sequence[Asked], dtype: str | None) -> tuple[Explanation, ...]:
+def only_coarse(
+    told: tuple[Explanation, ...], asked: Sequence[ExperimentRun], dtype: str | None
+) -> tuple[Explanation, ...]:
     """The explanations, with the remark that only low-precision tokens are affected, if that is so."""
     failed = failed_of(asked)
     if not told or failed.keys() - {"low-precision tokens"} or "coarse-path-differs" in told[0].codes:
@@ -244,7 +252,7 @@ def collided(it: Any, faults: Mapping[str, Fault]) -> tuple[Explanation, ...]:
         apart = not any(np.array_equal(one, next_one) for one, next_one in itertools.pairwise(kept))
         if apart and all(np.array_equal(rows[row[0]], rows[place]) for row in merged for place in row[1:]):
             same = f": a token gets the same values at {_pairs(merged)}. The rounding may hide other errors"
-            return (told_of(faults["positions-rounded"], {"dtype": dtype, "first": merged[0][1]}, same),)
+            return (explanation_of(faults["positions-rounded"], {"dtype": dtype, "first": merged[0][1]}, same),)
     return ()
 
 

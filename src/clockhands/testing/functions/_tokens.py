@@ -223,7 +223,7 @@ def one_at_a_time(it: CheckedTokens) -> list[Answer]:
     ]
 
 
-def asked_again(it: CheckedTokens) -> list[Answer]:
+def repeated_call(it: CheckedTokens) -> list[Answer]:
     """The same question has the same answer, whatever was asked between."""
     words, most, seed = it.again
     at = it.places(most)
@@ -349,7 +349,7 @@ def token_experiments(
         shared("one token for each sequence", one_token_of_many_sequences),
         shared("separate coordinates", coordinates_of_their_own),
         *middle,
-        shared("repeated call", asked_again),
+        shared("repeated call", repeated_call),
         shared("low-precision tokens", coarser_tokens),
         shared("after low-precision tokens", coarser_tokens_before),
         *last,

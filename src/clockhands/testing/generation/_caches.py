@@ -184,7 +184,7 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
     at = np.arange(len(text))
     cache, _ = _prefilled(it, half)
-    cache = it.shift(cache, by) if it.shift is not None else _turned(it, cache, half, by)
+    cache = it.shift(cache, by) if it.shift is not None else _rotated_cache(it, cache, half, by)
     logits, _ = it.model(text[None, half:], by + at[None, half:], None, cache)
     wanted = it.alone(text, by + at)[half:]
     told = {"moved": f"shifted by {by} positions"}
@@ -306,7 +306,7 @@ NOWHERE = -1
 """The place of a key that is zero wherever the keys of its token differ from position to position."""
 
 
-def turned_alike(it: GenerationSubject, cut: int) -> bool:
+def rotated_alike(it: GenerationSubject, cut: int) -> bool:
     """Whether queries of a later piece stand where its keys do: without cached keys, it is then a text of its own."""
     text, rest = it.texts[0], it.texts[0][cut:]
     with suppress(Refused, Unasked):
@@ -318,7 +318,7 @@ def turned_alike(it: GenerationSubject, cut: int) -> bool:
     return False
 
 
-def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
+def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
     """A cache of Transformers with its rotated rows turned on by so many positions.
 
     Which of its arrays are rotated is measured: in multi-head latent attention it is not the one that is called keys.
@@ -332,11 +332,11 @@ def _turned(it: GenerationSubject, cache: Any, size: int, by: int) -> Any:
     if not placed or specs.keys() != placed.keys() or None in specs.values():
         raise Unasked("its cache holds no rows of the width of its spec: pass shift=, a function(cache, positions)")
 
-    def turned(path: Path, array: Any) -> Any:
+    def rotated_rows(path: Path, array: Any) -> Any:
         own = specs.get(path)
         return array if own is None else rerotate(array, own, np.arange(size), by + np.arange(size))
 
-    return mapped(cache, turned)
+    return mapped(cache, rotated_rows)
 
 
 def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:

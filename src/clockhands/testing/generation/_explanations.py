@@ -10,14 +10,14 @@ import numpy as np
 
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
-from clockhands.testing._experiments import Asked, Unasked, shares
+from clockhands.testing._experiments import ExperimentRun, Unasked, shares
 from clockhands.testing.generation._caches import (
     NOWHERE,
     copied,
     holds_positions,
     key_axes,
     places_of_keys,
-    turned_alike,
+    rotated_alike,
     with_rows,
 )
 from clockhands.testing.generation._text_experiments import NO_KEYS
@@ -31,7 +31,7 @@ _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = GENERATION
 
 
-def explained(it: GenerationSubject, failed: Sequence[Asked]) -> tuple[Explanation, ...]:
+def explained(it: GenerationSubject, failed: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """The faults that account for what failed; each experiment is accounted for once."""
     told: list[_Reason] = []
     left = {one.experiment.name: one for one in failed}
@@ -61,7 +61,7 @@ def explained(it: GenerationSubject, failed: Sequence[Asked]) -> tuple[Explanati
     return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
 
 
-def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
+def _fitting(one: ExperimentRun) -> dict[str, Mapping[str, Any]]:
     """The faults that give the answers of an experiment, all that are wrong of them."""
     wrong = [answer for answer in one.answers if isinstance(answer, Reply) and (answer.shares > 1).any()]
     fits: dict[str, Mapping[str, Any]] | None = None
@@ -82,7 +82,7 @@ def _fitting(one: Asked) -> dict[str, Mapping[str, Any]]:
     return fits or {}
 
 
-def _by_length(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
+def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """Rates that follow the length: what one pass says of the first tokens depends on how many there are."""
     if "a longer text" not in failed:
         return []
@@ -102,12 +102,12 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule
     for name, asked in failed.items():
         if name == "a longer text":
             continue
-        if _sound(asked, shorter):
+        if _explains(asked, shorter):
             explained_by.append(name)
     return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
 
 
-def _left_behind(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Rule]:
+def _left_behind(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """Something stays in the model between two texts."""
     if "repeated call" not in failed:
         return []
@@ -121,17 +121,17 @@ def _left_behind(it: GenerationSubject, failed: Mapping[str, Asked]) -> list[_Ru
     if not it.model.copied:
         # What every text is, once the longest was seen, accounts for the rest.
         after = replace(it, wanted=[it.alone(text) for text in it.texts])
-        explained_by += [name for name, one in failed.items() if name != "repeated call" and _sound(one, after)]
+        explained_by += [name for name, one in failed.items() if name != "repeated call" and _explains(one, after)]
     return [("remembers-longest", {}, explained_by)]
 
 
-def _sound(one: Asked, it: GenerationSubject) -> bool:
+def _explains(one: ExperimentRun, it: GenerationSubject) -> bool:
     with suppress(Refused, Unasked):
         return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
     return False
 
 
-def _by_rule(it: GenerationSubject, failed: Mapping[str, Asked], every: Collection[str]) -> list[_Rule]:
+def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
     if NO_KEYS in failed:
@@ -180,7 +180,7 @@ def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
                 continue
             if (places == NOWHERE).any():
                 return "late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}
-            if turned_alike(it, cuts[0]):
+            if rotated_alike(it, cuts[0]):
                 for code, how, where in places_in_pieces(size, cuts):
                     if (where == places).all():
                         return code, {"how": how}

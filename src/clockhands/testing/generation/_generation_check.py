@@ -15,7 +15,7 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.models.opened_modules import text_config
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
-from clockhands.testing._experiments import Asked, Unasked
+from clockhands.testing._experiments import ExperimentRun, Unasked
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
 from clockhands.testing.generation._explanations import explained
 from clockhands.testing.generation._text_experiments import GenerationExperiment, experiments
@@ -92,7 +92,7 @@ def check_generation(
             f"A text of {len(texts[0])} tokens was given in one pass, but the model failed: {error}.",
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
-    asked, left_out = _asked(subject)
+    asked, left_out = _experiment_runs(subject)
     failed, noted = [], {}
     for one in asked:
         if not one.wrong:
@@ -148,12 +148,12 @@ def check_generation(
     return settled(report, raises)
 
 
-def _asked(subject: GenerationSubject) -> tuple[list[Asked], dict[str, str]]:
-    asked: list[Asked] = []
+def _experiment_runs(subject: GenerationSubject) -> tuple[list[ExperimentRun], dict[str, str]]:
+    asked: list[ExperimentRun] = []
     left_out: dict[str, str] = {}
     for experiment in experiments(subject):
         try:
-            asked.append(Asked(experiment, experiment.run(subject.fresh())))
+            asked.append(ExperimentRun(experiment, experiment.run(subject.fresh())))
         except (Unasked, Refused) as reason:
             left_out[experiment.name] = str(reason)
     return asked, left_out
@@ -165,7 +165,7 @@ def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:
     return bool(about) and all(reason.codes[0] in experiment.codes for reason in about)
 
 
-def _failure(one: Asked, parting: tuple[str, int] | None) -> Failure:
+def _failure(one: ExperimentRun, parting: tuple[str, int] | None) -> Failure:
     name = one.experiment.name
     parts, where = "", parting if name.startswith(("one token", "chunks")) else None
     if where is not None:

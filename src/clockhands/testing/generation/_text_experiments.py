@@ -221,7 +221,7 @@ def _forked(it: GenerationSubject) -> list[Answer]:
     ]
 
 
-def _in_turn(it: GenerationSubject) -> list[Answer]:
+def _alternating(it: GenerationSubject) -> list[Answer]:
     """Two texts, each with its own cache, given by turns."""
     caches: list = [None, None]
     said: list[list[np.ndarray]] = [[], []]
@@ -356,6 +356,6 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment(
         "two continuations of one text", "Continuing a copy does not change the original cache.", _forked
     )
-    yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _in_turn)
+    yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _alternating)
     yield from (GenerationExperiment(*one) for one in CHANGED)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)

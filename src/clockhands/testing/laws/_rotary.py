@@ -19,7 +19,7 @@ def norms_are_kept(subject: Subject) -> None:
     at = _places(subject, _TOKENS)
     x = _heads(subject)
     lengths = np.linalg.norm(x, axis=-1)
-    turned = np.linalg.norm(_turned(subject, x, at), axis=-1)
+    turned = np.linalg.norm(_rotated(subject, x, at), axis=-1)
     close(turned / lengths, np.ones(_TOKENS), 8 * subject.tolerance, "a head changed its length")
 
 
@@ -28,7 +28,7 @@ def position_zero_is_the_identity(subject: Subject) -> None:
     demand(0 in subject.positions, "the code has no position 0")
     x = _heads(subject)
     at = subject.at(np.zeros(_TOKENS, np.int64))
-    close(_turned(subject, x, at), x, subject.allowed(x), "position 0 changes a head")
+    close(_rotated(subject, x, at), x, subject.allowed(x), "position 0 changes a head")
 
 
 def scores_depend_on_distance_only(subject: Subject) -> None:
@@ -50,8 +50,8 @@ def the_inverse_is_the_negative_position(subject: Subject) -> None:
     at = _places(subject, _TOKENS)
     demand(-int(at.max()) in subject.positions, "the code has no negative positions")
     x = _heads(subject)
-    turned = _turned(subject, x, at)
-    back = _turned(subject, turned.astype(np.float32), -at)
+    turned = _rotated(subject, x, at)
+    back = _rotated(subject, turned.astype(np.float32), -at)
     close(back, x, 8 * subject.allowed(turned), "the negative position does not rotate back")
 
 
@@ -78,7 +78,7 @@ def layouts_agree_under_the_permutation(subject: Subject) -> None:
             at, x = _places(subject, _TOKENS), _heads(subject)
             theirs = x.copy()
             theirs[:, wanted.channels] = x[:, spec.channels]
-            got, there = _turned(subject, x, at), _turned(other, theirs, at)
+            got, there = _rotated(subject, x, at), _rotated(other, theirs, at)
             close(there[:, wanted.channels], got[:, spec.channels], 2 * subject.allowed(got), "the other layout")
 
 
@@ -128,7 +128,7 @@ def _steps(subject: Subject, *places: np.ndarray) -> list[Any]:
     return steps
 
 
-def _turned(subject: Subject, x: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _rotated(subject: Subject, x: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The rotated ``x``, float64, divided by the attention factor."""
     return _without_factor(subject, subject.apply(x, at))
 
@@ -141,7 +141,7 @@ def _without_factor(subject: Subject, turned: np.ndarray) -> np.ndarray:
 
 def _scores(subject: Subject, q: np.ndarray, k: np.ndarray, there: np.ndarray, here: np.ndarray) -> np.ndarray:
     keys = (subject.keys or subject.apply)(k, here)
-    return (_turned(subject, q, there) * _without_factor(subject, keys)).sum(axis=-1)
+    return (_rotated(subject, q, there) * _without_factor(subject, keys)).sum(axis=-1)
 
 
 LAWS = laws_of(

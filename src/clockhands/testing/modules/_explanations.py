@@ -124,7 +124,7 @@ def once(found: Iterable[Explanation]) -> tuple[Explanation, ...]:
     return tuple(kept)
 
 
-def told(
+def explanation_of_codes(
     code: str | tuple[str, ...],
     parameters: Mapping[str, Any],
     where: str | None = None,
@@ -154,7 +154,7 @@ def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
 
 
 def _explanation_of(code: str, failed: Sequence[Outcome], parameters: Mapping[str, Any]) -> Explanation:
-    return told(code, parameters, None, _evidence(failed))
+    return explanation_of_codes(code, parameters, None, _evidence(failed))
 
 
 def _evidence(failed: Sequence[Outcome]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _evidence(failed: Sequence[Outcome]) -> dict[str, Any]:
     return kept | {"treatments": [one.treatment.name for one in failed]}
 
 
-def _sound(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) -> bool:
+def _explains(subject: ModuleSubject, module: torch.nn.Module, treated: Treated) -> bool:
     """Whether a module gives the expected output after a treatment."""
     wanted = treated.wanted or subject.before
     # The same positions as in the treatment.
@@ -191,7 +191,7 @@ def _blamed(subject: ModuleSubject, outcome: Outcome) -> list[Changed]:
             if treated.dtype == "float64" and tensor.is_floating_point():
                 tensor = tensor.double()
             put(mended, one.path, tensor)
-        if _sound(subject, mended, treated):
+        if _explains(subject, mended, treated):
             return some
     return []
 
@@ -208,24 +208,24 @@ def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> l
     found = []
     for path, (outcomes, one) in by_tensor.items():
         what = joined([outcome.what for outcome in outcomes])
-        size = one.told
+        size = one.change_in_words
         evidence = _evidence(outcomes) | {"dtype before": one.before, "dtype after": one.after}
         if one.ids:
             parameters = {"path": path, "what": "a cast", "told": f"{size}; {outcomes[0].size}"}
-            found.append(told("ids-of-floats", parameters, path, evidence))
+            found.append(explanation_of_codes("ids-of-floats", parameters, path, evidence))
         elif all(outcome.treatment.group == "default dtype" for outcome in outcomes):
             parameters = {"dtype": one.after, "told": f"when it {what}, {size}; {outcomes[0].size}"}
-            found.append(told("buffer-rounded", parameters, path, evidence))
+            found.append(explanation_of_codes("buffer-rounded", parameters, path, evidence))
         else:
             parameters = {"what": what, "told": f"the cast rounds {size}; {outcomes[0].size}"}
-            found.append(told("cast-changes-numbers", parameters, path, evidence))
+            found.append(explanation_of_codes("cast-changes-numbers", parameters, path, evidence))
     if rest and not coarse:
         parameters = {"what": joined([outcome.what for outcome in rest]), "told": rest[0].size}
         codes: tuple[str, ...] = ("cast-changes-numbers",)
         if all(outcome.treatment.group == "default dtype" for outcome in rest):
             codes = ("buffer-rounded",)
             parameters = {"dtype": "bfloat16", "told": f"when it {rest[0].what}, {rest[0].size}"}
-        found.append(told(codes, parameters, None, _evidence(rest)))
+        found.append(explanation_of_codes(codes, parameters, None, _evidence(rest)))
     return found
 
 
@@ -244,7 +244,9 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
         unfilled |= empty
         for path, one in other.items():
             if one.kind != "parameter":
-                why = f"{one.told.removesuffix(')')}: it is refilled with other values than it was made with)"
+                why = (
+                    f"{one.change_in_words.removesuffix(')')}: it is refilled with other values than it was made with)"
+                )
                 refilled[path] = (why, _refilled(subject, module, path) or "lost-by-to-empty")
         if not empty and not other:
             rest.append(outcome)
@@ -257,15 +259,19 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
             f"its {kind}s {', '.join(named[:-1])} and {named[-1]} are" if named[1:] else f"its {kind} {named[0]} is"
         )
         parameters = {"what": what, "told": f"{several} not filled: the memory is uninitialised"}
-        found.append(told("lost-by-to-empty", parameters, next(iter(unfilled)), evidence | {"tensors": list(unfilled)}))
+        found.append(
+            explanation_of_codes(
+                "lost-by-to-empty", parameters, next(iter(unfilled)), evidence | {"tensors": list(unfilled)}
+            )
+        )
     for path, (why, code) in refilled.items():
         codes = ("lost-by-to-empty",) if code == "lost-by-to-empty" else (code, "lost-by-to-empty")
         parameters = {"what": what, "told": why}
         if len(codes) > 1:
             parameters = {"told": f"when it {what}, {why}", "scaling": _scaling_words(subject.spec)}
-        found.append(told(codes, parameters, path, evidence))
+        found.append(explanation_of_codes(codes, parameters, path, evidence))
     if rest and not found:
-        found.append(told("lost-by-to-empty", {"what": what, "told": rest[0].size}, None, evidence))
+        found.append(explanation_of_codes("lost-by-to-empty", {"what": what, "told": rest[0].size}, None, evidence))
     return found
 
 
@@ -277,7 +283,7 @@ def _no_numbers(subject: ModuleSubject) -> list[Explanation]:
         missing = int(np.isnan(values).sum())
         if missing:
             size = f"{missing:,} of {values.size:,} numbers of its {one.kind} `{path}` are NaN"
-            found.append(told("buffer-uninitialised", {"told": size}, path))
+            found.append(explanation_of_codes("buffer-uninitialised", {"told": size}, path))
     return found
 
 
@@ -300,15 +306,15 @@ def _refilled(subject: ModuleSubject, module: torch.nn.Module, path: str) -> str
 def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
     """The explanation of a module that is called or built several times: whether fewer dimensions rotate each time."""
     outcome = failed[0]
-    count = _turning(subject.before)
+    count = _changed_dimensions(subject.before)
     if outcome.heard is not None and subject.asking.kind == "tokens":
-        now = _turning(outcome.heard)
+        now = _changed_dimensions(outcome.heard)
         if not now and outcome.treatment.group == "several":
             size = f"when it {outcome.what}, it returns its tokens unchanged"
-            return told("shared-table", {"told": size}, None, _evidence(failed))
+            return explanation_of_codes("shared-table", {"told": size}, None, _evidence(failed))
         if now < count:
             size = f"{now} of its dimensions rotate, {count} rotated before; {outcome.size}"
-            return told(
+            return explanation_of_codes(
                 "shared-object-mutated",
                 {"what": f"rotates fewer dimensions when it {outcome.what}", "told": size},
                 None,
@@ -316,11 +322,13 @@ def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
             )
     if outcome.treatment.group == "several":
         parameters = {"what": f"computes a different encoding when it {outcome.what}", "told": outcome.size}
-        return told("shared-object-mutated", parameters, None, _evidence(failed))
-    return told("changes-with-each-call", {"what": outcome.what, "told": outcome.size}, None, _evidence(failed))
+        return explanation_of_codes("shared-object-mutated", parameters, None, _evidence(failed))
+    return explanation_of_codes(
+        "changes-with-each-call", {"what": outcome.what, "told": outcome.size}, None, _evidence(failed)
+    )
 
 
-def _turning(heard: Heard) -> int:
+def _changed_dimensions(heard: Heard) -> int:
     """The number of dimensions that are changed: tokens are +1 and -1, so other absolute values are rotated."""
     with np.errstate(invalid="ignore"):
         return int((np.abs(np.abs(heard.rows) - 1) > 1e-3).any(axis=0).sum())
@@ -351,7 +359,7 @@ def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Modu
             put(mended, one.held.path, _right(one))
     # A table that is computed from wrong frequencies has the same fault, so it is not reported.
     rates = [one for one in found if one.what == "rates"] or found
-    return [_told_of(one, subject) for one in rates], mended
+    return [_explanation_of_tensor(one, subject) for one in rates], mended
 
 
 def _right(one: Wrong) -> torch.Tensor:
@@ -362,13 +370,13 @@ def _right(one: Wrong) -> torch.Tensor:
     return right.reshape(one.held.tensor.shape)
 
 
-def _told_of(one: Wrong, subject: ModuleSubject) -> Explanation:
+def _explanation_of_tensor(one: Wrong, subject: ModuleSubject) -> Explanation:
     """The explanation of a wrong tensor; the sentences of the faults are about frequencies and are adapted."""
     code = one.code if one.code in FAULTS else "buffer-differs"  # a fault of slopes or cosines only
     codes = _unscaled(subject) if code == "buffer-unscaled" else (code,)
     dtype = str(one.held.tensor.dtype).removeprefix("torch.")
     parameters = {"scaling": _scaling_words(subject.spec), **one.parameters}
-    explanation = told(codes, parameters, one.held.path, {"held in": dtype})
+    explanation = explanation_of_codes(codes, parameters, one.held.path, {"held in": dtype})
     if one.what == "rates":
         return explanation
     message = explanation.message.replace("frequencies", one.what).replace(": nothing is rotated", "")

@@ -100,24 +100,24 @@ class ModuleCaller:
         if callable(call):
             given = call
 
-            def asked(*arguments: Any) -> Any:
+            def called_module(*arguments: Any) -> Any:
                 with around():
                     return given(module, *arguments)
         elif call in WAVES:
 
-            def asked(*arguments: Any) -> Any:
+            def called_module(*arguments: Any) -> Any:
                 x, positions = arguments
                 with around():
                     waves = bound(x, positions) if call == WAVES[0] else bound(positions)
                     return rotated_by(x, waves, self.layout)
         else:
 
-            def asked(*arguments: Any) -> Any:
+            def called_module(*arguments: Any) -> Any:
                 with around():
                     return bound(*arguments)
 
-        asked.__qualname__ = type(module).__name__
-        return asked
+        called_module.__qualname__ = type(module).__name__
+        return called_module
 
     @property
     def called_as(self) -> str:

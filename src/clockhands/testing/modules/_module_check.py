@@ -11,7 +11,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.recognition.calling import Refused
 from clockhands.testing._checks import resolved
-from clockhands.testing.functions._rotary import LENGTH, asked_length
+from clockhands.testing.functions._rotary import LENGTH, checked_length
 from clockhands.testing.kinds import is_module
 from clockhands.testing.reports import CannotCheck, Report, settled
 
@@ -196,6 +196,6 @@ def _width(spec: Any) -> int | None:
 def _length(spec: Any, length: int | None) -> int | None:
     """The number of positions to check; None to detect it. Smaller if the frequencies depend on the length in use."""
     if length is None and isinstance(spec, Rotary):
-        found = asked_length(spec, None)
+        found = checked_length(spec, None)
         return None if found == LENGTH else found
     return length

@@ -13,7 +13,7 @@ from clockhands.encodings.specs import describe
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS
 from clockhands.testing._checks import failures_of
-from clockhands.testing._experiments import Asked, Experiment, Unasked
+from clockhands.testing._experiments import Experiment, ExperimentRun, Unasked
 from clockhands.testing.functions import check_additive, check_bias, check_rotary
 from clockhands.testing.modules._explanations import Outcome, by_tensors, explained, once
 from clockhands.testing.modules._module_calls import Broke, Heard, ModuleSubject, Treated, Treatment, undone
@@ -85,7 +85,7 @@ def _failures(
     name: str, asked: str, subject: ModuleSubject, heard: Heard, wanted: Heard, *, treated: Treated
 ) -> tuple[tuple[Failure, ...], float]:
     answer = subject.compared(heard, wanted, treated, asked)
-    return failures_of([Asked(Experiment(name, "", lambda _: []), [answer])], None)
+    return failures_of([ExperimentRun(Experiment(name, "", lambda _: []), [answer])], None)
 
 
 def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
@@ -134,7 +134,7 @@ def _treated(
         try:
             treated = treatment.run(subject)
             with undone(treated.kept):
-                outcome, share = _asked(subject, treatment, treated)
+                outcome, share = _experiment_runs(subject, treatment, treated)
         except Unasked as reason:
             left_out[treatment.name] = str(reason)
             continue
@@ -155,7 +155,7 @@ def _treated(
     return outcomes, made, left_out, worst
 
 
-def _asked(subject: ModuleSubject, treatment: Treatment, treated: Any) -> tuple[Outcome | None, float]:
+def _experiment_runs(subject: ModuleSubject, treatment: Treatment, treated: Any) -> tuple[Outcome | None, float]:
 
     wanted = treated.wanted or subject.before
     heard = treated.heard or subject.asking.hear(treated.module, dtype=treated.dtype, around=treated.around)

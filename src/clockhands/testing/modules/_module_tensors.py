@@ -55,7 +55,7 @@ class Changed:
     ids: bool
 
     @property
-    def told(self) -> str:
+    def change_in_words(self) -> str:
         """A description of the change for messages."""
         kind = "learned numbers" if self.kind == "parameter" else self.kind
         dtypes = f"{self.before} before, {self.after} after" if self.before != self.after else self.before
@@ -288,20 +288,22 @@ def _by_itself(one: ModuleTensor, values: np.ndarray) -> Wrong | None:
         size = np.abs(values)
     if values.size and not np.isfinite(size).all():
         where = int(np.argmax(~np.isfinite(size)))
-        told = f"{int((~np.isfinite(size)).sum()):,} of {size.size:,} numbers are not finite, the first is {where:,}"
-        return Wrong("table-uninitialised", one, {"told": told}, None)
+        change_in_words = (
+            f"{int((~np.isfinite(size)).sum()):,} of {size.size:,} numbers are not finite, the first is {where:,}"
+        )
+        return Wrong("table-uninitialised", one, {"told": change_in_words}, None)
     if values.size and not size.any():
         return Wrong("table-zero", one, {}, None)
     if values.size and size.max() > 1e6:
-        told = f"it holds {values.reshape(-1)[int(np.argmax(size))]:.4g}"
-        return Wrong("table-uninitialised", one, {"told": told}, None)
+        change_in_words = f"it holds {values.reshape(-1)[int(np.argmax(size))]:.4g}"
+        return Wrong("table-uninitialised", one, {"told": change_in_words}, None)
     return None
 
 
 def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
     """The values for the sentence of a fault."""
     found = verdict.evidence
-    scaling, told = getattr(spec, "scaling", None), ""
+    scaling, change_in_words = getattr(spec, "scaling", None), ""
     if "stored" in found and "declared" in found:
         where = f"pair {found.get('pair')} has"
         if "position" in found:
@@ -309,13 +311,15 @@ def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
         elif "head" in found:
             where = f"the slope of head {found['head']} is"
         unit = " rad/token" if where.endswith("has") else ""
-        told = f"{where} {found['stored']:.7g}{unit}, expected {found['declared']:.7g}"
+        change_in_words = f"{where} {found['stored']:.7g}{unit}, expected {found['declared']:.7g}"
     if verdict.code == "buffer-uninitialised":
-        told = f"{found['wrong']} of {found['pairs']} are wrong" + (f", {told}" if told else "")
+        change_in_words = f"{found['wrong']} of {found['pairs']} are wrong" + (
+            f", {change_in_words}" if change_in_words else ""
+        )
     if "rounded to" in found and verdict.code != "buffer-rounded":
-        told += f"; they are rounded to {found['rounded to']}, too"
+        change_in_words += f"; they are rounded to {found['rounded to']}, too"
     if it_is := found.get("it is", found.get("behaves as")):
-        told += f"; it holds {it_is}"
+        change_in_words += f"; it holds {it_is}"
     further = ""
     if "scaling dropped" in found:
         further = f", and no scaling: {scaling_name(scaling)} is missing"
@@ -324,7 +328,7 @@ def _parameters(verdict: Verdict, spec: Any, pairs: int) -> dict[str, Any]:
     elif "effective factor" in found:
         further = f", scaled by a factor of {found['effective factor']:.7g}"
     return {
-        "told": told,
+        "told": change_in_words,
         "dtype": found.get("rounded to", found.get("read as", "")),
         "scaling": "none" if scaling is None else scaling_name(scaling),
         "other": found.get("scaling in effect", found.get("bytes of", "")),
