@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import clockhands
 from auditing.test_rules import CASES as FINDINGS
-from clockhands.auditing.findings import CODES, judge
+from clockhands.auditing.findings import CODES, make_finding
 from clockhands.cli import main
 from clockhands.cli.group import COMMANDS
 from clockhands.measures import QUESTIONS
@@ -82,7 +82,7 @@ def test_findings_explained(cases):
 
 def test_findings(cases):
     for code, evidence in FINDINGS:
-        found = judge(code, evidence)
+        found = make_finding(code, evidence)
         given = [str(text) for entry in evidence.items() for text in entry if isinstance(text, str) and len(text) > 3]
         with cases(code, evidence):
             in_the_terms_of_the_field(found.message, given)

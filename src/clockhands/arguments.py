@@ -91,7 +91,7 @@ def _is_boolean(value: object) -> bool:
     return isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
 
 
-def settle(spec: object, **values: object) -> None:
+def set_fields(spec: object, **values: object) -> None:
     """Write checked values into the fields of a frozen dataclass, from its ``__post_init__``."""
     for name, value in values.items():
         object.__setattr__(spec, name, value)

@@ -8,12 +8,12 @@ import pytest
 import clockhands as ch
 from clockhands.auditing import CODES
 from clockhands.auditing._audits import LAYER_FIELDS, judged
-from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.resolved import Fact, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened
 from clockhands.errors import ClockhandsError
 
 RATES = tuple(100_000.0 ** (-pair / 32) for pair in range(32))
-ROTARY = Code(
+ROTARY = LayerEncoding(
     "text", "0-29", "rotary", layout="halves", width=64, rotated=64, base=100_000.0, rates=RATES, attention_factor=1.0,
     source={"base": "config.json:rope_theta", "layout": "architecture of llama"},
 )  # fmt: skip
@@ -30,7 +30,7 @@ def found(audit, code):
 
 
 def replaced(code, **fields):
-    return Code(**(vars(code) | fields))
+    return LayerEncoding(**(vars(code) | fields))
 
 
 def test_smollm2_has_twelve_pairs_that_never_complete_a_turn():
@@ -80,9 +80,9 @@ def test_turns_of_an_extended_model_are_counted_at_the_context_it_is_served_at()
 
 
 def test_a_table_is_judged_by_its_own_rows_and_other_parts_not_by_the_text_s_context():
-    table = Code("encoder", "input", "sinusoidal", rates=(1.0, 0.01), rows=1500)
+    table = LayerEncoding("encoder", "input", "sinusoidal", rates=(1.0, 0.01), rows=1500)
     assert not found(audited(table, context=448), "never-turning")
-    assert not found(audited(Code("vision", "0-3", "rotary", rates=(1.0, 1e-9))), "never-turning")
+    assert not found(audited(LayerEncoding("vision", "0-3", "rotary", rates=(1.0, 1e-9))), "never-turning")
 
 
 def test_parts_with_the_same_layers_are_told_apart():
@@ -94,7 +94,7 @@ def test_parts_with_the_same_layers_are_told_apart():
 
 
 def test_a_learned_table_shorter_than_the_context_is_an_error():
-    table = Code("text", "input", "learned", rows=514, offset=2, source={"rows": "model.safetensors:wpe"})
+    table = LayerEncoding("text", "input", "learned", rows=514, offset=2, source={"rows": "model.safetensors:wpe"})
     assert not audited(table, context=512).errors
     (finding,) = audited(table, context=513).errors
     assert (finding.code, finding.severity) == ("short-table", "error")
@@ -107,7 +107,7 @@ def test_a_length_past_the_context_is_a_warning():
     (finding,) = found(audited(ROTARY, length=8193), "beyond-context")
     assert (finding.severity, finding.evidence["length"], finding.evidence["context"]) == ("warning", 8193, 8192)
     assert not found(audited(ROTARY, length=8192), "beyond-context")
-    table = Code("text", "input", "learned", rows=512)
+    table = LayerEncoding("text", "input", "learned", rows=512)
     (finding,) = found(audited(table, context=512, length=600), "beyond-context")
     assert "The table has no rows for later positions" in finding.message
 
@@ -146,13 +146,13 @@ def test_the_verdict_in_a_sentence(cases):
         ((unrated, ROTARY), (LACKS_WIDTH,), f"{NOT_COMPUTED} from the files."),
         ((replaced(ROTARY, rates=None, part="vision"), ROTARY), (), "The position settings look correct."),
         (
-            (ROTARY, Code("vision", None, None)),
+            (ROTARY, LayerEncoding("vision", None, None)),
             (),
             "No problem was found, but the position encoding of the vision part is not known.",
         ),
         ((unrated,), FACTS[1:2], ignored),
         ((ROTARY,), FACTS[1:2], ignored),
-        ((Code("other", None, None),), FACTS[:1], unknown),
+        ((LayerEncoding("other", None, None),), FACTS[:1], unknown),
         ((), (), unknown),
     ):
         with cases(verdict):

@@ -5,7 +5,7 @@ import io
 import clockhands as ch
 from auditing.model_files import audit_of as audited
 from clockhands.auditing.main_properties import MainProperties, main_properties
-from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.resolved import LayerEncoding, Resolved
 from clockhands.measures import QUESTIONS
 from clockhands.show.terminal import SHORT, print_audit
 
@@ -62,8 +62,8 @@ def test_layers_that_see_a_window_are_told_over_it():
 
 
 def test_layers_that_are_alike_are_told_once():
-    code = Code("encoder", "0-5", "rotary", ch.Rotary(head_width=64), usable_length=512)
-    both = Resolved(None, 512, 512, (code, Code("decoder", "0-5", "rotary", code.spec)), ())
+    code = LayerEncoding("encoder", "0-5", "rotary", ch.Rotary(head_width=64), usable_length=512)
+    both = Resolved(None, 512, 512, (code, LayerEncoding("decoder", "0-5", "rotary", code.spec)), ())
     twice = main_properties(both.with_lengths())
     assert [one.part for one in twice] == ["encoder", "decoder"]
     audit = ch.audit("vaswani2017")
@@ -73,10 +73,10 @@ def test_layers_that_are_alike_are_told_once():
 
 def test_what_is_not_known_is_left_out(cases):
     for code in (
-        Code("text", "0-3", "none"),
-        Code("text", "0-3", None),
-        Code("text", "0-3", "rotary", width=64, rotated=64),
-        Code("text", "input", "learned", ch.Learned(8, 16), rows=16, offset=0),
+        LayerEncoding("text", "0-3", "none"),
+        LayerEncoding("text", "0-3", None),
+        LayerEncoding("text", "0-3", "rotary", width=64, rotated=64),
+        LayerEncoding("text", "input", "learned", ch.Learned(8, 16), rows=16, offset=0),
     ):
         with cases(code.kind):
             assert main_properties(Resolved(None, 512, 512, (code,), ())) == ()

@@ -10,7 +10,7 @@ from auditing.model_files import audit_of
 from auditing.published_fields import LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
-from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.resolved import LayerEncoding, Resolved
 from clockhands.configs.targets import Opened
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Proportional
@@ -92,7 +92,7 @@ def test_a_report_answers_a_question_at_one_length(cases, draw, some):
 
 def test_pairs_that_stand_still_are_counted_alike_by_the_finding_and_the_property():
     code = Rotary(64, base=1e6, scaling=Proportional(0.5, 1.0))
-    held = Code("text", "0-3", "rotary", code, width=64, rotated=64, rates=code.rates, usable_length=2048)
+    held = LayerEncoding("text", "0-3", "rotary", code, width=64, rotated=64, rates=code.rates, usable_length=2048)
     found = judged(Opened("config.json", "config"), Resolved("gemma4", 2048, 2048, (held,), ()))
     still = code.rates.count(0.0)
     assert still

@@ -6,7 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import clockhands.configs
-from clockhands.auditing.findings import CODES, DEPENDS, SEVERITIES, judge
+from clockhands.auditing.findings import CODES, DEPENDS, SEVERITIES, make_finding
 
 # Code and evidence: of every kind of finding a case for each sentence that it can say.
 CASES = [
@@ -21,7 +21,7 @@ NOBODY = {"beyond-context"}
 def test_the_sentences_of_every_finding(snapshot, cases):
     told = defaultdict(list)
     for code, evidence in CASES:
-        found = judge(code, evidence, "0-3")
+        found = make_finding(code, evidence, "0-3")
         told[code].append([f"{found.severity}: {found.message}", f"hint: {found.hint}", f"blames: {found.blames}"])
         if found.edit is not None:
             told[code][-1].append(f"edit: {found.edit.says}")
@@ -38,7 +38,7 @@ def test_the_sentences_of_every_finding(snapshot, cases):
 def test_the_grave_findings_come_first_in_the_table():
     gravest = {}
     for code, evidence in CASES:
-        gravest[code] = min(gravest.get(code, 2), SEVERITIES.index(judge(code, evidence).severity))
+        gravest[code] = min(gravest.get(code, 2), SEVERITIES.index(make_finding(code, evidence).severity))
     fixed = [gravest[code] for code, rule in CODES.items() if rule.severity != DEPENDS]
     assert fixed == sorted(fixed)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.configs.resolve import Code, Resolved, resolve
+from clockhands.configs.resolve import LayerEncoding, Resolved, resolve
 from clockhands.configs.targets import Opened
 from clockhands.encodings.rotary import Rotary
 
@@ -45,7 +45,7 @@ def library_gaps(found: Resolved, tables: Mapping[str, Mapping[str, Any]]) -> It
             yield f"{name}: the library has {dict(table)}, resolved are {ours}"
 
 
-def _agrees(code: Code, table: Mapping[str, Any]) -> bool:
+def _agrees(code: LayerEncoding, table: Mapping[str, Any]) -> bool:
     if code.rates is None or code.attention_factor is None or len(code.rates) != table["pairs"]:
         return False
     ours = (code.rates[0], code.rates[len(code.rates) // 2], code.rates[-1])
@@ -96,7 +96,7 @@ def fact_gaps(found: Resolved, facts: Mapping[str, Any], tower: str | None = Non
             yield f"{name}: resolved {_listed(ours)}, facts {_listed(theirs)}"
 
 
-def layer_numbers(code: Code) -> Iterator[int]:
+def layer_numbers(code: LayerEncoding) -> Iterator[int]:
     for span in (code.layers or "").split(","):
         first, _, last = span.partition("-")
         if first.isdigit():
@@ -111,14 +111,14 @@ def _kinds(ours: set[str | None], theirs: str) -> tuple[set[str | None], set[str
     return ours, {{"t5": "buckets"}.get(theirs, theirs)}
 
 
-def _sections(codes: list[Code]) -> set[Any]:
+def _sections(codes: list[LayerEncoding]) -> set[Any]:
     """Pairs of time, rows and columns, where the file itself says them."""
     declared = [code for code in codes if "mrope_section" in code.source.get("axes", "")]
     axes = [code.spec.axes for code in declared if isinstance(code.spec, Rotary) and code.spec.axes is not None]
     return {tuple(each.count(axis) for axis in range(3)) for each in axes} or {None}
 
 
-def _scalings(codes: list[Code]) -> set[Any]:
+def _scalings(codes: list[LayerEncoding]) -> set[Any]:
     declared = [code.scaling for code in codes if code.scaling is not None]
     return {(one["type"], one["factor"], one["original"]) for one in declared} or {None}
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolve import Code, resolve
+from clockhands.configs.resolve import LayerEncoding, resolve
 from clockhands.configs.resolved import INDEXER, layer_numbers
 from clockhands.encodings import additive, biases, ladders, rotary, scaling, scores
 
@@ -39,7 +39,7 @@ def made(stated):
 
 def agrees(stated, found):
     """Whether what was found is as stated."""
-    if isinstance(found, Code):
+    if isinstance(found, LayerEncoding):
         return all(agrees(value, getattr(found, field)) for field, value in stated.items())
     if isinstance(stated, bool) and not isinstance(found, bool):
         return stated == (found is not None)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.layouts import pair_channels
 from clockhands.errors import InvalidValue
 from late import Late
@@ -104,7 +104,7 @@ def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
     from clockhands.models.layer_biases import DeclaredBias, LayerBias, differing_biases
 
     spec = ch.Alibi(8)
-    code = Code("text", "0", "alibi", spec=spec)
+    code = LayerEncoding("text", "0", "alibi", spec=spec)
     rounded = np.array(ch.bias(spec, 24, 24)).astype(ml_dtypes.bfloat16).astype(float)
     for head, found in ((None, []), (0, ["slopes-differ"]), (7, ["slopes-differ"])):
         added = rounded.copy()

@@ -7,7 +7,7 @@ import pytest
 from clockhands.auditing import audit
 from clockhands.configs import open_target
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.errors import InvalidValue
 from clockhands.runtimes import PATTERNS, READERS, compared, readings
 from clockhands.runtimes.telling import reading_to_dict, runtime_rows
@@ -139,7 +139,9 @@ def test_a_reading_is_json(tmp_path):
 
 def rotary(layers, base, **more):
     rates = tuple(base ** (-pair / 4) for pair in range(4))
-    return Code("text", layers, "rotary", width=8, rotated=8, base=base, rates=rates, attention_factor=1.0, **more)
+    return LayerEncoding(
+        "text", layers, "rotary", width=8, rotated=8, base=base, rates=rates, attention_factor=1.0, **more
+    )
 
 
 def test_layers_are_grouped_by_what_both_have():
@@ -161,7 +163,7 @@ def test_layers_that_one_side_lacks_are_told():
 
 
 def test_pairs_of_other_channels_are_not_compared():
-    half = Code("text", "0", "rotary", width=8, rotated=4, base=1e4, rates=(1.0, 0.01), attention_factor=1.0)
+    half = LayerEncoding("text", "0", "rotary", width=8, rotated=4, base=1e4, rates=(1.0, 0.01), attention_factor=1.0)
     (group,) = compared([rotary("0", 1e4)], [half])
     assert group.ladder is None
     assert group.says == ("8 of 8 dimensions rotate against 4 of 8 dimensions rotate",)

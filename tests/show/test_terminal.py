@@ -9,7 +9,7 @@ from pathlib import Path
 from clockhands.auditing import audit
 from clockhands.auditing._audits import judged
 from clockhands.auditing.findings import Finding
-from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.resolved import Fact, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened
 from clockhands.encodings.presets import names
 from clockhands.show.findings import evidence_to_show
@@ -32,7 +32,7 @@ def audited(name):
     """An audit of what a file of data says was read: the reports are not those of the readers' newest findings."""
     told = AUDITED[name]
     codes = tuple(
-        Code(**code | ({"rates": rates(*code["rates"])} if "rates" in code else {})) for code in told["codes"]
+        LayerEncoding(**code | ({"rates": rates(*code["rates"])} if "rates" in code else {})) for code in told["codes"]
     )
     facts = tuple(Fact(*fact) for fact in told["facts"])
     return judged(Opened(*told["opened"]), Resolved(*told["resolved"], codes, facts, told["places"]))
@@ -150,7 +150,9 @@ def test_evidence_that_the_message_has_said_is_not_said_again():
 
 
 def test_what_a_file_holds_cannot_move_the_cursor_or_pass_for_markup():
-    code = Code("text", "0", "rotary\x1b[2J", layout="[red]halves", source={"layout": "a.json:k\nerror forged"})
+    code = LayerEncoding(
+        "text", "0", "rotary\x1b[2J", layout="[red]halves", source={"layout": "a.json:k\nerror forged"}
+    )
     fact = Fact("unknown-model-type", {"a.json:model_type": "x\x1b]0;title\x07\r"})
     text = printed(judged(Opened("evil\x1b[1m", "config"), Resolved("m\u202e", 1, 1, (code,), (fact,))))
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
@@ -235,6 +237,6 @@ def test_a_long_file_name_is_short_behind_a_sign_too():
     config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}
     long = Opened("x", "config", config=config, config_name="a-config-of-a-very-long-name.json")
     source = {"width": "--set:hidden_size / a-config-of-a-very-long-name.json:num_attention_heads"}
-    code = Code("text", "0", "rotary", width=64, rotated=64, source=source)
+    code = LayerEncoding("text", "0", "rotary", width=64, rotated=64, source=source)
     lines = printed(judged(long, Resolved("llama", 8, 8, (code,), (), {})))
     assert "--set:hidden_size / json:num_attention_heads" in " ".join(lines.split())

@@ -12,7 +12,7 @@ from clockhands.encodings.rotary import XPos, chunked, interleaved
 from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, Ntk, Yarn
 from clockhands.errors import InvalidValue
 from clockhands.recognition.faults import FAULTS
-from clockhands.recognition.suspects import SeenRotary, rotary_suspects
+from clockhands.recognition.suspects import RotaryObservations, rotary_suspects
 from clockhands.testing import CannotCheck, check_rotary
 from clockhands.testing.bounds import UNIT, passed_on, phase_error, rotation_error
 from clockhands.testing.functions._rotary import EVERY, SMALL
@@ -145,7 +145,7 @@ def wrong(suspect, xpos=False):
 
 def some_suspects(spec, options):
     axes, still = tuple(options.get("axes", "seq width").split()), np.ones((1, spec.rotated // 2), complex)
-    seen = SeenRotary("float32", "float16", 600, 300, np.array([0]), still, False, axes=axes)
+    seen = RotaryObservations("float32", "float16", 600, 300, np.array([0]), still, False, axes=axes)
     found: dict[str, list] = {}
     for suspect in rotary_suspects(spec, seen):
         found.setdefault(suspect.codes[0], []).append(suspect)
@@ -193,7 +193,9 @@ def test_every_fault_is_some_suspects_or_some_rules():
     codes = set()
     for spec in [*SPECS.values(), ch.Rotary(16, "interleaved", xpos=XPos(centre=100.0))]:
         turning = np.exp(1j * np.array([0, 1])[:, None] * np.array(spec.rates)) * 1.5
-        seen = SeenRotary("float32", "bfloat16", 1500, 700, np.array([0, 1]), turning, True, axes=("batch", "heads"))
+        seen = RotaryObservations(
+            "float32", "bfloat16", 1500, 700, np.array([0, 1]), turning, True, axes=("batch", "heads")
+        )
         moved = replace(seen, turning=seen.turning * np.exp(1j * np.array(spec.rates)), stands=np.array([0, 9]))
         late = replace(moved, positions=np.array([0, 1, 20, 30, 40]), stands=np.array([0, 1, 9, 9, 9]))
         slow = replace(seen, turning=np.exp(1j * np.array([0, 1])[:, None] * np.array(spec.rates) / 3))

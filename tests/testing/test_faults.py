@@ -20,7 +20,7 @@ def asked():
     """The names of what is asked, by kind."""
     beside = {"arguments stay as they are", "answers stay as they are"}
     named = {kind: {*experiments(kind), *beside} for kind in ("rotary", "additive", "bias")}
-    from clockhands.testing.generation import _experiments as generation_experiments
+    from clockhands.testing.generation import _text_experiments as generation_experiments
 
     named["generation"] = {
         one.name

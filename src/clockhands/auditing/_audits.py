@@ -13,14 +13,14 @@ from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CODES,
     SEVERITIES,
-    Audited,
+    AuditSubject,
     Case,
     Finding,
     as_json,
     case_of,
     cases_of_checks,
     json_value,
-    judge,
+    make_finding,
     with_release,
 )
 from clockhands.auditing.findings._runtimes import readings_of
@@ -30,7 +30,7 @@ from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
@@ -102,7 +102,7 @@ class Audit:
     model_type: str | None
     context: int | None
     length: int | None
-    layers: tuple[Code, ...]
+    layers: tuple[LayerEncoding, ...]
     findings: tuple[Finding, ...]
     source: Mapping[str, str] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
@@ -463,7 +463,7 @@ def _with_causes(findings: list[Finding], opened: Opened, resolved: Resolved) ->
     if not ended:
         return findings
     causes = list(dict.fromkeys(_lower(CODES[each.code].title) for each in ended))
-    first = judge("unknown-key", {**renamed[0].evidence, "causes": causes}, renamed[0].layers, {})
+    first = make_finding("unknown-key", {**renamed[0].evidence, "causes": causes}, renamed[0].layers, {})
     first = replace(first, edit=renamed[0].edit)
     return [first if each is renamed[0] else each for each in findings if each not in ended]
 
@@ -477,7 +477,7 @@ def judged(
 ) -> Audit:
     """The audit of what was resolved: facts and checks become findings, the most severe first."""
     resolved = resolved.with_lengths()
-    subject = Audited(opened, resolved, runtime)
+    subject = AuditSubject(opened, resolved, runtime)
     others = subject.readings
     facts = (case_of(fact.code, fact.evidence, fact.layers) for fact in resolved.facts)
     noticed = [*cases, *(with_release(subject, fact) for fact in facts)]
@@ -489,7 +489,9 @@ def judged(
         # It says that the base is not in a GGUF file, and what the release has.
         noticed = [case for case in noticed if case.code != "default-base"]
     documents = {opened.config_name or "": opened.config, **opened.beside}
-    findings = [judge(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed]
+    findings = [
+        make_finding(case.code, evidence_by_caller(case.evidence, opened), case.layers, documents) for case in noticed
+    ]
     if runtime is not None:
         others = readings_of(subject)
         if any(each.verdict != "unknown" for each in others) or any("runtime" in each.evidence for each in findings):

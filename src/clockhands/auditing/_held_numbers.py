@@ -13,7 +13,7 @@ import numpy as np
 from clockhands import formats
 from clockhands.configs.opened import Opened
 from clockhands.configs.position_tables import is_table, rows_of
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.configs.weights import BUCKETS, part_in, rows_and_width
 from clockhands.encodings.additive import Learned, Sinusoidal
 from clockhands.encodings.biases.codes import BiasCode, TableCode
@@ -48,7 +48,7 @@ class HeldCode:
     length: int | None = None
 
 
-def spec_of(code: Code) -> Any:
+def spec_of(code: LayerEncoding) -> Any:
     """The spec of a code: its own, else one made from its frequencies (no property depends on the layout)."""
     spec = code.spec
     if spec is None and code.kind == "rotary" and code.rates:
@@ -61,7 +61,7 @@ def spec_of(code: Code) -> Any:
     return spec
 
 
-def in_step(code: Code, spec: Any) -> Any:
+def in_step(code: LayerEncoding, spec: Any) -> Any:
     """The spec of a code for text: all coordinates of a text token are equal, so all sections advance together.
 
     The pairs of all axes then form one ladder, in the order of the channels. With one axis it is the spec itself.
@@ -69,7 +69,7 @@ def in_step(code: Code, spec: Any) -> Any:
     return spec if code.sections is None or code.counts_apart else replace(spec, axes=None)
 
 
-def held_by(opened: Opened, code: Code) -> HeldCode:
+def held_by(opened: Opened, code: LayerEncoding) -> HeldCode:
     """What a target determines about one of its codes."""
     spec = spec_of(code)
     if spec is None:
@@ -130,7 +130,7 @@ def _recognised(match: Match) -> str:
     return f"The array is recognised as {name}, off by at most {match.error:.2g}; the code is measured."
 
 
-def _of_rates(code: Code) -> Rotary:
+def _of_rates(code: LayerEncoding) -> Rotary:
     """A rotary code with these frequencies, in an arbitrary layout (no property depends on it)."""
     assert code.rates is not None
     rotated = code.rotated or 2 * len(code.rates)
@@ -141,7 +141,7 @@ def _of_rates(code: Code) -> Rotary:
     return Rotary(width, "halves", spacing=Explicit(code.rates), rotated=rotated, scaling=scaling)
 
 
-def _why_unknown(code: Code) -> str:
+def _why_unknown(code: LayerEncoding) -> str:
     if code.kind == "none":
         return "These layers have no position encoding, so there are no properties."
     if code.kind is None:
@@ -158,14 +158,14 @@ def _why_unknown(code: Code) -> str:
 # Learned numbers
 
 
-def _learned(opened: Opened, code: Code, spec: Learned) -> HeldCode:
+def _learned(opened: Opened, code: LayerEncoding, spec: Learned) -> HeldCode:
     name = file_and_key(code.source.get("rows", ""))[1]
     if name not in opened.tensors:
         return HeldCode(spec, None, (_ABSENT,))
     return _with(spec, opened.tensors[name], spec.values_shape)
 
 
-def _looked_up(opened: Opened, code: Code, spec: TableCode) -> HeldCode:
+def _looked_up(opened: Opened, code: LayerEncoding, spec: TableCode) -> HeldCode:
     """A bias whose table is stored once, in the first layer, for all layers."""
     shape = next(iter(spec.shapes.values()))
     found = [info for name, info in opened.tensors.items() if BUCKETS.search(name) and code.part == part_in(name)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from clockhands.auditing.findings import as_json, filled, spoken
 from clockhands.auditing.findings._lengths import with_still_pairs
-from clockhands.auditing.findings._parts import Audited, Part, in_a_file
+from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file
 from clockhands.auditing.findings._releases import extendable_release
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels
@@ -23,7 +23,7 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.overriding import overridden
 from clockhands.configs.params_fields import is_params
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.errors import ClockhandsError
@@ -99,7 +99,7 @@ Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
 """A scaling, the keys to be set in each shape, and the findings that an audit of the change still has."""
 
 
-def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+def of_gguf(opened: Opened, resolved: Resolved, code: LayerEncoding, length: int) -> tuple[list[Change], list[str]]:
     """The changes of a GGUF file's keys, and the reasons why others are not possible."""
     context, config = resolved.context or 0, opened.config or {}
     name = config.get(ARCHITECTURE)
@@ -121,7 +121,7 @@ def of_gguf(opened: Opened, resolved: Resolved, code: Code, length: int) -> tupl
     return made, [said("no-keys")]
 
 
-def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Change], list[str]]:
+def of_config(opened: Opened, resolved: Resolved, code: LayerEncoding, length: int) -> tuple[list[Change], list[str]]:
     """The changes of a config, and the reasons why others are not possible.
 
     Args:
@@ -134,7 +134,7 @@ def of_config(opened: Opened, resolved: Resolved, code: Code, length: int) -> tu
         return [], [said("params")]
     if opened.form == "dialect":
         return [], [said("dialect")]
-    part = next((part for part in Audited(opened, resolved).rotary_parts if part.section.part in TEXT), None)
+    part = next((part for part in AuditSubject(opened, resolved).rotary_parts if part.section.part in TEXT), None)
     if part is None or part.known is None or part.row is None:
         return [], [said("unknown-type")]
     if not part.known.reads.get("blocks"):
@@ -168,7 +168,7 @@ class _Writer:
     row: CodeOfType
     opened: Opened
     resolved: Resolved
-    code: Code
+    code: LayerEncoding
     length: int
 
     def change(self, scaling: str) -> Change:
@@ -228,7 +228,7 @@ class _Writer:
             others[label] = {"rope_type": "default", "rope_theta": near.base}
         return {full: block, **others}
 
-    def _near(self) -> Code | None:
+    def _near(self) -> LayerEncoding | None:
         """The code of the layers with a sliding window."""
         return next((code for code in self.resolved.codes if code.window is not None and code.kind == "rotary"), None)
 
@@ -255,7 +255,7 @@ class _Writer:
         context, now = self.resolved.context or self.length, self.code.scaling or {}
         before = float(now.get("factor") or 1.0)
         # The documented YaRN extension of the model's release starts from its trained length.
-        release = extendable_release(Audited(self.opened, self.resolved)) if scaling == "yarn" else None
+        release = extendable_release(AuditSubject(self.opened, self.resolved)) if scaling == "yarn" else None
         original = now.get("original") or (None if release is None else release.trained) or context
         reached = max(context, self.code.scaled_to or 0)
         if scaling in ("linear", "proportional"):
@@ -350,7 +350,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
 # What holds
 
 
-def _beyond_the_context(code: Code, resolved: Resolved, length: int) -> Iterator[str]:
+def _beyond_the_context(code: LayerEncoding, resolved: Resolved, length: int) -> Iterator[str]:
     """How a code behaves at a length beyond its context, in sentences."""
     where = _where(code)
     trained = _trained(code, resolved)
@@ -371,7 +371,7 @@ def _beyond_the_context(code: Code, resolved: Resolved, length: int) -> Iterator
         yield said("known", says=cost.says, source=cost.source, label=LABELS[cost.label])
 
 
-def _rotary_beyond_the_context(code: Code, trained: int, length: int, where: str) -> Iterator[str]:
+def _rotary_beyond_the_context(code: LayerEncoding, trained: int, length: int, where: str) -> Iterator[str]:
     if code.farthest is not None and code.farthest <= trained:
         yield said("window", where=where, seen=code.seen, length=length)
         return
@@ -390,20 +390,20 @@ def _rotary_beyond_the_context(code: Code, trained: int, length: int, where: str
     yield _by_the_bound("as they are", code, length)
 
 
-def _scaling(code: Code) -> str:
+def _scaling(code: LayerEncoding) -> str:
     """The scaling of a code with its numbers."""
     held = code.scaling or {}
     return said("scaling", **{name: held.get(name) for name in ("type", "factor", "original")})
 
 
-def _by_the_bound(what: str, code: Code, length: int) -> str:
+def _by_the_bound(what: str, code: LayerEncoding, length: int) -> str:
     rates = with_still_pairs(code, length)
     first, looked = first_failing_distance(rates, length), farthest_looked_at(len(rates), length)
     name = "bound-holds" if first is None else "bound-fails"
     return said(name, what=what, distance=looked if first is None else first)
 
 
-def _where(code: Code) -> str:
+def _where(code: LayerEncoding) -> str:
     part = "" if code.part == "text" else f"{code.part.capitalize()}, "
     if code.layers == "input":
         return f"{part}input" if part else "Input"
@@ -412,7 +412,7 @@ def _where(code: Code) -> str:
     return part + layers if part else layers.capitalize()
 
 
-def _trained(code: Code, resolved: Resolved) -> int:
+def _trained(code: LayerEncoding, resolved: Resolved) -> int:
     """The length at which a code was trained, as far as the files say."""
     original = (code.scaling or {}).get("original")
     if isinstance(original, int) and (code.scaling or {}).get("type") != "dynamic":
@@ -426,7 +426,7 @@ def _trained(code: Code, resolved: Resolved) -> int:
 # What would serve
 
 
-def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[list[Way], list[str]]:
+def _ways(opened: Opened, resolved: Resolved, code: LayerEncoding, length: int) -> tuple[list[Way], list[str]]:
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):
@@ -441,7 +441,7 @@ def _ways(opened: Opened, resolved: Resolved, code: Code, length: int) -> tuple[
     return ways, without
 
 
-def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | None:
+def _after(opened: Opened, values: Mapping[str, Any], length: int) -> LayerEncoding | None:
     """The code of the full-attention layers after the change, by the resolver that every audit uses."""
     try:
         changed = resolve(overridden(opened, values), length)
@@ -451,7 +451,7 @@ def _after(opened: Opened, values: Mapping[str, Any], length: int) -> Code | Non
     return next((code for code in turning if code.farthest is None), next(iter(turning), None))
 
 
-def _does(before: Code, after: Code, length: int) -> Iterator[str]:
+def _does(before: LayerEncoding, after: LayerEncoding, length: int) -> Iterator[str]:
     """The effect of a change on the frequencies."""
     pairs = list(zip(before.rates or (), after.rates or (), strict=False))
     ratios = [old / new for old, new in pairs if old > 0 and new > 0]

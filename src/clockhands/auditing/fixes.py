@@ -21,7 +21,7 @@ from clockhands.auditing._audits import Audit
 from clockhands.auditing._edits import Edit, Patch, all_applied, disputed, keys_of
 from clockhands.auditing.findings import Finding
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.configs.targets import open_target
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.formats import files
@@ -67,7 +67,7 @@ class Fix:
         return unified(self.before, self.after, name.as_posix())
 
 
-def codes_with_fix(found: Audit, finding: Finding) -> tuple[Code, ...]:
+def codes_with_fix(found: Audit, finding: Finding) -> tuple[LayerEncoding, ...]:
     """The position codes of a model after the fix of one finding; empty if the fix does not change the config.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from clockhands.auditing._audits import Audit
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.layer_words import LISTED, title_of
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures import completes, turned_beyond
@@ -107,7 +107,7 @@ def bands_of(audit: Audit) -> tuple[Band, ...]:
     return tuple(found.values())
 
 
-def _before(code: Code, in_use: Sequence[float]) -> tuple[float, ...] | None:
+def _before(code: LayerEncoding, in_use: Sequence[float]) -> tuple[float, ...] | None:
     """The frequencies before the scaling that a code declares; None if they equal those in use."""
     if not code.scaling or code.kind != "rotary":
         return None

@@ -6,7 +6,7 @@ from typing import Any
 
 from clockhands.auditing.findings import spoken
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.configs.resolved import COMPUTED, Code
+from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scores import score_scale
@@ -15,14 +15,14 @@ from clockhands.runtimes.telling import layers_in_words, part_in_words
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 
 
-def label_of(code: Code) -> str:
+def label_of(code: LayerEncoding) -> str:
     """Part and layers, short enough for a column."""
     part = "" if code.part in ("text", "other") else part_in_words(code.part)
     where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
     return " ".join(filter(None, (part, where))) or "encoding"
 
 
-def in_short(code: Code) -> str:
+def in_short(code: LayerEncoding) -> str:
     """One encoding in a line.
 
     >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
@@ -48,7 +48,7 @@ def in_short(code: Code) -> str:
     return ", ".join(words)
 
 
-def places_of(code: Code, *fields: str) -> list[str]:
+def places_of(code: LayerEncoding, *fields: str) -> list[str]:
     """The sources of some fields of a code, without repetitions."""
     # What is computed from the lines above has its sources there.
     told = (code.source.get(field, "") for field in fields)
@@ -74,7 +74,7 @@ def together(source: str) -> str:
 _KINDS = {"rotary": "RoPE", "none": "no position encoding", "": "an encoding that is not recognised"}
 
 
-def title_of(code: Code, most: int | None = None) -> str:
+def title_of(code: LayerEncoding, most: int | None = None) -> str:
     """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
     part = "" if code.part in ("text", "other") else part_in_words(code.part)
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
@@ -84,7 +84,7 @@ def title_of(code: Code, most: int | None = None) -> str:
     return f"{place}: {kind}" if place else kind
 
 
-def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def rows_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The lines of one code: name, value and the fields whose sources are shown with it."""
     if code.kind == "none":
         yield from _window(code)
@@ -120,7 +120,7 @@ def rows_of(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield from _window(code)
 
 
-def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _window(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if code.window is not None:
         yield "window", code.seen, ("window",)
     if code.chunk is not None:
@@ -129,7 +129,7 @@ def _window(code: Code) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "scores", score_scale_in_words(code), ("score_scale",)
 
 
-def score_scale_in_words(code: Code) -> str:
+def score_scale_in_words(code: LayerEncoding) -> str:
     """The factor on scores at position ``p``, and its value at the last position.
 
     >>> from clockhands.encodings.scores import FloorLogScale
@@ -150,7 +150,7 @@ def score_scale_in_words(code: Code) -> str:
     return f"{scale.words}: grows from position {scale.grows_from:,}{end}"
 
 
-def layout_in_words(code: Code) -> str:
+def layout_in_words(code: LayerEncoding) -> str:
     """Which channels form a pair, as text.
 
     >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
@@ -175,7 +175,7 @@ def layout_in_words(code: Code) -> str:
             return str(code.layout)
 
 
-def _partner(code: Code) -> int | str:
+def _partner(code: LayerEncoding) -> int | str:
     """How far a dimension is from its partner: half of what its ladder is laid over, of which a part may not rotate.
 
     >>> from clockhands.encodings.rotary import Rotary
@@ -199,7 +199,7 @@ def _waves(order: str) -> tuple[str, str]:
     return sign + first, second
 
 
-def sections_in_words(code: Code) -> str:
+def sections_in_words(code: LayerEncoding) -> str:
     """How many pairs each axis has, as text; empty for one axis.
 
     >>> from clockhands.encodings.rotary import Rotary, chunked

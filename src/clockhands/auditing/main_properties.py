@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.auditing._held_numbers import in_step, spec_of
 from clockhands.auditing.findings import as_json
-from clockhands.configs.resolved import SECOND, Code, Resolved
+from clockhands.configs.resolved import SECOND, LayerEncoding, Resolved
 from clockhands.encodings.additive import WarpedPosition
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import SPECS
@@ -102,7 +102,7 @@ def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
     return tuple(one for one in found if one is not None and one.properties)
 
 
-def _of_code(code: Code) -> MainProperties | None:
+def _of_code(code: LayerEncoding) -> MainProperties | None:
     spec = spec_of(code)
     if not isinstance(spec, SPECS):
         return None

@@ -12,7 +12,7 @@ from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.main_properties import WITHOUT_CONTEXT
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import code_of, resolve
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.configs.targets import open_target
 from clockhands.encodings.additive import Learned
 from clockhands.encodings.dtypes import output_dtype
@@ -42,7 +42,7 @@ class CodeProperties:
         why: Why nothing was measured.
     """
 
-    code: Code
+    code: LayerEncoding
     spec: Any
     length: int | None
     dtype: str
@@ -131,7 +131,7 @@ def target_properties(
     return TargetProperties(opened.target, tuple(found), tuple(opened.notes))
 
 
-def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
+def usual_length(code: LayerEncoding, spec: Any) -> tuple[int, str | None]:
     """The default number of tokens over which a code is measured, and a sentence if that is not all of them.
 
     >>> usual_length(Code("text", "0-3", "rotary", usable_length=131072), None)
@@ -161,7 +161,7 @@ def usual_length(code: Code, spec: Any) -> tuple[int, str | None]:
     return most, f"Measured over the first {most:,} of {served:,} positions; --length {served} measures all."
 
 
-def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[Code, HeldCode]]:
+def held_codes(opened: Opened, length: int | None = None) -> Iterator[tuple[LayerEncoding, HeldCode]]:
     """Each code of a target with what is known about it, including its learned numbers."""
     if opened.form == "array":
         for info in opened.tensors.values():

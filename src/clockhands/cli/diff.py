@@ -10,7 +10,7 @@ from clockhands.cli.group import did_you_mean, say, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.configs import Opened, open_target
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.runtimes import READERS, compared
 from clockhands.runtimes import readings as readings_of
@@ -36,7 +36,7 @@ class ComparedSide:
     """One of the two compared sides."""
 
     label: str
-    codes: tuple[Code, ...]
+    codes: tuple[LayerEncoding, ...]
     context: int | None
     reach: int | None
     draft: bool = False

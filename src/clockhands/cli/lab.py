@@ -289,7 +289,7 @@ def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None
 
 def _train(study: "Study", store: "Store", options: "Options", again: bool) -> None:
     """Train what is missing of a study, with progress."""
-    from clockhands.jobs.engines import Failed, Finished, Lost, Progress, Started
+    from clockhands.jobs.engines import Failed, Finished, JobMessage, Lost, Started
     from clockhands.lab.running import events, prepare
     from clockhands.show.lab import ProgressView
 
@@ -308,9 +308,9 @@ def _train(study: "Study", store: "Store", options: "Options", again: bool) -> N
                     shown.say(f"failed: {event.job.name}: {event.message} {event.hint}".strip())
                 case Lost():
                     shown.say(f"lost: {event.job.name}: {event.reason} It goes on from its last checkpoint.")
-                case Progress(message={"warning": warning}):
+                case JobMessage(message={"warning": warning}):
                     shown.say(f"warning: {warning}")
-                case Started() | Progress():
+                case Started() | JobMessage():
                     shown.update(progress.share)
     if progress.elsewhere:
         count = len(progress.elsewhere)

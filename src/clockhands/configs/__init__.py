@@ -6,11 +6,20 @@ which is not imported here, because many callers only open targets.
 """
 
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import COMPUTED, Code, Fact, Resolved, layer_numbers, layer_ranges
+from clockhands.configs.resolved import COMPUTED, Fact, LayerEncoding, Resolved, layer_numbers, layer_ranges
 from clockhands.configs.targets import is_function, open_target, path_of
 from clockhands.formats.arrays import TensorInfo
 
 __all__ = [
-    "COMPUTED", "Code", "Fact", "Opened", "Resolved", "TensorInfo", "is_function", "layer_numbers", "layer_ranges",
-    "open_target", "path_of",
+    "COMPUTED",
+    "Fact",
+    "LayerEncoding",
+    "Opened",
+    "Resolved",
+    "TensorInfo",
+    "is_function",
+    "layer_numbers",
+    "layer_ranges",
+    "open_target",
+    "path_of",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from typing import Any
 
 from clockhands.configs._scaling_fields import DeclaredScaling
 from clockhands.configs.fields import MOST_LAYERS, WIDEST, WIDEST_HEAD, Fields, Sourced, above_one, code_from, value_of
-from clockhands.configs.resolved import Code, Fact
+from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.configs.rotary_fields import built
 from clockhands.encodings.additive import AxialSinusoidal
 from clockhands.encodings.ladders import Geometric, Joined
@@ -25,7 +25,7 @@ from clockhands.formats.documents import packaged
 
 CLASS_KEY = "_class_name"
 
-Codes = tuple[list[tuple[Code, int | None]], Fields]
+Codes = tuple[list[tuple[LayerEncoding, int | None]], Fields]
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
         on = fields.flag(known.switch)
         if on is None or not on.value:
             source = {"kind": "" if on is None else on.source}
-            return [(Code("vision", "input", "sinusoidal", source=source), None)], fields
+            return [(LayerEncoding("vision", "input", "sinusoidal", source=source), None)], fields
     if known.needs is not None and fields.raw(known.needs) is None:
         layers = _layers(fields, known)
         source = {"kind": known.architecture_source} | ({} if layers is None else {"layers": layers.source})
-        return [(Code("vision", value_of(layers), "none", source=source), None)], fields
+        return [(LayerEncoding("vision", value_of(layers), "none", source=source), None)], fields
     if known.kind == "rotary":
         return [(_rotary(fields, known), None)], fields
     return [(_table(fields, known), None)], fields
@@ -124,7 +124,7 @@ def _classes() -> Mapping[str, DiffusersClass]:
     return made
 
 
-def _rotary(fields: Fields, known: DiffusersClass) -> Code:
+def _rotary(fields: Fields, known: DiffusersClass) -> LayerEncoding:
     """The rotation of the heads: one ladder for each axis of the tokens."""
     because = known.architecture_source
     width = _head_width(fields, known)
@@ -208,7 +208,7 @@ def _layers(fields: Fields, known: DiffusersClass) -> Sourced[str] | None:
     return Sourced(f"0-{total - 1}", " + ".join(places)) if total else None
 
 
-def _table(fields: Fields, known: DiffusersClass) -> Code:
+def _table(fields: Fields, known: DiffusersClass) -> LayerEncoding:
     """A grid of sinusoids, or a learned table of as many rows as the key says."""
     because = known.architecture_source
     width = rows = rates = None
@@ -230,7 +230,7 @@ def _table(fields: Fields, known: DiffusersClass) -> Code:
             rates = tuple(rate for axis in AxialSinusoidal(width).rates for rate in axis)
         except ClockhandsError as error:
             fields.impossible_together(error.message, Sourced(width, source["width"]), layers="input")
-    return Code(
+    return LayerEncoding(
         "vision",
         "input",
         known.kind,

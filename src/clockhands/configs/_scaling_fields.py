@@ -63,7 +63,7 @@ class DeclaredScaling:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ScalingContext:
     """Values outside its block that a scaling needs.
 
     Attributes:
@@ -98,7 +98,7 @@ def _canonical(name: str, aliases: Mapping[str, str]) -> str:
     return aliases.get(name) or ALIASES.get(name) or name
 
 
-def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
+def read_scaling(block: Fields | None, around: ScalingContext) -> DeclaredScaling:
     """The scaling of a block, with facts about everything that is missing, unknown or impossible in it."""
     if block is None:
         return DeclaredScaling()
@@ -128,7 +128,7 @@ def read_scaling(block: Fields | None, around: Surroundings) -> DeclaredScaling:
     return _read(block, kind, around)
 
 
-def _one_type(block: Fields, around: Surroundings) -> None:
+def _one_type(block: Fields, around: ScalingContext) -> None:
     """Check the two keys for a scaling's name; names that mean the same do not contradict each other."""
     said = {key: block.values[key] for key in block.present("type") if isinstance(block.values[key], str)}
     meant = {_canonical(value, around.aliases) for value in said.values()}
@@ -137,7 +137,7 @@ def _one_type(block: Fields, around: Surroundings) -> None:
         block.note("conflicting-spellings", {**evidence, "used": next(iter(evidence))})
 
 
-def _read(block: Fields, kind: Sourced[str], around: Surroundings) -> DeclaredScaling:
+def _read(block: Fields, kind: Sourced[str], around: ScalingContext) -> DeclaredScaling:
     assert kind.value is not None
     original = _original(block, kind.value, around)
     factor = _factor(block, kind.value, original, around.context)
@@ -193,7 +193,7 @@ def _magnitude_source(
     return ", ".join(dict.fromkeys(part.source for part in found if part is not None)) or None
 
 
-def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str, Any], bool]:
+def _arguments(block: Fields, kind: str, around: ScalingContext) -> tuple[dict[str, Any], bool]:
     """The arguments of the scaling beyond factor and original length, and whether all of them can be used."""
     arguments: dict[str, Any] = {}
     sound = True
@@ -214,7 +214,7 @@ def _arguments(block: Fields, kind: str, around: Surroundings) -> tuple[dict[str
     return arguments, sound
 
 
-def _original(block: Fields, kind: str, around: Surroundings) -> Sourced[int] | None:
+def _original(block: Fields, kind: str, around: ScalingContext) -> Sourced[int] | None:
     """The original length: outside the block before inside it, as in Transformers; else the whole context."""
     if SPELLINGS[kind].original == "none":
         return None

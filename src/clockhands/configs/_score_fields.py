@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.configs._scaling_fields import scaling_type
 from clockhands.configs.fields import Fields, Sourced, above_zero
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, FloorLogScale, LogScale, ScoreScale
 
@@ -54,7 +54,7 @@ def score_scale_of(
     return Sourced(both, f"{grown.source}, {magnitude.source}")
 
 
-def with_scores(code: Code, scale: Sourced[ScoreScale] | None) -> Code:
+def with_scores(code: LayerEncoding, scale: Sourced[ScoreScale] | None) -> LayerEncoding:
     """The code with the scale of its scores, if there is one."""
     if scale is None:
         return code

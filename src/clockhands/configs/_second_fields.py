@@ -13,7 +13,7 @@ from typing import Any
 from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels, table
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import MTP, Code, layer_numbers, layer_ranges
+from clockhands.configs.resolved import MTP, LayerEncoding, layer_numbers, layer_ranges
 
 # More layers than any model has.
 _MOST_PREDICTING = 64
@@ -22,7 +22,7 @@ _OWN_NAME = re.compile(r"(?:^|\.)mtp(?:_layers|_block)?\.(?:layers\.)?(?:(\d+)\.
 _JOINING = re.compile(r"(?:^|\.)layers\.(\d+)\.(?:eh_proj|enorm|hnorm|shared_head)\.")
 
 
-def in_own_layers(code: Code, fields: Fields, row: CodeOfType) -> Code | None:
+def in_own_layers(code: LayerEncoding, fields: Fields, row: CodeOfType) -> LayerEncoding | None:
     """The code, restricted to the layers that have it in this type; None if there are none.
 
     The other layers reuse the keys that an earlier layer chose, or attend to all.
@@ -85,11 +85,11 @@ def for_further_tokens(
     opened: Opened,
     fields: Fields,
     known: ModelType | None,
-    codes: Sequence[Code],
-    longer: Callable[[Fields], Iterable[Code]],
+    codes: Sequence[LayerEncoding],
+    longer: Callable[[Fields], Iterable[LayerEncoding]],
     *,
     top: str | None,
-) -> tuple[list[Code], list[str], list[str]]:
+) -> tuple[list[LayerEncoding], list[str], list[str]]:
     """The codes of the layers for multi-token prediction of a text, remarks on them, and those without known codes.
 
     Args:
@@ -159,10 +159,10 @@ def _built(says: Mapping[str, Any], known: ModelType | None, title: str) -> list
 def _likened(
     says: Mapping[str, Any],
     fields: Fields,
-    own: Sequence[Code],
+    own: Sequence[LayerEncoding],
     further: range,
-    longer: Callable[[Fields], Iterable[Code]],
-) -> list[Code]:
+    longer: Callable[[Fields], Iterable[LayerEncoding]],
+) -> list[LayerEncoding]:
     """The codes of such layers; empty if not known."""
     different = _different(own)
     like = says.get("as")
@@ -181,7 +181,9 @@ def _likened(
     return fit if len(fit) == 1 else []
 
 
-def _listed_on(fields: Fields, further: range, longer: Callable[[Fields], Iterable[Code]]) -> list[Code]:
+def _listed_on(
+    fields: Fields, further: range, longer: Callable[[Fields], Iterable[LayerEncoding]]
+) -> list[LayerEncoding]:
     """The codes of the further layers, if the lists of a config continue with them."""
     (key,) = fields.written("layers")[:1] or ("",)
     lists = [each for each in fields.values.values() if isinstance(each, list) and len(each) == further.stop]
@@ -193,20 +195,20 @@ def _listed_on(fields: Fields, further: range, longer: Callable[[Fields], Iterab
     return [replace(code, layers=layer_ranges(sorted(layers))) for code, layers in made if layers]
 
 
-def _different(codes: Iterable[Code]) -> list[Code]:
+def _different(codes: Iterable[LayerEncoding]) -> list[LayerEncoding]:
     """The codes without those that say the same of other layers."""
-    found: list[Code] = []
+    found: list[LayerEncoding] = []
     for code in codes:
         if not any(_bare(code) == _bare(other) for other in found):
             found.append(code)
     return found
 
 
-def _bare(code: Code) -> Code:
+def _bare(code: LayerEncoding) -> LayerEncoding:
     return replace(code, layers=None, source={})
 
 
-def counted_apart(code: Code, fields: Fields) -> Iterable[Code]:
+def counted_apart(code: LayerEncoding, fields: Fields) -> Iterable[LayerEncoding]:
     """A code of a GGUF file whose layer count includes multi-token prediction: split off those layers, if any."""
     count, predicting = fields.whole("layers", most=MOST_LAYERS), fields.raw("predicting")
     further = None if predicting is None else predicting.value

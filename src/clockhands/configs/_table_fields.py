@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from clockhands.configs.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Sourced, code_from, value_of
 from clockhands.configs.model_types import CodeOfType, ModelType
-from clockhands.configs.resolved import Code, layer_ranges
+from clockhands.configs.resolved import LayerEncoding, layer_ranges
 from clockhands.configs.weights import part_in
 from clockhands.encodings.additive import Learned, Sinusoidal
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def table_code(
     fields: Fields, known: ModelType, row: CodeOfType, tensors: Mapping[str, "TensorInfo"]
-) -> tuple[Code, int | None]:
+) -> tuple[LayerEncoding, int | None]:
     """A learned table or a fixed sinusoid of a known type, and how many positions its config declares."""
     architecture = known.architecture_source
     source = {"kind": architecture, "layers": architecture}
@@ -54,7 +54,9 @@ def table_code(
     return _learned(fields, row, code), usable
 
 
-def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeOfType | None = None) -> list[Code]:
+def bias_codes(
+    fields: Fields, kind: str | None, because: str | None, row: CodeOfType | None = None
+) -> list[LayerEncoding]:
     """A code of every attention layer: a bias, none at all, or an unknown one.
 
     The entry of a type in the table determines a spec of its bias, or has none.
@@ -71,7 +73,7 @@ def bias_codes(fields: Fields, kind: str | None, because: str | None, row: CodeO
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         spec, sources = _bias(fields, row, part)
-        code = Code(part, layers, kind, spec, width=value_of(width), source=source | sources)
+        code = LayerEncoding(part, layers, kind, spec, width=value_of(width), source=source | sources)
         if row is not None and row.distances is not None and code.width is not None and code.width > 1:
             rates = geometric(code.width // 2, row.distances).rates
             code = replace(code, base=row.distances, rates=rates, source={**code.source, "base": because or ""})
@@ -101,7 +103,7 @@ def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode |
     return None, sources
 
 
-def _sinusoidal(fields: Fields, known: ModelType, row: CodeOfType, code: Code) -> Code:
+def _sinusoidal(fields: Fields, known: ModelType, row: CodeOfType, code: LayerEncoding) -> LayerEncoding:
     base = 10_000.0
     source = {**code.source, "base": known.architecture_source}
     code = replace(code, base=base, source=source)
@@ -124,7 +126,7 @@ def _sinusoidal(fields: Fields, known: ModelType, row: CodeOfType, code: Code) -
     return replace(code, spec=spec, rates=rates)
 
 
-def _learned(fields: Fields, row: CodeOfType, code: Code) -> Code:
+def _learned(fields: Fields, row: CodeOfType, code: LayerEncoding) -> LayerEncoding:
     padding = row.padding
     if isinstance(padding, str):
         padding = value_of(fields.whole(padding, least=0))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 
@@ -13,7 +13,7 @@ from clockhands.recognition.diagnosis import Reference, reference_of, slack_of
 class Expected(Reference):
     """The frequencies that a module should hold, with the code that declares them and the layers that use them."""
 
-    code: Code = field(kw_only=True)
+    code: LayerEncoding = field(kw_only=True)
     layers: str | None = None
 
     @property
@@ -23,7 +23,7 @@ class Expected(Reference):
 
 
 def expected_of(
-    code: Code, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
+    code: LayerEncoding, layers: str | None, which: str | None = None, reach: int | None = None, *, sure: bool = True
 ) -> Expected | None:
     """What a module that serves a code should hold; ``which`` of its ladders, ``reach`` the longest length used."""
     if not code.rates:

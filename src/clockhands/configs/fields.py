@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from clockhands.configs.resolved import Code, Fact
+from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.errors import Unreadable
 
 T = TypeVar("T")
@@ -42,13 +42,13 @@ def value_of(found: Sourced[T] | None) -> T | None:
 
 def code_from(
     part: str, layers: str | None, kind: str | None, source: Mapping[str, str], /, **found: Sourced[Any] | None
-) -> Code:
+) -> LayerEncoding:
     """A code from fields that were found, each with its source; ``context`` and ``axes`` only give a source."""
     values: dict[str, Any] = {
         name: value_of(each) for name, each in found.items() if name not in ("context", "axes", "layers")
     }
     sources = {name: each.source for name, each in found.items() if each is not None}
-    return Code(part, layers, kind, **values, source={**source, **sources})
+    return LayerEncoding(part, layers, kind, **values, source={**source, **sources})
 
 
 def above_zero(value: float) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.configs._head_fields import divided
-from clockhands.configs._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
+from clockhands.configs._scaling_fields import DeclaredScaling, ScalingContext, read_scaling, scaling_type
 from clockhands.configs._score_fields import score_scale_of, with_scores
 from clockhands.configs._second_fields import counted_apart
 from clockhands.configs.fields import (
@@ -28,7 +28,7 @@ from clockhands.configs.fields import (
 )
 from clockhands.configs.model_types import table
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import Code, Fact, layer_ranges
+from clockhands.configs.resolved import Fact, LayerEncoding, layer_ranges
 from clockhands.configs.rotary_fields import BASE_ALLOWED, axes_in_order, built
 from clockhands.configs.section_fields import unread
 from clockhands.encodings.additive import Learned
@@ -66,7 +66,7 @@ class GgufLayers:
 
 def gguf_codes(
     opened: Opened, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Mapping[str, Any]]:
+) -> tuple[list[tuple[LayerEncoding, int | None]], Sourced[int] | None, Mapping[str, Any]]:
     """The codes of a GGUF file with the original length of each scaling, the declared context, and unread keys."""
     file = _File(opened, facts, length)
     codes, context = file.codes()
@@ -74,7 +74,7 @@ def gguf_codes(
     return apart, context, unread(file.fields)
 
 
-def _recognised(code: Code, spacing: Explicit | None) -> dict[str, Any]:
+def _recognised(code: LayerEncoding, spacing: Explicit | None) -> dict[str, Any]:
     """The scaling given by frequency divisors: a llama3, or factors without a formula."""
     if spacing is not None and code.base is not None:
         rates = np.array(spacing.rates)
@@ -109,7 +109,7 @@ class _File:
     def architecture(self) -> str:
         return f"architecture {self.name} as {self.table['reader']} reads it"
 
-    def codes(self) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None]:
+    def codes(self) -> tuple[list[tuple[LayerEncoding, int | None]], Sourced[int] | None]:
         context = self.fields.whole("context")
         pairing = {name: layout for layout in ("interleaved", "halves") for name in self.table[layout]}
         kind = self.table["kinds"].get(self.name)
@@ -125,13 +125,13 @@ class _File:
         return [
             self._maybe_sliding(layers, layout, context)
             if layers.turning
-            else (self._with_scores(Code("text", layers.numbers, "none", source=layers.source), context), None)
+            else (self._with_scores(LayerEncoding("text", layers.numbers, "none", source=layers.source), context), None)
             for layers in self._layers()
         ], context
 
     def _maybe_sliding(
         self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None
-    ) -> tuple[Code, int | None]:
+    ) -> tuple[LayerEncoding, int | None]:
         """The code of some layers, with a sliding alternative if the file has a window but not which layers use it."""
         code, original = self._rotary(layers, layout, context)
         window = self.fields.whole("window", least=0)
@@ -154,7 +154,9 @@ class _File:
         self.fields.note("missing-value", evidence, layers.numbers)
         return replace(code, either=sliding), original
 
-    def _rotary(self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None) -> tuple[Code, int | None]:
+    def _rotary(
+        self, layers: GgufLayers, layout: str | None, context: Sourced[int] | None
+    ) -> tuple[LayerEncoding, int | None]:
         width, rotated = self._shape(layers.sliding)
         base = self._base(layers.sliding)
         local = layers.sliding and (self.fields.declares("local_base") or self.name in self.table["local_bases"])
@@ -162,7 +164,7 @@ class _File:
         divided_by = not local and rotated is not None and FREQUENCIES in self.opened.tensors
         divisors = self._tensor(FREQUENCIES, frequencies) if divided_by else None
         channels = value_of(rotated)
-        around = Surroundings(context=context, pairs=None if channels is None else channels // 2)
+        around = ScalingContext(context=context, pairs=None if channels is None else channels // 2)
         declared = DeclaredScaling() if local else read_scaling(self._block(), around)
         pairing = None
         if layout is not None:
@@ -187,7 +189,7 @@ class _File:
         made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
         return self._with_scores(self._magnified(made, declared), context), declared.original
 
-    def _with_scores(self, code: Code, context: Sourced[int] | None) -> Code:
+    def _with_scores(self, code: LayerEncoding, context: Sourced[int] | None) -> LayerEncoding:
         """The code with the scale of its scores, as llama.cpp has it for the architecture."""
         says = self.table["scores"].get(self.name)
         if says is None or self._unchunked:
@@ -206,7 +208,7 @@ class _File:
         )  # fmt: skip
         return with_scores(code, score_scale_of(says, own, self._block(), rotating=code.kind != "none"))
 
-    def _place(self, code: Code) -> tuple[dict[str, Any], bool]:
+    def _place(self, code: LayerEncoding) -> tuple[dict[str, Any], bool]:
         """Which channels rotate by which coordinate, as fields of the spec, and whether all of that is known."""
         more: dict[str, Any] = {}
         if self.name in self.table["latent"] or self.fields.declares("latent_width"):
@@ -225,7 +227,7 @@ class _File:
             more["axes"] = axes
         return more, axes is not None
 
-    def _magnified(self, code: Code, declared: DeclaredScaling) -> Code:
+    def _magnified(self, code: LayerEncoding, declared: DeclaredScaling) -> LayerEncoding:
         """The code with the file's attention factor, if no scaling uses it: llama.cpp always applies it."""
         if isinstance(declared.scaling, Yarn | LongRope) or code.attention_factor is None:
             return code
@@ -241,7 +243,7 @@ class _File:
     def _multiplier(self) -> Sourced[float] | None:
         return self.fields.number("attention_multiplier", above_zero, "a number above 0")
 
-    def _explicit(self, code: Code, divisors: tuple[float, ...] | None, where: str) -> Explicit | None:
+    def _explicit(self, code: LayerEncoding, divisors: tuple[float, ...] | None, where: str) -> Explicit | None:
         if divisors is None or code.rotated is None or code.base is None or code.rotated < 2:
             return None
         if len(divisors) != code.rotated // 2:
@@ -447,7 +449,7 @@ class _File:
                 stretch = yarn_magnitude(factor, scale) / yarn_magnitude(factor, whole)
             block["attention_factor"] = Sourced(multiplier.value * stretch, multiplier.source)
 
-    def _learned(self, context: Sourced[int] | None) -> Code:
+    def _learned(self, context: Sourced[int] | None) -> LayerEncoding:
         width = self.fields.whole("hidden", most=WIDEST)
         learned = self.table["learned"]
         rows, offset = context, learned["offsets"].get(self.name)
@@ -466,7 +468,7 @@ class _File:
             return replace(code, offset=offset)
         return replace(code, offset=offset, spec=Learned(code.width, code.rows, offset))
 
-    def _without_ladder(self, kind: str | None) -> Code:
+    def _without_ladder(self, kind: str | None) -> LayerEncoding:
         count = self.fields.whole("layers", most=MOST_LAYERS)
         width = self.fields.whole("hidden", most=WIDEST)
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))

@@ -15,7 +15,7 @@ from clockhands.configs._scaling_fields import BESIDE
 from clockhands.configs.dialects import keys_of_dialects, plain
 from clockhands.configs.model_types import layer_labels, table
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.resolved import Fact, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import did_you_mean
@@ -187,7 +187,7 @@ def by_caller(resolved: Resolved, opened: Opened) -> Resolved:
         return resolved
     said = speaker(opened)
 
-    def code(each: Code) -> Code:
+    def code(each: LayerEncoding) -> LayerEncoding:
         return replace(each, source={field: said(where) for field, where in each.source.items()})
 
     def fact(each: Fact) -> Fact:

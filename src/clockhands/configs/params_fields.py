@@ -19,7 +19,7 @@ from typing import Any
 from clockhands.configs._scaling_fields import DeclaredScaling
 from clockhands.configs.fields import MOST_LAYERS, WIDEST, Fields, Sourced, above_one, code_from
 from clockhands.configs.model_types import CodeOfType, ModelType
-from clockhands.configs.resolved import Code, Fact
+from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.configs.rotary_fields import RotaryResolver, built
 from clockhands.encodings.ladders import Geometric, Joined
 
@@ -73,7 +73,7 @@ def is_params(values: Mapping[str, Any]) -> bool:
 
 def params_codes(
     values: Mapping[str, Any], file: str, facts: list[Fact], length: int | None
-) -> tuple[list[tuple[Code, int | None]], Sourced[int] | None, Fields]:
+) -> tuple[list[tuple[LayerEncoding, int | None]], Sourced[int] | None, Fields]:
     """The codes of a ``params.json``, each with the original length of its scaling; the context; the keys read."""
     # Meta's files give the feed-forward width as a multiple, Mistral's as a number.
     known = _meta(values) if "multiple_of" in values else _mistral(values)
@@ -185,7 +185,7 @@ def _windows(fields: Fields) -> dict[str, Any] | None:
     return {"sliding_window": next(iter(sizes), None), READS["layer_types"][0]: kinds}
 
 
-def _vision(fields: Fields) -> list[Code]:
+def _vision(fields: Fields) -> list[LayerEncoding]:
     """The vision tower: of one ladder, every other frequency rotates by rows, the rest by columns."""
     reads = {"hidden": ("hidden_size",), "heads": ("num_attention_heads",), "layers": ("num_hidden_layers",)}
     reads |= {"base": ("rope_theta",), "head_width": ("head_dim",)}

@@ -16,7 +16,7 @@ import numpy as np
 from clockhands import formats
 from clockhands.arguments import shown
 from clockhands.configs.model_types import model_type
-from clockhands.configs.resolved import TEXT, Code, Resolved, layer_numbers
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers
 from clockhands.configs.section_fields import fields_of, sections
 from clockhands.configs.targets import Opened
 from clockhands.configs.tensor_names import Arrangement, NamedTensor, Tensors, held, quantisation, slots_of, tensors_of
@@ -225,8 +225,8 @@ def _one(value: object) -> int | None:
 
 
 def _named(
-    tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[Code]
-) -> Iterator[tuple[TensorInfo, NamedTensor, Code]]:
+    tensors: Mapping[str, TensorInfo], shape: _Shape, codes: list[LayerEncoding]
+) -> Iterator[tuple[TensorInfo, NamedTensor, LayerEncoding]]:
     """Tensors with the name of a query or key projection of a rotary layer."""
     numbers = [(None if code.layers is None else layer_numbers(code.layers), code) for code in codes]
     for name, info in tensors.items():
@@ -268,7 +268,7 @@ def _by_usual_name(name: str) -> NamedTensor | None:
     return None
 
 
-def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> bool:
+def _lies_across(info: TensorInfo, one: NamedTensor, code: LayerEncoding, shape: _Shape) -> bool:
     """Whether the columns, not the rows, have the size of the heads that the files declare."""
     if one.arrangement != "heads" or one.leaf not in _PLAIN or len(info.shape) != 2 or code.width is None:
         return False
@@ -276,7 +276,7 @@ def _lies_across(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) 
     return heads is not None and info.shape[1] == heads * code.width != info.shape[0]
 
 
-def _placed(info: TensorInfo, one: NamedTensor, code: Code, shape: _Shape) -> list[WeightProjection] | str:
+def _placed(info: TensorInfo, one: NamedTensor, code: LayerEncoding, shape: _Shape) -> list[WeightProjection] | str:
     """The projections in a tensor, or why they cannot be read."""
     method = quantisation(one.leaf)
     if method is not None:

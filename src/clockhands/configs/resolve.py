@@ -29,7 +29,7 @@ from clockhands.configs.model_types import (
 )
 from clockhands.configs.overriding import by_caller, overridden
 from clockhands.configs.params_fields import is_params, params_codes
-from clockhands.configs.resolved import Code, Fact, Resolved
+from clockhands.configs.resolved import Fact, LayerEncoding, Resolved
 from clockhands.configs.rotary_fields import RotaryResolver
 from clockhands.configs.section_fields import (
     Section,
@@ -53,7 +53,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Scaling
 from clockhands.formats.files import file_and_key
 
-__all__ = ["Code", "Fact", "Resolved", "resolve", "type_of"]
+__all__ = ["Fact", "LayerEncoding", "Resolved", "resolve", "type_of"]
 
 # Kinds of the specs that are added; naive codes belong to none of the known kinds.
 KINDS = {
@@ -107,7 +107,7 @@ def _stretched_from_the_context(resolved: Resolved, opened: Opened) -> Resolved:
     if resolved.context is None or opened.config is None or not place.startswith(f"{opened.config_name}:"):
         return resolved
 
-    def stretched(code: Code) -> Code:
+    def stretched(code: LayerEncoding) -> LayerEncoding:
         scaling, where = code.scaling or {}, code.source.get("scaling", "")
         if scaling.get("type") != "linear" or scaling.get("original") is not None or not where:
             return code
@@ -137,13 +137,13 @@ def _resolved(opened: Opened, length: int | None) -> Resolved:
 class _Part:
     """The codes of one part, each with the original length of its scaling, the context and what was not read."""
 
-    codes: list[tuple[Code, int | None]]
+    codes: list[tuple[LayerEncoding, int | None]]
     context: Sourced[int] | None
     ignored: Mapping[str, Any]
     idle: frozenset[str] = frozenset()
     remarks: tuple[tuple[str, str], ...] = ()
 
-    def usable(self) -> tuple[Code, ...]:
+    def usable(self) -> tuple[LayerEncoding, ...]:
         """The codes with the length that each can be used for."""
         context, place = (None, None) if self.context is None else (self.context.value, self.context.source)
         # The context of the text does not apply to a tower beside it.
@@ -187,7 +187,7 @@ def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolve
     if style is not None and other and all(found.section.values.get(key) is None for key in keys):
         if any(value is not False for value in part.ignored.values()):
             # The file is about another encoding than the default of the program.
-            codes: list[tuple[Code, int | None]] = [(Code("text", None, None), None)]
+            codes: list[tuple[LayerEncoding, int | None]] = [(LayerEncoding("text", None, None), None)]
             return _of_parts([replace(part, codes=codes)], None, None, "", length, reader.facts, {})
         place = f"{file}:{found.section.path}{keys[0]}"
         taken = {"field": keys[0], "used": style, "default of": found.dialect.name, "documented": True}
@@ -299,7 +299,7 @@ class _ConfigResolver:
             self.notes.append(f"Of {known.title} clockhands does not read {known.not_covered}.")
             self.not_covered.append(f"{known.not_covered} ({known.name})")
         idle = outer_keys(section, fields)
-        made: list[tuple[Code, int | None]] = []
+        made: list[tuple[LayerEncoding, int | None]] = []
         rows = [row for row in known.rows if not _of_the_other_side(row, section)]
         theirs = any(row.rows == "context" for row in known.rows) and all(row.rows != "context" for row in rows)
         context = None if theirs else fields.whole("context")
@@ -351,11 +351,11 @@ class _ConfigResolver:
         return _Part(made, context, unread(fields), idle, remarks)
 
     def _predicting(
-        self, section: Section, fields: Fields, known: ModelType | None, codes: list[Code]
-    ) -> list[tuple[Code, int | None]]:
+        self, section: Section, fields: Fields, known: ModelType | None, codes: list[LayerEncoding]
+    ) -> list[tuple[LayerEncoding, int | None]]:
         """The codes of the layers for multi-token prediction, if a text part has them."""
 
-        def longer(further: Fields) -> list[Code]:
+        def longer(further: Fields) -> list[LayerEncoding]:
             rows = () if known is None else [row for row in known.rows if row.part == "text" and row.kind == "rotary"]
             return [
                 code for row in rows for code, _ in RotaryResolver(further, known, row, "text", self.length).codes()
@@ -375,7 +375,7 @@ class _ConfigResolver:
         evidence = {fields.source(named): name or shown(section.values.get(CLASS_KEY)), **(more or {})}
         fields.note("unknown-model-type", evidence)
         part = part_of(section, name)
-        made: list[tuple[Code, int | None]] = []
+        made: list[tuple[LayerEncoding, int | None]] = []
         for kind in declared_kinds(fields):
             if kind.value == "rotary" and part == "text":
                 made += RotaryResolver(fields, None, None, part, self.length).codes()
@@ -383,7 +383,7 @@ class _ConfigResolver:
                 # Images and sound have axes that no common key describes: their frequencies would be a guess.
                 made.append((_without_rates(RotaryResolver(fields, None, None, part, None), kind.source), None))
             elif kind.value in ("learned", "sinusoidal"):
-                made.append((Code(part, "input", kind.value, source={"kind": kind.source}), None))
+                made.append((LayerEncoding(part, "input", kind.value, source={"kind": kind.source}), None))
             elif kind.value is not None:
                 made += [(_in_part(code, part), None) for code in bias_codes(fields, kind.value, kind.source)]
         if not made:
@@ -411,12 +411,12 @@ def _chosen(fields: Fields, row: CodeOfType) -> str | None:
     return ", ".join(sources)
 
 
-def _because(code: Code, chosen: str) -> Code:
+def _because(code: LayerEncoding, chosen: str) -> LayerEncoding:
     """A code with the source of its choice, if a type has one of several."""
     return replace(code, source={**code.source, "kind": chosen}) if chosen else code
 
 
-def _without_rates(reader: RotaryResolver, because: str) -> Code:
+def _without_rates(reader: RotaryResolver, because: str) -> LayerEncoding:
     """A rotary code whose frequencies are not given by a formula of this library."""
     made = reader.codes()[0][0]
     source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
@@ -424,7 +424,7 @@ def _without_rates(reader: RotaryResolver, because: str) -> Code:
     return replace(code, source={**source, "kind": because or reader.architecture})
 
 
-def _in_part(code: Code, part: str) -> Code:
+def _in_part(code: LayerEncoding, part: str) -> LayerEncoding:
     """A code of a part that is not text; encoders and decoders stay as they are."""
     return code if part == "text" or code.part != "text" else replace(code, part=part)
 
@@ -494,14 +494,14 @@ def _summary(scaling: Scaling | None) -> dict[str, Any] | None:
     return {"type": type(scaling).__name__.lower(), "factor": factor, "original": original}
 
 
-def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
+def code_of(spec: Any, layers: str | None, length: int | None) -> LayerEncoding:
     """The code of a spec; the frequencies of several axes follow one another."""
     if spec is None:
-        return Code("text", layers, "none", None)
+        return LayerEncoding("text", layers, "none", None)
     if isinstance(spec, Rotary):
         if length is not None:
             spec = replace(spec, length=length)
-        return Code(
+        return LayerEncoding(
             "text",
             layers,
             "rotary",
@@ -515,11 +515,11 @@ def code_of(spec: Any, layers: str | None, length: int | None) -> Code:
             scaling=_summary(spec.scaling),
         )
     if isinstance(spec, BiasCode):
-        return Code("text", layers, BIASES.get(type(spec).__name__), spec)
+        return LayerEncoding("text", layers, BIASES.get(type(spec).__name__), spec)
     spacing, rates = getattr(spec, "spacing", None), getattr(spec, "rates", None)
     if rates and isinstance(rates[0], tuple):
         rates = tuple(rate for axis in rates for rate in axis)
-    return Code(
+    return LayerEncoding(
         "text",
         layers or "input",
         KINDS.get(type(spec).__name__),

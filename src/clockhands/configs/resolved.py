@@ -1,4 +1,4 @@
-"""The result of resolving a target: one `Code` for each group of layers, and the facts noted while reading."""
+"""The result of resolving a target: one `LayerEncoding` for each group of layers, and the facts noted while reading."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ _AXES = {2: ("height", "width"), 3: ("temporal", "height", "width")}  # of an im
 
 
 @dataclass(frozen=True)
-class Code:
+class LayerEncoding:
     """One position code in one group of layers.
 
     A field that does not apply, or that is not known from what was read, is None. No field is guessed: ``source`` has
@@ -94,7 +94,7 @@ class Code:
     length: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     layer_kind: str | None = field(default=None, compare=False)
-    either: "Code | None" = None
+    either: "LayerEncoding | None" = None
 
     @property
     def sections(self) -> dict[str, Any] | None:
@@ -159,7 +159,7 @@ class Code:
         """Whether it is from a preset or the file of a spec, and not from a model."""
         return any(place.startswith(("preset ", "the spec in ")) for place in self.source.values())
 
-    def at_length(self, length: int) -> "Code":
+    def at_length(self, length: int) -> "LayerEncoding":
         """The encoding in use at a length: that of dynamic scalings and of LongRoPE depends on it."""
         if not self.by_length or self.rotation is None or self.rotation.length == length or self.rates is None:
             return self
@@ -182,7 +182,7 @@ class Code:
         """Whether sine or cosine comes first, for codes that write both into channels."""
         return getattr(self.spec, "order", None)
 
-    def within(self, context: int | None, place: str | None) -> "Code":
+    def within(self, context: int | None, place: str | None) -> "LayerEncoding":
         """The code with its usable length, in a part whose context is declared at a place."""
         if self.usable_length is not None or self.kind is None:
             return self
@@ -194,7 +194,7 @@ class Code:
             return self
         return replace(self, usable_length=context, source={**self.source, "usable_length": place})
 
-    def explained(self) -> "Code":
+    def explained(self) -> "LayerEncoding":
         """The code with a source for derived values."""
         source = dict(self.source)
         if self.rates is not None and "rates" not in source:
@@ -244,7 +244,7 @@ class Resolved:
     model_type: str | None
     context: int | None
     length: int | None
-    codes: tuple[Code, ...]
+    codes: tuple[LayerEncoding, ...]
     facts: tuple[Fact, ...]
     source: Mapping[str, str] = field(default_factory=dict)
     ignored: Mapping[str, Any] = field(default_factory=dict)
@@ -270,7 +270,7 @@ class Resolved:
         """
         return replace(self, codes=tuple(replace(code, length=self._length_of(code)) for code in self.codes))
 
-    def _length_of(self, code: Code) -> int | None:
+    def _length_of(self, code: LayerEncoding) -> int | None:
         tower = code.part in _TOWERS
         asked = None if tower and any(other.part not in _TOWERS for other in self.codes) else self.asked
         rows = None if code.rows is None else code.rows - (code.offset or 0)

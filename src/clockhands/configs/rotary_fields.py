@@ -9,11 +9,11 @@ from typing import Any
 from clockhands.configs._block_fields import RotaryBlocks, completed, conflict_code
 from clockhands.configs._head_fields import HeadShapeParser
 from clockhands.configs._layer_fields import LayerGroup, layer_groups
-from clockhands.configs._scaling_fields import DeclaredScaling, Surroundings, read_scaling, scaling_type
+from clockhands.configs._scaling_fields import DeclaredScaling, ScalingContext, read_scaling, scaling_type
 from clockhands.configs._score_fields import score_scale_of, with_scores
 from clockhands.configs.fields import LONGEST, WIDEST_HEAD, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.configs.model_types import CodeOfType, ModelType
-from clockhands.configs.resolved import INDEXER, Code
+from clockhands.configs.resolved import INDEXER, LayerEncoding
 from clockhands.configs.section_fields import inner_base
 from clockhands.encodings.ladders import Explicit, Geometric, Joined, Spacing, geometric
 from clockhands.encodings.rotary import Rotary
@@ -61,7 +61,7 @@ class RotaryResolver:
         """The source text for class defaults."""
         return self.known.default_source if self.known else ""
 
-    def codes(self) -> list[tuple[Code, int | None]]:
+    def codes(self) -> list[tuple[LayerEncoding, int | None]]:
         """The codes, each with the original length of its scaling."""
         groups = layer_groups(self.fields, self.row, self.architecture, self.part)
         blocks = RotaryBlocks(self.fields, self.row, groups, self._defaults)
@@ -70,7 +70,7 @@ class RotaryResolver:
             if group.kind == "none":
                 because = self.architecture or group.source.get("layers") or self._rotary_because()
                 source = {"kind": because, **group.source}
-                code = Code(
+                code = LayerEncoding(
                     self.part, group.layers, "none", window=group.window, two_sided=group.two_sided, source=source
                 )
                 found.append((self._with_scores(code, blocks.of(group)), None))
@@ -79,7 +79,7 @@ class RotaryResolver:
                 found.append(reader.code(group, blocks.of(group)))
         return found
 
-    def code(self, group: LayerGroup, block: Fields | None) -> tuple[Code, int | None]:
+    def code(self, group: LayerGroup, block: Fields | None) -> tuple[LayerEncoding, int | None]:
         """The code of a group of layers, with the original length of its scaling."""
         flat = block is not None and not block.path.removesuffix(".").endswith(group.labels)
         if flat and self.row is not None and self.row.scaled and group.kind not in self.row.scaled:
@@ -90,7 +90,7 @@ class RotaryResolver:
         if indexer is not None:
             shape = replace(shape, width=self.fields.whole(indexer, most=WIDEST_HEAD))
         base = self._base(group, block)
-        around = Surroundings(
+        around = ScalingContext(
             context=self.fields.whole("context"),
             original=self.fields.whole("original"),
             pairs=shape.pairs,
@@ -146,7 +146,7 @@ class RotaryResolver:
         made = built(code, declared, self.fields, self.length, spacing=spacing, assumed=whole, more=more)
         return self._with_scores(made, block), declared.original
 
-    def _with_scores(self, code: Code, block: Fields | None) -> Code:
+    def _with_scores(self, code: LayerEncoding, block: Fields | None) -> LayerEncoding:
         """The code with the scale of its scores, if its type has one; an indexer only ranks the keys."""
         if self.part == INDEXER:
             return code
@@ -282,7 +282,7 @@ def _without_widths(row: CodeOfType | None) -> CodeOfType | None:
 
 
 def built(
-    code: Code,
+    code: LayerEncoding,
     declared: DeclaredScaling,
     fields: Fields,
     length: int | None,
@@ -290,7 +290,7 @@ def built(
     spacing: Spacing | None = None,
     assumed: bool = True,
     more: Mapping[str, Any] | None = None,
-) -> Code:
+) -> LayerEncoding:
     """The code with its frequencies, or without them and with a fact if they cannot be computed.
 
     Args:

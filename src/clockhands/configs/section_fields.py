@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.configs.model_types import ModelType, table
-from clockhands.configs.resolved import Code, Fact
+from clockhands.configs.resolved import Fact, LayerEncoding
 
 # The names of kinds of position codes in files.
 STYLES = {
@@ -212,7 +212,7 @@ def part_of(section: Section, name: str | None) -> str:
     return section.part
 
 
-def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code], *, certain: bool) -> frozenset[str]:
+def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[LayerEncoding], *, certain: bool) -> frozenset[str]:
     """Note position keys that the type does not read; the sources of those that repeat what its codes do.
 
     ``certain`` says that the code of the type was read for every such key; of other programs only the keys that they
@@ -262,7 +262,7 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[Code], *, cer
 _NAMED_LAYOUTS = {"rope_gptj": "interleaved", "rope_gpt_neox": "halves"}
 
 
-def _as_computed(quantity: str, value: Any, turning: Sequence[Code]) -> bool:
+def _as_computed(quantity: str, value: Any, turning: Sequence[LayerEncoding]) -> bool:
     """Whether a partial rotary factor or the name of a layout equals what the codes have anyway."""
     if not turning:
         return False

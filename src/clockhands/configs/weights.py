@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from clockhands.configs.fields import MOST_FACTS
-from clockhands.configs.resolved import Code, Fact
+from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.errors import ClockhandsError, Unreadable
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ _MOST_READ = 4096  # tensors of frequencies: models store the same ones once for
 PARTS = (("encoder", "encoder"), ("decoder", "decoder"), ("vision", "vision"), ("visual", "vision"), ("audio", "audio"))
 
 
-def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
+def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[LayerEncoding, ...]:
     """The codes that a file of weights shows without a config; None for what a file cannot show."""
-    codes: list[Code] = []
+    codes: list[LayerEncoding] = []
     read = 0
     for name, tensor in opened.tensors.items():
         where = f"{tensor.declared_in.name}:{name}"
@@ -32,14 +32,14 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
         if TABLE.search(name) and found is not None:
             rows, width = found
             source = {"rows": where, "width": where, "layers": where}
-            codes.append(Code(part_in(name), "input", None, rows=rows, width=width, source=source))
+            codes.append(LayerEncoding(part_in(name), "input", None, rows=rows, width=width, source=source))
         elif BUCKETS.search(name):
-            codes.append(Code(part_in(name), None, "buckets", source={"kind": where}))
+            codes.append(LayerEncoding(part_in(name), None, "buckets", source={"kind": where}))
         elif RATES.search(name) and len(tensor.shape) == 1:
             read += 1
             if read <= _MOST_READ:
                 codes.append(_rates(opened, name, where, facts))
-    kept: list[Code] = []
+    kept: list[LayerEncoding] = []
     seen = set()
     for code in codes:
         # Models store the same frequencies once for each layer.
@@ -60,7 +60,7 @@ def tensor_codes(opened: "Opened", facts: list[Fact]) -> tuple[Code, ...]:
                 {file: f"{len(opened.tensors)} tensors, but none has the name of a known position tensor"},
             )
         )
-        kept = [Code("other", None, None)]
+        kept = [LayerEncoding("other", None, None)]
     return tuple(kept)
 
 
@@ -77,7 +77,7 @@ def rows_and_width(shape: tuple[int, ...]) -> tuple[int, int] | None:
     return (rows[0], width) if len(rows) == 1 else None
 
 
-def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
+def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> LayerEncoding:
     source = {"kind": where, "rates": where, "rotated": where}
     rates = None
     try:
@@ -85,7 +85,7 @@ def _rates(opened: "Opened", name: str, where: str, facts: list[Fact]) -> Code:
     except ClockhandsError as error:
         facts.append(Fact("unreadable-field", {where: error.message, "expected": "a list of frequencies"}))
     pairs = opened.tensors[name].shape[0]
-    return Code(part_in(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
+    return LayerEncoding(part_in(name), None, "rotary", rotated=2 * pairs, rates=rates, source=source)
 
 
 def part_in(name: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from clockhands.arguments import shown
 from clockhands.configs.model_types import model_type
 from clockhands.configs.model_types import table as model_table
-from clockhands.configs.resolve import Code, resolve
+from clockhands.configs.resolve import LayerEncoding, resolve
 from clockhands.configs.resolved import layer_numbers
 from clockhands.configs.rotary_fields import LAYOUT_KEY
 from clockhands.configs.section_fields import Section, fields_of, sections
@@ -89,7 +89,7 @@ class RotaryModel:
     section: Section
     tensors: Tensors
     around: Sequence[str]
-    codes: tuple[Code, ...]
+    codes: tuple[LayerEncoding, ...]
     layout: Layout | None
     because: str
     said: Layout | None
@@ -98,7 +98,7 @@ class RotaryModel:
     block: int | None
     method: str | None
 
-    def code(self, layer: int) -> Code | None:
+    def code(self, layer: int) -> LayerEncoding | None:
         """The code of a layer; layers after the last (multi-token prediction) are like all others."""
         for code in self.codes:
             if code.layers is None or layer in layer_numbers(code.layers):
@@ -177,7 +177,7 @@ def _check_parts(config: Mapping[str, Any], file: str, around: Mapping[str, Any]
             )
 
 
-def _codes(config: Mapping[str, Any], file: str, known: Tensors) -> tuple[Code, ...]:
+def _codes(config: Mapping[str, Any], file: str, known: Tensors) -> tuple[LayerEncoding, ...]:
     filled = {**known.defaults, **_unconverted(config)}
     codes = tuple(
         code for code in resolve(Opened(file, "config", None, filled, file)).codes if code.part in ("text", "decoder")
@@ -296,7 +296,7 @@ def _check_bytes(info: TensorInfo, move: Move) -> None:
 
 
 def _move(
-    info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, tensors: Mapping[str, TensorInfo]
+    info: TensorInfo, found: NamedTensor, code: LayerEncoding, model: RotaryModel, tensors: Mapping[str, TensorInfo]
 ) -> Move | None:
     """The reordering of the tensor; None if it is not indexed by rows."""
     if found.role in ("stays", None) or (found.role == "scale" and info.elements == 1):
@@ -320,7 +320,7 @@ def _move(
     return _arranged(info, found, code, model, rows)
 
 
-def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryModel, rows: int) -> Move:
+def _arranged(info: TensorInfo, found: NamedTensor, code: LayerEncoding, model: RotaryModel, rows: int) -> Move:
     """The slots of the rows, checked against the numbers of heads in the config."""
     width, rotated = code.width, code.rotated
     assert width is not None
@@ -347,7 +347,9 @@ def _arranged(info: TensorInfo, found: NamedTensor, code: Code, model: RotaryMod
     return Move(tuple(slot != "v" for slot in slots), width, rotated, model.tensors.part)
 
 
-def _scale_move(info: TensorInfo, rows: int, found: NamedTensor, code: Code, model: RotaryModel) -> Move | None:
+def _scale_move(
+    info: TensorInfo, rows: int, found: NamedTensor, code: LayerEncoding, model: RotaryModel
+) -> Move | None:
     """Scales per row are reordered with the rows; scales per block stay, if no row leaves its block."""
     if info.shape and info.shape[0] == rows:
         return _arranged(info, found, code, model, rows)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, settle, shown
+from clockhands.arguments import count, set_fields, shown
 from clockhands.encodings.constants import Source
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import HINT_RANGE, LARGEST, Positions, from_exact, positions_of
@@ -71,10 +71,10 @@ class Grid(Source):
         numbers = tuple(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str | bytes) else (sizes,)
         if not numbers:
             raise InvalidValue("`sizes` must hold at least one axis, got none.", "Write Grid((rows, columns)).")
-        settle(self, sizes=tuple(count("sizes", size, least=0) for size in numbers))
+        set_fields(self, sizes=tuple(count("sizes", size, least=0) for size in numbers))
         axes = len(self.sizes)
-        settle(self, start=_each("start", start, axes), step=_each("step", step, axes))
-        settle(self, order=_order(order, axes), prefix=count("prefix", prefix, least=0))
+        set_fields(self, start=_each("start", start, axes), step=_each("step", step, axes))
+        set_fields(self, order=_order(order, axes), prefix=count("prefix", prefix, least=0))
         for number, first, step_ in zip(self.sizes, self.start, self.step, strict=True):
             last = first + max(number - 1, 0) * step_
             if max(abs(first), abs(last)) > LARGEST:

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, real, settle, shown, truth
+from clockhands.arguments import count, not_negative, positive, real, set_fields, shown, truth
 from clockhands.encodings.constants import Source
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
@@ -117,7 +117,7 @@ class Ladder(Source):
                 "Leave it out to compute it from the scaling.",
             )
         stored = Context(prec=DIGITS, rounding=ROUND_HALF_EVEN, Emin=-(10**9), Emax=10**9)
-        settle(self, exact=tuple(map(stored.plus, self.exact)))
+        set_fields(self, exact=tuple(map(stored.plus, self.exact)))
 
     @property
     def pairs(self) -> int:
@@ -194,7 +194,7 @@ class Geometric(KnowsItsNames):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, base=real("base", self.base))
+        set_fields(self, base=real("base", self.base))
         if not 0 < self.base < math.inf or self.base == 1:
             raise InvalidValue(
                 f"`base` must be a finite positive number other than 1, got {shown(self.base)}.",
@@ -207,8 +207,8 @@ class Geometric(KnowsItsNames):
                     f'`span` must be "open", "closed" or a positive number, got {self.span!r}.',
                     'Use "open" for denominators d/2 (the paper), "closed" for d/2 - 1 (tensor2tensor).',
                 )
-            settle(self, span=positive("span", self.span))
-        settle(self, multiplier=positive("multiplier", self.multiplier))
+            set_fields(self, span=positive("span", self.span))
+        set_fields(self, multiplier=positive("multiplier", self.multiplier))
 
     def denominator(self, channels: int) -> Decimal:
         """The ``den`` of the formula for a width of ``channels``."""
@@ -268,8 +268,8 @@ class EvenSteps(KnowsItsNames):
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("first", "last"):
-            settle(self, **{name: not_negative(name, getattr(self, name))})
-        settle(self, multiplier=positive("multiplier", self.multiplier))
+            set_fields(self, **{name: not_negative(name, getattr(self, name))})
+        set_fields(self, multiplier=positive("multiplier", self.multiplier))
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder of ``pairs`` rates; the width does not matter."""
@@ -307,8 +307,8 @@ class Explicit(KnowsItsNames):
                     f"`rates` must be a sequence of numbers, got {type(self.rates).__name__}.",
                     "Pass one frequency in rad/token for each pair.",
                 ) from None
-            settle(self, rates=given)
-        settle(self, rates=tuple(not_negative("rates", rate) for rate in self.rates))
+            set_fields(self, rates=given)
+        set_fields(self, rates=tuple(not_negative("rates", rate) for rate in self.rates))
         if not self.rates:
             raise InvalidValue(
                 "`rates` must contain at least one frequency, got none.", "Pass one frequency for each pair."
@@ -350,7 +350,7 @@ class Joined(KnowsItsNames):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, parts=tuple(map(_part, _sequence("parts", self.parts))))
+        set_fields(self, parts=tuple(map(_part, _sequence("parts", self.parts))))
         if not self.parts:
             raise InvalidValue("`parts` must hold at least one part, got none.", "Give (pairs, spacing) for each axis.")
         truth("in_turns", self.in_turns, "Leave it out for False.")
@@ -402,7 +402,7 @@ class Repeated(KnowsItsNames):
                 f"`spacing` must define how the different frequencies are spaced, got {shown(self.spacing)}.",
                 "Use Geometric, EvenSteps or Explicit of clockhands.ladders.",
             )
-        settle(self, times=count("times", self.times))
+        set_fields(self, times=count("times", self.times))
 
     def ladder(self, pairs: int, channels: int) -> Ladder:
         """The ladder; raises InvalidValue unless ``times`` divides ``pairs``."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from clockhands.arguments import count, settle, shown
+from clockhands.arguments import count, set_fields, shown
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.rotary import Rotary
@@ -54,7 +54,7 @@ class LayerMixture(KnowsItsNames):
                 f"`pattern` must name each of the {len(codes)} codes, got the codes {sorted(set(pattern))}.",
                 "Name a code by its number in the list `codes`, counted from 0.",
             )
-        settle(self, codes=codes, pattern=pattern)
+        set_fields(self, codes=codes, pattern=pattern)
 
     def __copy__(self) -> Self:
         """The same object: it is immutable."""

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, settle, shown
+from clockhands.arguments import count, not_negative, positive, set_fields, shown
 from clockhands.encodings import traces
 from clockhands.encodings.dtypes import float_of
 from clockhands.encodings.memory import refuse_larger
@@ -104,7 +104,7 @@ class FloorLogScale(ScoreScale):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             original=count("original", self.original),
             beta=not_negative("beta", self.beta),
@@ -166,7 +166,7 @@ class LogScale(ScoreScale):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, original=count("original", self.original, least=2), first=_first(self.first))
+        set_fields(self, original=count("original", self.original, least=2), first=_first(self.first))
 
     @property
     def formula(self) -> str:
@@ -218,7 +218,7 @@ class ConstantScale(ScoreScale):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        settle(self, factor=positive("factor", self.factor))
+        set_fields(self, factor=positive("factor", self.factor))
 
     @property
     def formula(self) -> str:

@@ -97,6 +97,8 @@ def plain(value: float, doubt: float, published: tuple[float, ...] = ()) -> tupl
     >>> plain(9999.7, 0.2), plain(0.333333336, 1e-8), plain(3217.4512, 0.3)
     ((1, 10000.0), (2, 0.3333333333333333), (17, 3217.4512))
     """
+    if not math.isfinite(value):  # rows of noise may fit any number
+        return UNKNOWN, value
     reach = max(_SIGMAS * doubt, 4 * abs(value) * 2.0**-53)
     if abs(value) <= reach:
         return (0, 0.0) if reach < 0.5 else (UNKNOWN, value)

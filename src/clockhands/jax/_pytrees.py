@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clockhands.arguments import settle, shown
+from clockhands.arguments import set_fields, shown
 from clockhands.encodings import additive, biases, rotary
 from clockhands.encodings.biases.scoring import beside, positions_beside
 from clockhands.errors import InvalidType
@@ -155,7 +155,7 @@ class Bias:
         _check(self.spec, biases.BiasCode, "a bias", "Bias(clockhands.Alibi(heads=8))")
         biases.some_heads(self.spec, self.heads)
         if len(self.spec.shapes) == 1 and self.values is not None and not isinstance(self.values, Mapping):
-            settle(self, values={next(iter(self.spec.shapes)): self.values})
+            set_fields(self, values={next(iter(self.spec.shapes)): self.values})
 
     @classmethod
     def drawn(cls, spec: biases.BiasCode, key: Any, dtype: Any = jnp.float32, *, heads: range | None = None) -> "Bias":

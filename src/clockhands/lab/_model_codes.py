@@ -15,10 +15,10 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
 from clockhands.lab.study import Arm, Study
 from clockhands.recognition.suspects import (
-    SeenAdditive,
-    SeenBias,
-    SeenRotary,
-    Suspect,
+    AdditiveObservations,
+    BiasObservations,
+    FaultModel,
+    RotaryObservations,
     additive_stateful,
     additive_suspects,
     bias_stateful,
@@ -239,18 +239,20 @@ def _fault_effect(spec: Any, fault: str, length: int) -> Any:
     )
 
 
-def _suspects(spec: Any, length: int) -> tuple[Iterator[Suspect], set[str]]:
+def _suspects(spec: Any, length: int) -> tuple[Iterator[FaultModel], set[str]]:
     """The suspects of a code, and the codes of those that only show on a later call."""
     nothing = np.zeros((0, 0))
     if isinstance(spec, rotary.Rotary):
-        seen = SeenRotary("float32", "bfloat16", length, None, np.zeros(0), nothing.astype(complex), False)
+        seen = RotaryObservations("float32", "bfloat16", length, None, np.zeros(0), nothing.astype(complex), False)
         found, later = rotary_suspects(spec, seen), rotary_stateful(spec, seen)
     elif isinstance(spec, additive.AdditiveCode):
-        seen = SeenAdditive("", "float32", "bfloat16", length, None, None, 1.0, np.zeros(0), nothing, nothing, 1.0)
+        seen = AdditiveObservations(
+            "", "float32", "bfloat16", length, None, None, 1.0, np.zeros(0), nothing, nothing, 1.0
+        )
         found, later = additive_suspects(spec, seen), additive_stateful(spec, seen)
     else:
         heads = np.full(spec.heads, np.nan)
-        of_bias = SeenBias(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads))
+        of_bias = BiasObservations(lambda _: None, True, False, False, length, None, heads, np.arange(spec.heads))
         found, later = bias_suspects(spec, of_bias), bias_stateful(spec, of_bias)
     return found, {code for suspect in later for code in suspect.codes}
 

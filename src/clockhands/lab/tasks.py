@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, set_fields, shown
 from clockhands.encodings.memory import refuse_larger
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.lab import _texts as texts
@@ -171,7 +171,7 @@ class Copy(Task):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, vocabulary=count("vocabulary", self.vocabulary, 2), back=count("back", self.back))
+        set_fields(self, vocabulary=count("vocabulary", self.vocabulary, 2), back=count("back", self.back))
 
     @property
     def least_length(self) -> int:
@@ -218,7 +218,7 @@ class Order(Task):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, words=count("words", self.words, 2), fillers=count("fillers", self.fillers))
+        set_fields(self, words=count("words", self.words, 2), fillers=count("fillers", self.fillers))
 
     @property
     def vocabulary(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -279,7 +279,7 @@ class Recall(Task):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             pairs=count("pairs", self.pairs),
             queries=count("queries", self.queries),
@@ -374,7 +374,7 @@ class Induction(Task):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, vocabulary=count("vocabulary", self.vocabulary, 2))
+        set_fields(self, vocabulary=count("vocabulary", self.vocabulary, 2))
         one_of("period", self.period, ("half", "drawn"), "half: always half the length; random: a quarter to a half.")
 
     @property
@@ -433,7 +433,7 @@ class Absolute(Task):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, vocabulary=count("vocabulary", self.vocabulary, 2), modulus=count("modulus", self.modulus, 2))
+        set_fields(self, vocabulary=count("vocabulary", self.vocabulary, 2), modulus=count("modulus", self.modulus, 2))
         if self.modulus > self.vocabulary:
             raise InvalidValue(
                 f"`vocabulary` must be at least the modulus {self.modulus}, got {self.vocabulary}.",
@@ -518,7 +518,7 @@ class Language(Task):
         if not trained:
             known = ("bytes", "bpe", *tokens.PACKAGED)
             one_of("tokenizer", self.tokenizer, known, "Or give the path of a .json or .gguf file.")
-        settle(
+        set_fields(
             self,
             held_out=share,
             vocabulary=self._of_trained() if trained else count("vocabulary", self.vocabulary, 2),

@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.configs.expected_rates import Expected, expected_of
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import Code, Resolved, layer_numbers, layer_ranges
+from clockhands.configs.resolved import LayerEncoding, Resolved, layer_numbers, layer_ranges
 from clockhands.models.held_tensors import HeldTensor, Walked, layers_in, walked
 from clockhands.models.opened_modules import config_root, open_module, within
 
@@ -68,7 +68,7 @@ class DeclaredCodes:
             local = _is_local(paths)
             codes = [code for code in codes if (code.window is not None) is local] or codes
         named = layer_ranges(layers) if layers else None
-        alike: dict[Any, list[Code]] = {}
+        alike: dict[Any, list[LayerEncoding]] = {}
         for code in codes:
             alike.setdefault((code.rates, code.attention_factor), []).append(code)
         made = (
@@ -139,7 +139,7 @@ def _is_local(paths: Iterable[str]) -> bool:
     return any("local" in path.rpartition(".")[2] for path in paths)
 
 
-def in_part(codes: Iterable[Code], paths: tuple[str, ...]) -> list[Code]:
+def in_part(codes: Iterable[LayerEncoding], paths: tuple[str, ...]) -> list[LayerEncoding]:
     """Codes of the part of a model that a path leads to."""
     codes = list(codes)
     for word, parts in _PARTS:

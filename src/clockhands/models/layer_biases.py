@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import Code, layer_numbers, layer_ranges
+from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_ranges
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.models.attention_inputs import Attended, attended, roundoff
@@ -64,7 +64,7 @@ class DeclaredBias:
         dtype: The type in which the family computes it.
     """
 
-    code: Code
+    code: LayerEncoding
     spec: BiasCode
     values: Any = None
     scale: float = 1.0
@@ -76,7 +76,9 @@ class DeclaredBias:
         return self.scale * np.asarray(bias(self.spec, queries, keys, **values), np.float64)
 
 
-def declared_biases(module: nn.Module, codes: Sequence[Code], seen: Sequence[Attended]) -> dict[str, DeclaredBias]:
+def declared_biases(
+    module: nn.Module, codes: Sequence[LayerEncoding], seen: Sequence[Attended]
+) -> dict[str, DeclaredBias]:
     """For each attention path the declared bias, if it is a single bias with known numbers.
 
     Args:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.configs.expected_rates import Expected, expected_of
-from clockhands.configs.resolved import TEXT, Code, layer_numbers
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
@@ -43,7 +43,7 @@ class DeclaredLayer:
         layout: The arrangement of the channels that attention receives.
     """
 
-    code: Code
+    code: LayerEncoding
     expected: Expected | None
     layout: Layout | None
 
@@ -85,7 +85,7 @@ class LayerRotation:
 
 
 def declared_layers(
-    codes: Sequence[Code], layers: Sequence[int], *, reordered: bool = False
+    codes: Sequence[LayerEncoding], layers: Sequence[int], *, reordered: bool = False
 ) -> dict[int, DeclaredLayer]:
     """The declaration of each layer, if it is certain and is a rotation or none.
 

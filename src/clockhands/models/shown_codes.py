@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.configs.resolve import code_of
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.biases import Alibi
 from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary
@@ -33,27 +33,27 @@ _LARGEST_BASE = 1e15
 _WIDTHS = (64, 128, 32, 96, 16, 80, 256)
 
 
-def codes_of(walked: Walked) -> list[Code]:
+def codes_of(walked: Walked) -> list[LayerEncoding]:
     """All codes that a module shows."""
     codes = [*ladder_codes(walked), *wave_codes(walked)]
     shown = {held.paths[0] for held in (*walked.of("rates"), *(walked.of("waves") if codes else ()))}
     return [*codes, *function_codes(walked, shown), *slope_codes(walked)]
 
 
-def _code(group: list[HeldTensor], base: float | None, **fields: Any) -> Code:
+def _code(group: list[HeldTensor], base: float | None, **fields: Any) -> LayerEncoding:
     """The code of the parts that hold these tensors: its fields, in the order of their sources."""
     place = group[0].place
     source = {name: place for name, value in fields.items() if value is not None}
     if base is not None:
         source["base"] = f"{place} (recognised)"
-    return Code("text", base=base, source=source, **fields)
+    return LayerEncoding("text", base=base, source=source, **fields)
 
 
 def _layers(group: list[HeldTensor]) -> str | None:
     return joined(held.in_layers for held in group)
 
 
-def ladder_codes(walked: Walked) -> list[Code]:
+def ladder_codes(walked: Walked) -> list[LayerEncoding]:
     """One code for all layers with the same frequencies."""
     alike: dict[tuple[float, ...], list[HeldTensor]] = {}
     for held in walked.of("rates"):
@@ -75,7 +75,7 @@ def ladder_codes(walked: Walked) -> list[Code]:
     return codes
 
 
-def wave_codes(walked: Walked) -> list[Code]:
+def wave_codes(walked: Walked) -> list[LayerEncoding]:
     """The rotary codes that give the tables of cosines and sines, such as those of vLLM."""
     holding_rates = {id(held.owner) for held in walked.of("rates")}
     alike: dict[tuple[Rotary, float, Layout | None, int | None], list[HeldTensor]] = {}
@@ -111,7 +111,9 @@ def _made_by(held: HeldTensor) -> tuple[Rotary, float] | None:
     return None
 
 
-def _wave_code(spec: Rotary, factor: float, layout: Layout | None, width: int | None, group: list[HeldTensor]) -> Code:
+def _wave_code(
+    spec: Rotary, factor: float, layout: Layout | None, width: int | None, group: list[HeldTensor]
+) -> LayerEncoding:
     fields: dict[str, Any] = {
         "layers": _layers(group),
         "kind": "rotary",
@@ -138,16 +140,18 @@ def _head_width(owner: Any, spec: Rotary) -> int | None:
     return stated if type(stated) is int and stated >= spec.rotated else None
 
 
-def slope_codes(walked: Walked) -> list[Code]:
+def slope_codes(walked: Walked) -> list[LayerEncoding]:
     """The bias whose slopes are as published for that number of heads."""
     for held in walked.of("slopes"):
         slopes = slopes_of(held)
         if slopes is not None and fits(slopes, np.array(Alibi(len(slopes)).slopes), SLOPES, held.dtype) is not None:
-            return [Code("text", None, "alibi", Alibi(len(slopes)), source={"kind": f"{held.place} (recognised)"})]
+            return [
+                LayerEncoding("text", None, "alibi", Alibi(len(slopes)), source={"kind": f"{held.place} (recognised)"})
+            ]
     return []
 
 
-def function_codes(walked: Walked, known: set[str]) -> list[Code]:
+def function_codes(walked: Walked, known: set[str]) -> list[LayerEncoding]:
     """Codes of parts that rotate their input themselves."""
     codes = []
     for path, owner in walked.turning.items():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clockhands.auditing import Audit, Finding
 from clockhands.auditing.fixes import codes_with_fix
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.models.rotation_changes import Change, Rotating, Waves, of_other_layout, of_waves
 from clockhands.models.running_models import RunningModel
 from clockhands.probes._paired_differences import PairedDifference, difference
@@ -79,7 +79,7 @@ def _changes(found: Finding, audited: Audit, at: Rotating) -> list[tuple[Change,
     return [(of_waves(lambda _: waves), False, "as loaded, and with the fix")]
 
 
-def _waves(codes: Sequence[Code], held: Waves) -> Waves | None:
+def _waves(codes: Sequence[LayerEncoding], held: Waves) -> Waves | None:
     """The frequencies of a single rotary code for all layers; None for several codes, or another number of pairs."""
     text = [code for code in codes if code.part in TEXT and code.kind == "rotary" and code.rates]
     alike = {(code.rates, code.attention_factor) for code in text}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from clockhands.arguments import listed
 from clockhands.auditing import Audit, Finding, audit
-from clockhands.auditing.findings import judge
+from clockhands.auditing.findings import make_finding
 from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
 from clockhands.encodings import rotary
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -172,7 +172,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         live.numbers["image_coordinates"] = {"same": coordinates.says is None}
         if coordinates.says is not None:
             remedy = "Give a still image one time coordinate, the position at which it starts: only videos have more."
-            live.findings.append(judge("run-differs", {"says": coordinates.says, "remedy": remedy}))
+            live.findings.append(make_finding("run-differs", {"says": coordinates.says, "remedy": remedy}))
     seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
@@ -186,7 +186,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         measured = scores_at_zero(module, some_tokens(ids), declared)
         declared = in_measured_order(declared, measured)
         observed, answers = differing_scores(declared, measured, seen[0].queries.dtype)
-        live.findings += [judge(*each) for each in observed]
+        live.findings += [make_finding(*each) for each in observed]
         live.answers += answers
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
@@ -258,7 +258,7 @@ def _rotations(
         if undeclared:
             says = f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the config "
             says += "declares no position encoding."
-            live.findings.append(judge("run-differs", {"says": says}, layer_ranges(undeclared)))
+            live.findings.append(make_finding("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
 
 
@@ -268,7 +268,7 @@ def _biases(
     """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
-    live.findings += [judge(*each) for each in differing_biases(measured, declared)]
+    live.findings += [make_finding(*each) for each in differing_biases(measured, declared)]
     present = sorted({each.layer for each in measured.values() if each.present})
     if present:
         live.numbers["layers_with_bias"] = layer_ranges(present)
@@ -278,7 +278,7 @@ def _biases(
     if present and not known:
         evidence = {"says": f"A bias is added to the scores of layers {layer_ranges(present)}, but the config declares "
                     "none."}  # fmt: skip
-        live.findings.append(judge("run-differs", evidence, layer_ranges(present)))
+        live.findings.append(make_finding("run-differs", evidence, layer_ranges(present)))
     return declared
 
 
@@ -317,7 +317,7 @@ def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
         of = sorted({each.of for each in group})
         name = f"{first.path} ({' and '.join(reversed(of))})"
         evidence = {"module": name, **first.evidence, "parts": len(layers), "fault": first.fault}
-        found = judge("rotation-differs", {key: value for key, value in evidence.items() if value is not None},
+        found = make_finding("rotation-differs", {key: value for key, value in evidence.items() if value is not None},
                       layer_ranges(layers))  # fmt: skip
         made.append(found)
     return made
@@ -334,7 +334,7 @@ def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) ->
     live.answers.append(f"The compiled model {does} its own code (mean KL {kl:.2g} nats, limit {limit:.2g}).")
     if not kl <= limit:
         says = f"The compiled model gives other outputs than its own code (mean KL {kl:.2g} nats)."
-        live.findings.append(judge("run-differs", {"says": says, "kl": kl}))
+        live.findings.append(make_finding("run-differs", {"says": says, "kl": kl}))
 
 
 def _shifted(
@@ -355,7 +355,7 @@ def _shifted(
         does += ", as those of a model with absolute positions do"
     if relative and kl > limit and all(each.severity == "note" for each in live.findings):
         says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
-        live.findings.append(judge("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
+        live.findings.append(make_finding("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
     live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
 
 
@@ -388,7 +388,9 @@ def _reference(
     if (not same or first is not None) and all(each.severity == "note" for each in live.findings):
         says = f"In one pass over a text the outputs are not those of the declared {made} (mean KL {kl:.2g} nats)"
         says += "." if first is None else f"; queries and keys differ from layer {first} on."
-        live.findings.append(judge("run-differs", {"says": says, "kl": kl}, None if first is None else str(first)))
+        live.findings.append(
+            make_finding("run-differs", {"says": says, "kl": kl}, None if first is None else str(first))
+        )
 
 
 _CURVES = {"model": "loss", "reference": "reference"}
@@ -460,4 +462,4 @@ def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) ->
     evidence = {"says": f"The model differs from one pass in: {failed}. {reason}", "experiments": failed}
     if fault is not None:
         evidence["fault"] = fault
-    live.findings.append(judge("run-differs", evidence, number))
+    live.findings.append(make_finding("run-differs", evidence, number))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from clockhands.arguments import listed
 from clockhands.configs.resolved import TEXT
-from clockhands.runtimes._comparing import Parted, compared
+from clockhands.runtimes._comparing import LayerDifference, compared
 from clockhands.runtimes._patterns import PATTERNS
 from clockhands.runtimes._reading import CURRENT, READERS, FileReadings, Reading, incomparable, misreadings, readings
 from clockhands.runtimes.releases import Runtime, Statement, release_order, runtimes, statements
@@ -30,8 +30,8 @@ from clockhands.runtimes.telling import (
 from clockhands.runtimes.views import View, facts, names, positive_number
 
 __all__: Sequence[str] = [
-    "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "FileReadings", "Parted", "Reading", "Runtime", "Statement",
-    "View",
+    "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "FileReadings", "LayerDifference", "Reading", "Runtime",
+    "Statement", "View",
     "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
     "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
     "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",

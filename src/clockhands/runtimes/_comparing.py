@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.configs.resolved import MTP, Code, layer_numbers, layer_ranges
+from clockhands.configs.resolved import MTP, LayerEncoding, layer_numbers, layer_ranges
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import to_dict
@@ -17,7 +17,7 @@ from clockhands.recognition.diagnosis import Verdict, judged, reference_of, refe
 
 
 @dataclass(frozen=True)
-class Parted:
+class LayerDifference:
     """Layers that have one code in the first reading and one in the second.
 
     Attributes:
@@ -31,8 +31,8 @@ class Parted:
 
     part: str
     layers: str | None
-    ours: Code | None
-    theirs: Code | None
+    ours: LayerEncoding | None
+    theirs: LayerEncoding | None
     ladder: LadderDifference | None
     says: tuple[str, ...]
 
@@ -75,8 +75,8 @@ class Parted:
 
 
 def compared(
-    ours: Sequence[Code], theirs: Sequence[Code], *, windows: bool = True, scores: bool = False
-) -> tuple[Parted, ...]:
+    ours: Sequence[LayerEncoding], theirs: Sequence[LayerEncoding], *, windows: bool = True, scores: bool = False
+) -> tuple[LayerDifference, ...]:
     """Every group of layers that has one code in each reading, with the two codes compared.
 
     Args:
@@ -108,9 +108,9 @@ def compared(
     )
 
 
-def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
+def _placed(codes: Sequence[LayerEncoding]) -> dict[tuple[str, Any], LayerEncoding]:
     """Map (part, layer) to its code; several codes at one place are distinguished by their order."""
-    made: dict[tuple[str, Any], Code] = {}
+    made: dict[tuple[str, Any], LayerEncoding] = {}
     for code in codes:
         for layer in _layers(code.layers):
             place, number = (code.part, layer), 0
@@ -121,7 +121,7 @@ def _placed(codes: Sequence[Code]) -> dict[tuple[str, Any], Code]:
     return made
 
 
-def _spread(first: dict[tuple[str, Any], Code], second: dict[tuple[str, Any], Code]) -> None:
+def _spread(first: dict[tuple[str, Any], LayerEncoding], second: dict[tuple[str, Any], LayerEncoding]) -> None:
     """Give a code that applies to all layers of a part of unknown size the layers that the other reading lists."""
     for part in {place[0] for place in first}:
         places, others = ([place for place in side if place[0] == part] for side in (first, second))
@@ -148,7 +148,9 @@ def _named(places: list[Any]) -> str | None:
     return layer_ranges(sorted(numbers)) if numbers else bare[0]
 
 
-def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]) -> Parted:
+def _parted(
+    part: str, layers: str | None, ours: LayerEncoding | None, theirs: LayerEncoding | None, also: Collection[str]
+) -> LayerDifference:
     """Two codes compared; a code with an undecided window is not different from either possibility."""
     first, *others = itertools.product(_either(ours), _either(theirs))
     found = side_by_side(part, layers, *first, also)
@@ -159,17 +161,17 @@ def _parted(part: str, layers: str | None, ours: Code | None, theirs: Code | Non
     return found
 
 
-def _either(code: Code | None) -> tuple[Code | None, ...]:
+def _either(code: LayerEncoding | None) -> tuple[LayerEncoding | None, ...]:
     return (code,) if code is None or code.either is None else (code, code.either)
 
 
 def side_by_side(
-    part: str, layers: str | None, ours: Code | None, theirs: Code | None, also: Collection[str]
-) -> Parted:
+    part: str, layers: str | None, ours: LayerEncoding | None, theirs: LayerEncoding | None, also: Collection[str]
+) -> LayerDifference:
     """Two codes of the same layers; ``also`` are ``windows`` and ``scores`` where these are compared too."""
     if ours is None or theirs is None:
         which = "second" if theirs is None else "first"
-        return Parted(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
+        return LayerDifference(part, layers, ours, theirs, None, (f"the {which} has no such layers",))
     says = list(_apart(ours, theirs, also))
     ladder = None
     turning = ours.kind == theirs.kind and ours.kind in ("rotary", "sinusoidal")
@@ -177,10 +179,10 @@ def side_by_side(
     if turning and ours.rates and theirs.rates and (len(ours.rates), ours.width) == (len(theirs.rates), theirs.width):
         factor, other = ours.attention_factor or 1.0, theirs.attention_factor or 1.0
         ladder = difference(ours.rates, theirs.rates, factor=factor, other_factor=other)
-    return Parted(part, layers, ours, theirs, ladder, tuple(says))
+    return LayerDifference(part, layers, ours, theirs, ladder, tuple(says))
 
 
-def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
+def _verdict(ours: LayerEncoding, rates: np.ndarray) -> Verdict:
     """How the frequencies compare with those of a code at the length at which it was read."""
     reference = reference_of_rates(np.array(ours.rates))
     if isinstance(ours.spec, Rotary):
@@ -188,7 +190,7 @@ def _verdict(ours: Code, rates: np.ndarray) -> Verdict:
     return judged(rates, "float64", reference, None)
 
 
-def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
+def _apart(ours: LayerEncoding, theirs: LayerEncoding, also: Collection[str]) -> Iterator[str]:
     """The differences other than the frequencies, as text."""
     if ours.kind != theirs.kind:
         yield f"{kind_in_words(ours)} against {kind_in_words(theirs)}"
@@ -219,12 +221,12 @@ def _apart(ours: Code, theirs: Code, also: Collection[str]) -> Iterator[str]:
         yield f"scores {scales[0]} against {scales[1]}"
 
 
-def _layouts(ours: Code | None, theirs: Code | None) -> str:
+def _layouts(ours: LayerEncoding | None, theirs: LayerEncoding | None) -> str:
     first, second = (LAYOUTS.get((code and code.layout) or "", "not known") for code in (ours, theirs))
     return f"{first} layout against {second} layout"
 
 
-def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
+def _other_kinds(ours: LayerEncoding, theirs: LayerEncoding) -> Iterator[str]:
     """Differences of additive codes and biases: their tables and the fields of their specs."""
     for name, word in (("width", "channels"), ("rows", "rows"), ("offset", "as the row of position 0")):
         mine, other = getattr(ours, name), getattr(theirs, name)
@@ -241,14 +243,14 @@ def _other_kinds(ours: Code, theirs: Code) -> Iterator[str]:
                 yield f"{name} {mine.get(name)} against {other.get(name)}"
 
 
-def kind_in_words(code: Code) -> str:
+def kind_in_words(code: LayerEncoding) -> str:
     """The kind of a code, as text for people."""
     if code.kind is None:
         return "a code that is not recognised" if code.spec is None else type(code.spec).__name__
     return "no position encoding" if code.kind == "none" else code.kind
 
 
-def _rotated_words(code: Code) -> str:
+def _rotated_words(code: LayerEncoding) -> str:
     return f"{_number(code.rotated)} of {_number(code.width)} dimensions rotate"
 
 

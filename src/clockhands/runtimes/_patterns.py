@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from clockhands.configs.model_types import ModelType
-from clockhands.configs.resolved import INDEXER, SECOND, TEXT, Code
+from clockhands.configs.resolved import INDEXER, SECOND, TEXT, LayerEncoding
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary
@@ -31,7 +31,7 @@ _ROUNDING = 1e-6  # of a number of channels that was computed from a share
 _CHANGED = (*TEXT, *SECOND)
 _ONE_KIND = "The file has one base and one scaling for all layers."
 
-Codes = Sequence[Code]
+Codes = Sequence[LayerEncoding]
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,13 @@ class Pattern:
         reads: How the part of a config is changed so that the other keys are read.
     """
 
-    change: Callable[[Codes, DeclaredModel], Iterator[Code]] | None = None
+    change: Callable[[Codes, DeclaredModel], Iterator[LayerEncoding]] | None = None
     at: str | None = None
     reads: Callable[[View], None] | None = None
 
-    def changed(self, codes: tuple[Code, ...], model: DeclaredModel) -> tuple[tuple[Code, ...], tuple[Code, ...]]:
+    def changed(
+        self, codes: tuple[LayerEncoding, ...], model: DeclaredModel
+    ) -> tuple[tuple[LayerEncoding, ...], tuple[LayerEncoding, ...]]:
         """The encodings at the length at which they are compared, and as the pattern computes them at that length.
 
         The second is the same tuple where it changes none.
@@ -83,7 +85,8 @@ class Pattern:
 
 
 def of_each(
-    change: Callable[[Code, DeclaredModel], Code], needs: Callable[[Codes, DeclaredModel], None] | None = None
+    change: Callable[[LayerEncoding, DeclaredModel], LayerEncoding],
+    needs: Callable[[Codes, DeclaredModel], None] | None = None,
 ) -> Pattern:
     """The pattern that changes each rotary encoding of a text by itself.
 
@@ -92,7 +95,7 @@ def of_each(
         needs: Raises `Undescribed` for a model that it cannot change.
     """
 
-    def changed(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+    def changed(codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
         if needs is not None:
             needs(codes, model)
         return (change(code, model) if _rotates(code) else code for code in codes)
@@ -100,18 +103,18 @@ def of_each(
     return Pattern(changed)
 
 
-def _rotates(code: Code) -> bool:
+def _rotates(code: LayerEncoding) -> bool:
     return code.kind == "rotary" and code.part in _CHANGED
 
 
-def _of_text(code: Code) -> bool:
+def _of_text(code: LayerEncoding) -> bool:
     return code.part in TEXT
 
 
 # What is put in place of a field of the rotation.
 
 
-def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> Code:
+def _rotating(code: LayerEncoding, declared: Mapping[str, Any] | None, **fields: Any) -> LayerEncoding:
     """The encoding with other fields of its rotation, and with this as its declared scaling."""
     if code.rotation is None:
         return code
@@ -129,11 +132,11 @@ def _rotating(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> 
     return replace(made, base=base, scaling=declared)
 
 
-def _without_frequencies(code: Code, declared: Mapping[str, Any] | None) -> Code:
+def _without_frequencies(code: LayerEncoding, declared: Mapping[str, Any] | None) -> LayerEncoding:
     return replace(code, spec=None, rotation=None, rates=None, attention_factor=None, scaling=declared)
 
 
-def _rescaled(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> Code:
+def _rescaled(code: LayerEncoding, declared: Mapping[str, Any] | None, **fields: Any) -> LayerEncoding:
     """The encoding with other fields of its scaling."""
     scaling: Any = None if code.rotation is None else code.rotation.scaling
     try:
@@ -143,8 +146,8 @@ def _rescaled(code: Code, declared: Mapping[str, Any] | None, **fields: Any) -> 
 
 
 def _unscaled(
-    code: Code, scaling: Scaling | None, model: DeclaredModel, declared: Mapping[str, Any] | None = None
-) -> Code:
+    code: LayerEncoding, scaling: Scaling | None, model: DeclaredModel, declared: Mapping[str, Any] | None = None
+) -> LayerEncoding:
     """The encoding without its scaling, or with one whose factor divides all frequencies in its place."""
     fields: dict[str, Any] = {"scaling": scaling, "length": None}
     if _proportional(code):
@@ -153,14 +156,14 @@ def _unscaled(
     return _rotating(code, declared, **fields)
 
 
-def _with_base(code: Code, base: float) -> Code:
+def _with_base(code: LayerEncoding, base: float) -> LayerEncoding:
     spacing = None if code.rotation is None else code.rotation.spacing
     if not isinstance(spacing, Geometric):
         return code
     return _rotating(code, code.scaling, spacing=replace(spacing, base=base))
 
 
-def _with_share(code: Code, share: float) -> Code:
+def _with_share(code: LayerEncoding, share: float) -> LayerEncoding:
     """The encoding with this share of each head rotated."""
     rotation, width = code.rotation, code.width
     if rotation is None or width is None:
@@ -178,7 +181,7 @@ def _with_share(code: Code, share: float) -> Code:
     return made if rotation.axes is None or not fields.get("rotated") else replace(made, spec=None)
 
 
-def _share(code: Code) -> float | None:
+def _share(code: LayerEncoding) -> float | None:
     """The rotated share of a head, if the file can change it; None where a number of dimensions is rotated."""
     place, whole = (code.source.get(name, "") for name in ("rotated", "width"))
     if not code.rotated or not code.width or _of_class(place):
@@ -212,18 +215,18 @@ def _a_proportional(codes: Codes, _: DeclaredModel) -> None:
         raise _lacking(codes, "The file has no proportional rotation.")
 
 
-def _by_block(code: Code, field: str) -> list[bool]:
+def _by_block(code: LayerEncoding, field: str) -> list[bool]:
     """For each source of a field, whether it is in a RoPE block of the file."""
     return [f"{OLD}." in place or f"{NEW}." in place for place in code.source.get(field, "").split(", ")]
 
 
-def _in_block(code: Code, field: str, key: str = "") -> bool:
+def _in_block(code: LayerEncoding, field: str, key: str = "") -> bool:
     """Whether a field is from a RoPE block of the file, and there from this key, where one is given."""
     places = code.source.get(field, "").split(", ")
     return any(inside and place.endswith(key) for inside, place in zip(_by_block(code, field), places, strict=True))
 
 
-def _without_block(code: Code) -> Code:
+def _without_block(code: LayerEncoding) -> LayerEncoding:
     """The encoding without the scale of its scores, as far as that is declared in a RoPE block."""
     scale, inside = code.score_scale, _by_block(code, "score_scale")
     if scale is None or not any(inside):
@@ -241,7 +244,7 @@ def _without_magnitude(scale: Any) -> Any:
 # The patterns, a function for each.
 
 
-def without_scaling(code: Code, model: DeclaredModel) -> Code:
+def without_scaling(code: LayerEncoding, model: DeclaredModel) -> LayerEncoding:
     """The base is read and the scaling is ignored."""
     if code.rotation is None or not (code.scaling is None or _in_block(code, "scaling")):
         return code
@@ -250,17 +253,17 @@ def without_scaling(code: Code, model: DeclaredModel) -> Code:
     return _without_block(_unscaled(code, None, model))
 
 
-def with_default_base(code: Code, _: DeclaredModel) -> Code:
+def with_default_base(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """The base is looked up at its old place, is not there, and becomes 10,000; the scaling is kept."""
     return code if _of_class(code.source.get("base", "")) else _with_base(code, DEFAULT_BASE)
 
 
-def without_both(code: Code, model: DeclaredModel) -> Code:
+def without_both(code: LayerEncoding, model: DeclaredModel) -> LayerEncoding:
     """Neither base nor scaling is found at its old place: base 10,000 and no scaling."""
     return with_default_base(without_scaling(code, model), model)
 
 
-def linear_in_its_place(code: Code, model: DeclaredModel) -> Code:
+def linear_in_its_place(code: LayerEncoding, model: DeclaredModel) -> LayerEncoding:
     """The factor of a scaling of any type divides all frequencies alike."""
     factor = (code.scaling or {}).get("factor")
     if factor is None or not _in_block(code, "scaling", ".factor"):
@@ -269,14 +272,14 @@ def linear_in_its_place(code: Code, model: DeclaredModel) -> Code:
     return _without_block(_unscaled(code, Linear(factor), model, said))
 
 
-def with_usual_betas(code: Code, _: DeclaredModel) -> Code:
+def with_usual_betas(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """YaRN's bounds are 32 and 1, whatever the file says."""
     if code.rotation is None or not isinstance(code.rotation.scaling, Yarn):
         return code
     return _rotating(code, code.scaling, scaling=replace(code.rotation.scaling, beta_fast=32.0, beta_slow=1.0))
 
 
-def with_magnitude_of_the_formula(code: Code, _: DeclaredModel) -> Code:
+def with_magnitude_of_the_formula(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """YaRN's attention factor is always 0.1 ln(factor) + 1; the file and the class defaults are ignored."""
     yarn = None if code.rotation is None else code.rotation.scaling
     if not isinstance(yarn, Yarn):
@@ -286,7 +289,7 @@ def with_magnitude_of_the_formula(code: Code, _: DeclaredModel) -> Code:
     return replace(made, score_scale=_without_magnitude(made.score_scale))
 
 
-def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
     """The declared context length of a part is used as the original length of its scaling.
 
     Raises:
@@ -307,12 +310,12 @@ def context_as_original(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         yield _rescaled(code, {**(code.scaling or {}), **fields}, **fields)
 
 
-def _lists(code: Code) -> LongRope | None:
+def _lists(code: LayerEncoding) -> LongRope | None:
     scaling = None if code.rotation is None or not _rotates(code) else code.rotation.scaling
     return scaling if isinstance(scaling, LongRope) else None
 
 
-def one_list(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+def one_list(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
     """One list of LongRoPE is used for texts of every length; it is compared at a length of the other list.
 
     Raises:
@@ -330,7 +333,7 @@ def one_list(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
             yield _rescaled(code, code.scaling, short=divisors, long=divisors)
 
 
-def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
     """All layers of a part get the base, the scaling and the share of those that see all, or of those that slide.
 
     Raises:
@@ -345,7 +348,7 @@ def one_kind(kept: str, codes: Codes, model: DeclaredModel) -> Iterator[Code]:
         yield _like(code, like) if _rotates(code) and _differ(code, like) else code
 
 
-def _like(code: Code, like: Code) -> Code:
+def _like(code: LayerEncoding, like: LayerEncoding) -> LayerEncoding:
     """The encoding with the base, the scaling and the rotated share of another."""
     own = like.rotation
     if own is None or like.rates is None:
@@ -356,7 +359,7 @@ def _like(code: Code, like: Code) -> Code:
     return made if share is None or _share(code) is None else _with_share(made, share)
 
 
-def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
     """Every kind of layer keeps its base, and all of a part get the scaling of its full-attention layers.
 
     Raises:
@@ -379,12 +382,12 @@ def scaling_everywhere(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
             yield _rotating(code, like.scaling, scaling=like.rotation.scaling, length=like.rotation.length)
 
 
-def _part_of(code: Code) -> str:
+def _part_of(code: LayerEncoding) -> str:
     """The part whose settings an encoding follows: indexers and the layers for further tokens follow the text."""
     return "text" if code.part in SECOND else code.part
 
 
-def _of_kinds(codes: Codes, part: str, first: str) -> tuple[Code, Code] | None:
+def _of_kinds(codes: Codes, part: str, first: str) -> tuple[LayerEncoding, LayerEncoding] | None:
     """An encoding of the layers of a part that see all, and one of those that slide; that of the first kind first."""
     of_part = [code for code in codes if _rotates(code) and code.part == part]
     kinds = {code.layer_kind or ("full" if code.farthest is None else "sliding"): code for code in reversed(of_part)}
@@ -394,7 +397,7 @@ def _of_kinds(codes: Codes, part: str, first: str) -> tuple[Code, Code] | None:
     return (full, sliding) if first == "full" else (sliding, full)
 
 
-def _differ(code: Code, other: Code) -> bool:
+def _differ(code: LayerEncoding, other: LayerEncoding) -> bool:
     """Whether two encodings have another base, scaling or rotated share."""
     one, two = code.rotation, other.rotation
     if one is None or two is None:
@@ -410,12 +413,12 @@ def _lacking(codes: Codes, otherwise: str) -> Undescribed:
     return Undescribed("The file lacks values for the RoPE frequencies." if unknown else otherwise)
 
 
-def whole_head(code: Code, _: DeclaredModel) -> Code:
+def whole_head(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """All dimensions of a head are rotated although the file rotates only some."""
     return code if _share(code) is None else _with_share(code, 1.0)
 
 
-def default_share(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
+def default_share(codes: Codes, model: DeclaredModel) -> Iterator[LayerEncoding]:
     """The share of the head that the class has by default is rotated, whatever the file declares.
 
     Raises:
@@ -427,18 +430,18 @@ def default_share(codes: Codes, model: DeclaredModel) -> Iterator[Code]:
     return (_with_share(code, share) if _rotates(code) and _share(code) is not None else code for code in codes)
 
 
-def ordinary_partial(code: Code, model: DeclaredModel) -> Code:
+def ordinary_partial(code: LayerEncoding, model: DeclaredModel) -> LayerEncoding:
     """Proportional RoPE is read as partial RoPE: the exponents are divided by the rotated width."""
     return _unscaled(code, None, model) if _proportional(code) else code
 
 
-def _proportional(code: Code) -> bool:
+def _proportional(code: LayerEncoding) -> bool:
     """Whether proportional RoPE spans the whole head; in a head of two parts it spans the rotated one."""
     rotation = code.rotation
     return rotation is not None and isinstance(rotation.scaling, Proportional) and rotation.part == "first"
 
 
-def proportional_partial(code: Code, _: DeclaredModel) -> Code:
+def proportional_partial(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """Partial RoPE is read as proportional RoPE: the exponents and the pairs span the whole head."""
     width, rotated, spec = code.width, code.rotated, code.spec
     if not isinstance(spec, Rotary) or not width or not rotated or code.base is None:
@@ -449,17 +452,17 @@ def proportional_partial(code: Code, _: DeclaredModel) -> Code:
     return replace(code, spec=made, rates=made.rates)
 
 
-def without_magnitude(code: Code, _: DeclaredModel) -> Code:
+def without_magnitude(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """Cosine and sine are not multiplied by the attention factor."""
     return code if code.attention_factor is None else replace(code, attention_factor=1.0)
 
 
-def magnitude_twice(code: Code, _: DeclaredModel) -> Code:
+def magnitude_twice(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """The attention factor is applied to the queries and to the keys, and then to the scores once more."""
     return code if code.attention_factor is None else replace(code, attention_factor=code.attention_factor**2)
 
 
-def other_layout(code: Code, _: DeclaredModel, *, of_indexer: bool = False) -> Code:
+def other_layout(code: LayerEncoding, _: DeclaredModel, *, of_indexer: bool = False) -> LayerEncoding:
     """Interleaved pairs are read as half-split ones, and the reverse: of the attention, or of its indexer."""
     layout = {"interleaved": "halves", "halves": "interleaved"}.get(code.layout or "")
     if layout is None or not isinstance(code.spec, Rotary) or (code.part == INDEXER) != of_indexer:
@@ -467,14 +470,14 @@ def other_layout(code: Code, _: DeclaredModel, *, of_indexer: bool = False) -> C
     return replace(code, layout=layout, spec=replace(code.spec, layout=layout))
 
 
-def one_axis(code: Code, _: DeclaredModel) -> Code:
+def one_axis(code: LayerEncoding, _: DeclaredModel) -> LayerEncoding:
     """Several position axes are read as one."""
     if not isinstance(code.spec, Rotary) or code.spec.axes is None or code.counts_apart:
         return code
     return replace(code, spec=replace(code.spec, axes=None))
 
 
-def in_all_layers(change: Callable[[Code], Code]) -> Pattern:
+def in_all_layers(change: Callable[[LayerEncoding], LayerEncoding]) -> Pattern:
     """The pattern that changes every encoding of a text, those without a rotation too."""
     return Pattern(lambda codes, *_: (change(code) if _of_text(code) else code for code in codes))
 

@@ -9,11 +9,11 @@ from clockhands.configs.dialects import dialect_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, Code, Resolved
+from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import RopeBlock, scaling_name
 from clockhands.configs.section_fields import Section
 from clockhands.errors import InvalidValue
-from clockhands.runtimes._comparing import Parted, compared
+from clockhands.runtimes._comparing import LayerDifference, compared
 from clockhands.runtimes._of_llama_cpp import llama_cpp
 from clockhands.runtimes._of_mlx import mlx_lm
 from clockhands.runtimes._of_transformers import transformers_4, transformers_5
@@ -125,9 +125,9 @@ class Reading:
     version: str
     verdict: str
     because: str | None = None
-    codes: tuple[Code, ...] = ()
+    codes: tuple[LayerEncoding, ...] = ()
     not_read: tuple[str, ...] = ()
-    parted: tuple[Parted, ...] = ()
+    parted: tuple[LayerDifference, ...] = ()
     longest: int | None = None
     says: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class FileReadings:
         self.length: int | None = length
         self._config: Mapping[str, Any] = opened.config or {}
         self._found: dict[str, Reading] = {}
-        self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[Code, ...]]] = []
+        self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[LayerEncoding, ...]]] = []
 
     @cached_property
     def incomparable(self) -> str | None:
@@ -359,7 +359,7 @@ class FileReadings:
         known = next((view.known for view in self.parts if view.known is not None), None)
         return DeclaredModel(known, self.resolved.context, bool(self._scalings - {"default", "mrope"}))
 
-    def _codes(self, config: Mapping[str, Any], length: int | None) -> tuple[Code, ...]:
+    def _codes(self, config: Mapping[str, Any], length: int | None) -> tuple[LayerEncoding, ...]:
         """The codes of a changed config; those that are equal are resolved once."""
         if config is self._config and length == self.length:
             return self.resolved.codes
@@ -384,7 +384,7 @@ class FileReadings:
         indexer = others and any(code.part == INDEXER for code in self.resolved.codes)
         return ("windows",) * windows + ("sections",) * axes + ("scores",) * scores + ("indexer",) * indexer
 
-    def _only_windows_that_never_act(self, group: Parted) -> bool:
+    def _only_windows_that_never_act(self, group: LayerDifference) -> bool:
         """Whether two codes differ in windows alone, and both windows are at least as long as the context."""
         context, ours, theirs = self.resolved.context, group.ours, group.theirs
         if context is None or ours is None or theirs is None or (group.ladder is not None and not group.ladder.same):
@@ -392,7 +392,7 @@ class FileReadings:
         past = all(code.farthest is None or code.farthest >= context for code in (ours, theirs))
         return past and group.says == (f"{ours.seen} against {theirs.seen}",)
 
-    def _compared(self, made: "_Computed", without: tuple[str, ...]) -> tuple[Parted, ...]:
+    def _compared(self, made: "_Computed", without: tuple[str, ...]) -> tuple[LayerDifference, ...]:
         parts = TEXT if "indexer" in without else (*TEXT, INDEXER)
         mine, theirs = ([code for code in side if code.part in parts] for side in (made.beside, made.codes))
         return compared(mine, theirs, windows="windows" not in without, scores="scores" not in without)
@@ -416,8 +416,8 @@ class _Computed:
     """
 
     length: int | None
-    codes: tuple[Code, ...] = ()
-    beside: tuple[Code, ...] = ()
+    codes: tuple[LayerEncoding, ...] = ()
+    beside: tuple[LayerEncoding, ...] = ()
     rules: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     sections: dict[str, str | None] = field(default_factory=dict)
     with_window: set[str] = field(default_factory=set)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.encodings.rotary import Rotary, chunked, interleaved
 from clockhands.errors import InvalidValue
 from clockhands.runtimes.views import AS_THE_CLASS, Refusal, Undescribed, View, facts
@@ -30,7 +30,9 @@ def window_rule(reader: str, view: View) -> Mapping[str, Any] | None:
     return rule if window is None else {"sees": int(window)}
 
 
-def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | None]) -> tuple[Code, ...]:
+def in_windows(
+    codes: tuple[LayerEncoding, ...], rules: Mapping[str, Mapping[str, Any] | None]
+) -> tuple[LayerEncoding, ...]:
     """The codes with the windows that a reader gives them, by the rule of each part.
 
     Raises:
@@ -53,14 +55,14 @@ def in_windows(codes: tuple[Code, ...], rules: Mapping[str, Mapping[str, Any] | 
     return made
 
 
-def with_window(code: Code, how: str | int) -> Code:
+def with_window(code: LayerEncoding, how: str | int) -> LayerEncoding:
     """The encoding in layers that see ``all`` positions, ``one more``, or this number of them."""
     if how == "all" or isinstance(how, int):
         return replace(code, window=None if how == "all" else how, chunk=None)
     return code if code.window is None else replace(code, window=code.window + 1)
 
 
-def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> tuple[Code, ...]:
+def in_sections(codes: tuple[LayerEncoding, ...], sections: Mapping[str, str | None]) -> tuple[LayerEncoding, ...]:
     """The codes with the pairs shared among the axes as a reader does, by part.
 
     Raises:
@@ -71,7 +73,7 @@ def in_sections(codes: tuple[Code, ...], sections: Mapping[str, str | None]) -> 
     return tuple(with_sections(code, sections.get(code.part)) for code in codes)
 
 
-def with_sections(code: Code, how: str | None) -> Code:
+def with_sections(code: LayerEncoding, how: str | None) -> LayerEncoding:
     """The encoding with its pairs shared among the axes ``consecutive``, ``interleaved`` or ``strided``.
 
     Raises:

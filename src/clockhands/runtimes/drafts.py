@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from clockhands.configs.resolved import TEXT, Code
-from clockhands.runtimes._comparing import Parted, side_by_side
+from clockhands.configs.resolved import TEXT, LayerEncoding
+from clockhands.runtimes._comparing import LayerDifference, side_by_side
 from clockhands.runtimes.telling import lengths_differ, scaling_in_words
 
 _CLASS = re.compile(r"eagle|nextn|mtp|medusa|dflash|dspark|draft|speculat", re.IGNORECASE)
@@ -30,7 +30,7 @@ def is_draft(config: Mapping[str, Any] | None) -> bool:
     return named or any(held.get(key) is not None for key in _KEYS)
 
 
-def of_draft(target: Sequence[Code], draft: Sequence[Code]) -> tuple[Parted, ...]:
+def of_draft(target: Sequence[LayerEncoding], draft: Sequence[LayerEncoding]) -> tuple[LayerDifference, ...]:
     """Each rotary code of a draft, compared with the closest code of the target.
 
     Args:
@@ -50,21 +50,21 @@ def contexts_differ(first: int | None, second: int | None, *, draft: bool) -> bo
     return lengths_differ(first, second) and not (draft and first is not None and second is not None and second > first)
 
 
-def _rotates(code: Code) -> bool:
+def _rotates(code: LayerEncoding) -> bool:
     return code.kind == "rotary" and code.part in TEXT
 
 
-def _apart(group: Parted) -> tuple[bool, int, float]:
+def _apart(group: LayerDifference) -> tuple[bool, int, float]:
     return (not group.equivalent, len(group.says), 0.0 if group.ladder is None else group.ladder.drift)
 
 
-def _beside(target: Code, draft: Code) -> Parted:
+def _beside(target: LayerEncoding, draft: LayerEncoding) -> LayerDifference:
     if (target.width, target.rotated) == (draft.width, draft.rotated):
         return side_by_side(draft.part, draft.layers, target, draft, ("scores",))
-    return Parted(draft.part, draft.layers, target, draft, None, tuple(_settings(target, draft)))
+    return LayerDifference(draft.part, draft.layers, target, draft, None, tuple(_settings(target, draft)))
 
 
-def _settings(target: Code, draft: Code) -> Iterator[str]:
+def _settings(target: LayerEncoding, draft: LayerEncoding) -> Iterator[str]:
     """The differences of two codes whose heads have other widths, so that pair i of one is not pair i of the other."""
     if target.layout != draft.layout and target.layout and draft.layout:
         yield f"{target.layout} layout against {draft.layout} layout"
@@ -76,7 +76,7 @@ def _settings(target: Code, draft: Code) -> Iterator[str]:
         yield f"attention factor {_shown(target.attention_factor)} against {_shown(draft.attention_factor)}"
 
 
-def _scaling(code: Code) -> str:
+def _scaling(code: LayerEncoding) -> str:
     original = (code.scaling or {}).get("original")
     return scaling_in_words(code) + (f" from {original:,} tokens on" if original else "")
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from clockhands.arguments import listed
-from clockhands.configs.resolved import MTP, TEXT, Code
+from clockhands.configs.resolved import MTP, TEXT, LayerEncoding
 from clockhands.measures import LadderDifference, distances
-from clockhands.runtimes._comparing import Parted, kind_in_words
+from clockhands.runtimes._comparing import LayerDifference, kind_in_words
 from clockhands.runtimes._reading import Reading
 
 FAR_OFF = (0.1, 1.0)
 """Radians from which a pair counts as off, and as lost."""
 
 
-def reach_of(codes: Iterable[Code], context: int | None, length: int | None) -> int | None:
+def reach_of(codes: Iterable[LayerEncoding], context: int | None, length: int | None) -> int | None:
     """The length up to which two readings are compared: the context, or the only length at which frequencies hold."""
     regimes = any(code.by_length for code in codes)
     return length if regimes and length is not None else context
@@ -28,7 +28,7 @@ def reading_to_dict(reading: Reading, context: int | None) -> dict[str, Any]:
     return {**made, **lists, "differs": [parted_to_dict(group, context) for group in reading.parted]}
 
 
-def parted_to_dict(group: Parted, context: int | None, length: int | None = None) -> dict[str, Any]:
+def parted_to_dict(group: LayerDifference, context: int | None, length: int | None = None) -> dict[str, Any]:
     """How two readings of some layers differ; ``context`` and ``length`` say which distances are of interest."""
     return {
         "part": group.part,
@@ -40,12 +40,12 @@ def parted_to_dict(group: Parted, context: int | None, length: int | None = None
     }
 
 
-def _cause(group: Parted) -> dict[str, Any]:
+def _cause(group: LayerDifference) -> dict[str, Any]:
     """The probable cause of the second reading's frequencies, beside the first's; None if they were not compared."""
     return {"cause": None if group.verdict is None else group.verdict.cause}
 
 
-def _code_to_dict(code: Code | None) -> dict[str, Any] | None:
+def _code_to_dict(code: LayerEncoding | None) -> dict[str, Any] | None:
     if code is None:
         return None
     names = ("kind", "layout", "width", "rotated", "base", "attention_factor", "scaling", "window")
@@ -70,7 +70,7 @@ def _ladder_to_dict(ladder: LadderDifference, context: int | None, length: int |
     }
 
 
-def parted_in_words(group: Parted, context: int | None) -> str:
+def parted_in_words(group: LayerDifference, context: int | None) -> str:
     """How a reading differs from the audit in some layers, in one line.
 
     It names base and scaling where they differ, other differences, the differing pairs and their largest ratio, the
@@ -141,7 +141,7 @@ def cosine_in_words(cosine: float) -> str:
     return f"{cosine:.3f}".replace("-0.000", "0.000")
 
 
-def code_in_words(code: Code | None) -> str:
+def code_in_words(code: LayerEncoding | None) -> str:
     """Base, scaling, rotated share and attention factor of a rotary code, as a short text.
 
     >>> code_in_words(Code("text", None, "rotary", base=1e4, width=64, rotated=64, attention_factor=1.0))
@@ -160,7 +160,7 @@ def code_in_words(code: Code | None) -> str:
     return ", ".join(words)
 
 
-def scaling_in_words(code: Code) -> str:
+def scaling_in_words(code: LayerEncoding) -> str:
     """The scaling and its factor."""
     scaling = code.scaling or {}
     if not scaling:
@@ -189,7 +189,7 @@ def release(reading: Reading) -> str:
     return f"{name} {reading.version}" if reading.version[0].isdigit() else name
 
 
-def _factor(code: Code) -> str:
+def _factor(code: LayerEncoding) -> str:
     return f"{code.attention_factor:.4f}" if code.attention_factor is not None else "not known"
 
 
@@ -299,7 +299,7 @@ def _readings_that_differ(reading: Reading, context: int | None) -> Iterator[str
         yield f"layers {','.join(known)}: {text}" if known and not everywhere else text
 
 
-def expected_differences(groups: Sequence[Parted]) -> str:
+def expected_differences(groups: Sequence[LayerDifference]) -> str:
     """The expected differences, as text."""
     words = []
     if any(group.layout_changed for group in groups):
@@ -310,7 +310,7 @@ def expected_differences(groups: Sequence[Parted]) -> str:
 
 
 def first_difference(
-    groups: Sequence[Parted], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
+    groups: Sequence[LayerDifference], contexts: tuple[int | None, int | None], names: tuple[str, str], *, exact: bool
 ) -> str:
     """The first difference in a sentence: of encodings, else of lengths."""
     for group in groups:

@@ -10,7 +10,7 @@ from typing import IO
 from rich.text import Text
 
 from clockhands.measures import LadderDifference, distances
-from clockhands.runtimes import Parted
+from clockhands.runtimes import LayerDifference
 from clockhands.runtimes.drafts import contexts_differ
 from clockhands.runtimes.telling import (
     FAR_OFF,
@@ -29,7 +29,7 @@ from clockhands.show._page import Page, console_on, safe
 def print_differences(
     first: str,
     second: str,
-    groups: Sequence[Parted],
+    groups: Sequence[LayerDifference],
     contexts: tuple[int | None, int | None],
     *,
     reach: int | None = None,
@@ -76,7 +76,7 @@ def print_differences(
         _print_group(page, group, sides, distances(reach, length))
 
 
-def _print_group(page: Page, group: Parted, names: tuple[str, str], shown: Sequence[int]) -> None:
+def _print_group(page: Page, group: LayerDifference, names: tuple[str, str], shown: Sequence[int]) -> None:
     where = group.layers and (group.layers if " of every " in group.layers else layers_in_words(group.layers))
     page.line(Text(": ".join(filter(None, (part_in_words(group.part), where))), style="bold"))
     if group.same:

@@ -18,7 +18,7 @@ from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.frequency_bands import bands_of
 from clockhands.auditing.layer_words import LISTED, rates_in_words, rows_of, title_of, where_of
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, runtime_rows
@@ -197,7 +197,7 @@ def _place(text: str) -> Markup:
     return joined(pieces)
 
 
-def _code(code: Code) -> Markup:
+def _code(code: LayerEncoding) -> Markup:
     rows = [(label, value) for label, value, _ in rows_of(code)]
     title = element("p", title_of(code, LISTED), class_="report-code")
     return element("section", title, facts(rows) if rows else None)
@@ -273,7 +273,7 @@ def _places(whose: str, rows: Iterable[tuple[str, str, str]]) -> Markup:
     return table("of-places", ("value", "is", "source"), lines, caption)
 
 
-def _field(code: Code, name: str) -> str:
+def _field(code: LayerEncoding, name: str) -> str:
     """A field of a code as a short text; empty if it has none."""
     value = getattr(code, name)
     if value is None:

@@ -22,7 +22,7 @@ from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_of, title_of, together, where_of
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.configs.resolved import COMPUTED, Code
+from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of
 from clockhands.runtimes.telling import layers_in_words, runtime_rows, runtimes_in_short
@@ -313,7 +313,7 @@ class _AuditPage(Page):
         hold = ", for which the frequencies are computed" if bent else ""
         self.row("length", f"{spoken(length)}{hold}", self.audit.source.get("length"))
 
-    def code(self, code: Code) -> None:
+    def code(self, code: LayerEncoding) -> None:
         self.beside(title_of(code), "", places_of(code, "layers"), style="bold")
         for label, value, fields in rows_of(code):
             self.row(label, value, *places_of(code, *fields))

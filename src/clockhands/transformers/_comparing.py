@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clockhands.configs.expected_rates import Expected
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.errors import InvalidValue
@@ -24,7 +24,7 @@ ROUNDING = 2.0**-21
 _LENGTH = 8192  # of a part whose frequencies do not depend on the length
 
 
-def of_text(code: Code) -> bool:
+def of_text(code: LayerEncoding) -> bool:
     """Whether a code belongs to a text part, and not to images or audio."""
     return code.part in (*TEXT, "other")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing import audit
-from clockhands.configs.resolved import TEXT, Code, layer_numbers
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.encodings.mixtures import LayerCode, LayerMixture
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
@@ -75,7 +75,7 @@ def spec_of(
     return LayerMixture(tuple(alike), tuple(place[number] for number in range(len(place))))
 
 
-def _of_part(codes: Iterable[Code], part: str | None) -> list[Code]:
+def _of_part(codes: Iterable[LayerEncoding], part: str | None) -> list[LayerEncoding]:
     if part is not None:
         return [code for code in codes if code.part == part]
     codes = list(codes)
@@ -83,11 +83,11 @@ def _of_part(codes: Iterable[Code], part: str | None) -> list[Code]:
     return text or [code for code in codes if code.part == "other"] or codes
 
 
-def _decided(code: Code) -> bool:
+def _decided(code: LayerEncoding) -> bool:
     return code.kind == "none" or (code.kind is not None and code.spec is not None)
 
 
-def _spec(code: Code) -> Any:
+def _spec(code: LayerEncoding) -> Any:
     """The spec at the trained length, for codes that do not depend on a length."""
     spec = code.spec
     if isinstance(spec, Rotary) and spec.length is not None:
@@ -95,7 +95,7 @@ def _spec(code: Code) -> Any:
     return spec
 
 
-def _undecided(audited: Any, codes: list[Code], open_ones: list[Code]) -> tuple[str, str]:
+def _undecided(audited: Any, codes: list[LayerEncoding], open_ones: list[LayerEncoding]) -> tuple[str, str]:
     if not codes:
         parts = sorted({code.part for code in audited.layers})
         return (

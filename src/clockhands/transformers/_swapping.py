@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clockhands.arguments import shown
 from clockhands.configs.expected_rates import Expected
-from clockhands.configs.resolved import Code, layer_numbers
+from clockhands.configs.resolved import LayerEncoding, layer_numbers
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.biases import Alibi, Buckets
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
@@ -49,7 +49,7 @@ class Change:
 
     path: str
     owner: Any
-    codes: tuple[tuple[Code, str | None], ...]
+    codes: tuple[tuple[LayerEncoding, str | None], ...]
     exact: type
     kept: Mapping[str, Any] = field(default_factory=dict)
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
@@ -213,19 +213,19 @@ def _swapped(module: nn.Module) -> dict[str, Any]:
     return {path: part for path, part in module.named_modules() if isinstance(part, Swapped)}
 
 
-def _in_use(code: Code, module: nn.Module) -> bool:
+def _in_use(code: LayerEncoding, module: nn.Module) -> bool:
     """Whether a code belongs to a text part that the model has; a config may declare an encoder that it lacks."""
     if code.part not in ("encoder", "decoder"):
         return of_text(code)
     return any(path.rpartition(".")[2] == code.part for path, _ in module.named_modules())
 
 
-def _named(code: Code) -> str:
+def _named(code: LayerEncoding) -> str:
     names = {"rotary": "a rotary encoding", "sinusoidal": "a sinusoidal table", "alibi": "linear biases (ALiBi)"}
     return names.get(code.kind or "", f"{code.kind} positions")
 
 
-def _served(code: Code, changes: list[Change]) -> bool:
+def _served(code: LayerEncoding, changes: list[Change]) -> bool:
     """Whether every layer of a code is in one of the changes."""
     own = [
         layers
@@ -275,7 +275,7 @@ def _close(own: Tensor, exact: Tensor, fastest: float, slack: float = 2.0**-22) 
 # Tables added to tokens
 
 
-def _of_tables(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
+def _of_tables(module: nn.Module, codes: Sequence[LayerEncoding]) -> Iterator[Change]:
     """The changes of modules that keep computed tables, saved or not."""
     name = type(module).__name__
     for held in walked(module).of("rows"):
@@ -317,7 +317,7 @@ _KEYS = 256
 _T5, _T5_ARGUMENTS = "_relative_position_bucket", ("bidirectional", "num_buckets", "max_distance")
 
 
-def _of_biases(module: nn.Module, codes: Sequence[Code]) -> Iterator[Change]:
+def _of_biases(module: nn.Module, codes: Sequence[LayerEncoding]) -> Iterator[Change]:
     """The changes of modules whose methods compute biases."""
     name = type(module).__name__
     for path, part in module.named_modules():

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from clockhands.jobs.engines import Event, Failed, Finished, Job, Lost, Progress, Started, run
+from clockhands.jobs.engines import Event, Failed, Finished, Job, JobMessage, Lost, Started, run
 from oracles import sentences
 
 
@@ -49,7 +49,12 @@ def test_each_result_arrives_once():
     for job in squares(6):
         own = [event for event in found if event.job == job]
         x = job.arguments["x"]
-        assert own == [Started(job, 1), Progress(job, {"x": x}), Progress(job, {"half": x / 2}), Finished(job, x * x)]
+        assert own == [
+            Started(job, 1),
+            JobMessage(job, {"x": x}),
+            JobMessage(job, {"half": x / 2}),
+            Finished(job, x * x),
+        ]
 
 
 def test_a_job_is_taken_when_a_worker_is_free():
@@ -139,9 +144,9 @@ def test_a_lost_worker_is_replaced(tmp_path: Path):
     job = Job("dies", "jobs.engines.calls:dies", {"until": 2, "folder": str(tmp_path), "how": "kill"})
     reason = "The worker was killed by SIGKILL (the system does this when memory runs out)."
     assert events_of(job) == [
-        *(Started(job, 1), Progress(job, 1), Lost(job, 1, reason)),
-        *(Started(job, 2), Progress(job, 2), Lost(job, 2, reason)),
-        *(Started(job, 3), Progress(job, 3), Finished(job, 3)),
+        *(Started(job, 1), JobMessage(job, 1), Lost(job, 1, reason)),
+        *(Started(job, 2), JobMessage(job, 2), Lost(job, 2, reason)),
+        *(Started(job, 3), JobMessage(job, 3), Finished(job, 3)),
     ]
 
 
@@ -167,7 +172,7 @@ def test_closing_the_run_ends_its_workers_and_what_they_started(tmp_path: Path):
     with closing(run(jobs, at_once=2)) as events:
         told = 0
         for event in events:
-            told += isinstance(event, Progress)
+            told += isinstance(event, JobMessage)
             if told == 2:
                 break
         pids = [int(file.name) for file in tmp_path.iterdir()]

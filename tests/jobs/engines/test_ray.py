@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clockhands.errors import ClockhandsError
-from clockhands.jobs.engines import Event, Failed, Finished, Job, Lost, Progress, Started, run
+from clockhands.jobs.engines import Event, Failed, Finished, Job, JobMessage, Lost, Started, run
 from clockhands.jobs.engines.ray import _ENVIRONMENT, _LOOPBACK
 from jobs.engines.test_local import alive, driver, squares, until
 
@@ -72,8 +72,8 @@ def test_a_lost_worker_is_replaced_and_output_stays_clean(tmp_path: Path, capfd:
     found = by_job([once, always, talks, wide], "ray", retries=1)
     reason = "The worker process died (the system kills processes when memory runs out)."
     assert found["once"] == [
-        *(Started(once, 1), Progress(once, 1), Lost(once, 1, reason)),
-        *(Started(once, 2), Progress(once, 2), Finished(once, 2)),
+        *(Started(once, 1), JobMessage(once, 1), Lost(once, 1, reason)),
+        *(Started(once, 2), JobMessage(once, 2), Finished(once, 2)),
     ]
     *_, lost, failed = found["always"]
     assert lost == Lost(always, 2, reason)
@@ -97,7 +97,7 @@ def test_a_worker_killed_from_outside_is_replaced_and_closing_ends_all(tmp_path:
             os.kill(pid, signal.SIGKILL)
         kinds += [type(next(events)) for _ in range(3)]
         second = {int(file.name) for file in tmp_path.iterdir()} - first
-        assert kinds == [Started, Progress, Lost, Started, Progress]
+        assert kinds == [Started, JobMessage, Lost, Started, JobMessage]
         assert len(first) == len(second) == 1
         assert ray.is_initialized()
     assert not ray.is_initialized()
@@ -180,7 +180,7 @@ def test_a_distributed_job_runs_in_ray_train():
     sums, fails = ([event for event in found if event.job == job] for job in jobs)
     assert sums == [
         Started(jobs[0], 1),
-        Progress(jobs[0], {"rank": 0}),
+        JobMessage(jobs[0], {"rank": 0}),
         Finished(jobs[0], {"workers": 2, "sum": 3.0}),
     ]
     first, failed = fails

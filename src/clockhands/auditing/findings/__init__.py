@@ -34,7 +34,7 @@ from clockhands.auditing.findings._finding import (
     price_in_words,
     spoken,
 )
-from clockhands.auditing.findings._parts import Audited, cases_of_checks, in_a_file
+from clockhands.auditing.findings._parts import AuditSubject, cases_of_checks, in_a_file
 from clockhands.auditing.findings._releases import with_release
 from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of, filled, listed
 from clockhands.configs.overriding import CALLER
@@ -44,7 +44,7 @@ __all__ = [
     "CODES",
     "DEPENDS",
     "SEVERITIES",
-    "Audited",
+    "AuditSubject",
     "Case",
     "Finding",
     "Rule",
@@ -54,15 +54,15 @@ __all__ = [
     "filled",
     "in_a_file",
     "json_value",
-    "judge",
     "listed",
+    "make_finding",
     "price_in_words",
     "spoken",
     "with_release",
 ]
 
 
-def judge(
+def make_finding(
     code: str, evidence: Mapping[str, Any], layers: str | None = None, documents: Mapping[str, Any] | None = None
 ) -> Finding:
     """The finding for a fact that was noted.

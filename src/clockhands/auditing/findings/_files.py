@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.arguments import shown
-from clockhands.auditing.findings._parts import Audited, check_of, declared, first_place, main_code, places
+from clockhands.auditing.findings._parts import AuditSubject, check_of, declared, first_place, main_code, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
 from clockhands.configs.params_fields import SCALED, meta_scaling
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.errors import ClockhandsError
@@ -44,7 +44,7 @@ class PickleRunsCode(Case, code="pickle-runs-code"):
 
 
 @check_of("path")
-def pickles_that_run_code(subject: Audited) -> Iterator[Case]:
+def pickles_that_run_code(subject: AuditSubject) -> Iterator[Case]:
     """Pickles of the folder, whether or not the model's weights are read from them."""
     folder = subject.opened.path
     if folder is None or not folder.is_dir():
@@ -59,7 +59,7 @@ _SAME = 1e-3  # relative, of a frequency: files hold bases and divisors in float
 
 
 @check_of("path", "beside")
-def files_disagree(subject: Audited) -> Iterator[Case]:
+def files_disagree(subject: AuditSubject) -> Iterator[Case]:
     """Base, scaling, layers and heads for which another file of the folder contradicts the config."""
     opened = subject.opened
     if opened.form == "gguf" and opened.path is not None:
@@ -74,12 +74,12 @@ def files_disagree(subject: Audited) -> Iterator[Case]:
         yield from _against_gguf(subject, code)
 
 
-def _full_attention_code(resolved: Resolved) -> Code | None:
+def _full_attention_code(resolved: Resolved) -> LayerEncoding | None:
     """The code of the full-attention layers, which every runtime has; else of any layers."""
     return main_code(code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT and code.rates)
 
 
-def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> Iterator[Case]:
+def _against_params(subject: AuditSubject, code: LayerEncoding, params: Mapping[str, Any]) -> Iterator[Case]:
     scaling, config, name = code.scaling or {}, subject.opened.config or {}, subject.opened.config_name
     key = next((key for key in (OLD, NEW) if key in config), OLD)
     block = next(iter(places(code, "scaling")), f"{name}:{key}")
@@ -107,12 +107,12 @@ def _against_params(subject: Audited, code: Code, params: Mapping[str, Any]) -> 
     yield from _steps_of_scores(code, params.get("llama_4_scaling"))
 
 
-def _placed(code: Code, key: str) -> str | None:
+def _placed(code: LayerEncoding, key: str) -> str | None:
     """The source of a number of the scaling."""
     return next((place for place in places(code, "scaling") if place.endswith(f".{key}")), None)
 
 
-def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
+def _meta_factor(code: LayerEncoding, params: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[Case]:
     """The factor, compared with the constant that Meta's code uses when its switch is on."""
     ours = (code.scaling or {}).get("factor")
     written = next((key for key in SCALED["factor"] if params.get(key) is not None), None)
@@ -126,7 +126,7 @@ def _meta_factor(code: Code, params: Mapping[str, Any], here: Mapping[str, Any])
         yield case_of("files-disagree", {**evidence, **said}, code.layers)
 
 
-def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
+def _apply_scale(code: LayerEncoding, yarn: Mapping[str, Any]) -> Iterator[Case]:
     """Whether cosine and sine are multiplied by YaRN's ``0.1 ln f + 1``, which Mistral's files control by a switch."""
     applied, factor = yarn.get("apply_scale"), yarn.get("factor")
     if not isinstance(applied, bool) or not isinstance(factor, int | float) or factor <= 1:
@@ -141,7 +141,7 @@ def _apply_scale(code: Code, yarn: Mapping[str, Any]) -> Iterator[Case]:
     yield case_of("files-disagree", evidence, code.layers)
 
 
-def _steps_of_scores(code: Code, theirs: Any) -> Iterator[Case]:
+def _steps_of_scores(code: LayerEncoding, theirs: Any) -> Iterator[Case]:
     """The scale of scores by position; the config of an unknown type does not say whether it has none."""
     if not isinstance(theirs, Mapping) or code.layout is None:
         return
@@ -168,7 +168,7 @@ def _layers(resolved: Resolved) -> int | None:
     return max(last) + 1 if last else None
 
 
-def _against_gguf(subject: Audited, code: Code) -> Iterator[Case]:
+def _against_gguf(subject: AuditSubject, code: LayerEncoding) -> Iterator[Case]:
     folder = subject.opened.path
     assert folder is not None
     for path in sorted(folder.glob("*.gguf"))[:_MOST_GGUF]:
@@ -181,7 +181,7 @@ def _against_gguf(subject: Audited, code: Code) -> Iterator[Case]:
         yield from _held_together(subject.resolved, code, resolve(opened, subject.resolved.length), path.name)
 
 
-def _against_config(subject: Audited, gguf: Path) -> Iterator[Case]:
+def _against_config(subject: AuditSubject, gguf: Path) -> Iterator[Case]:
     """Compare a GGUF file with the config in its folder if both have the same shape: folders often mix models."""
     path = gguf.with_name("config.json")
     if files.place(path) != "file":
@@ -192,12 +192,14 @@ def _against_config(subject: Audited, gguf: Path) -> Iterator[Case]:
     except ClockhandsError:
         return
     code, keys = _full_attention_code(resolved), subject.opened.config or {}
-    same = not _of_another_width(Audited(opened, resolved), keys) and _layers(resolved) == _layers(subject.resolved)
+    same = not _of_another_width(AuditSubject(opened, resolved), keys) and _layers(resolved) == _layers(
+        subject.resolved
+    )
     if code is not None and same:
         yield from _held_together(resolved, code, subject.resolved, gguf.name)
 
 
-def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> Iterator[Case]:
+def _held_together(ours: Resolved, code: LayerEncoding, other: Resolved, name: str) -> Iterator[Case]:
     """Compare a config and a GGUF file, as they were resolved; ``code`` is the rotary code of the config."""
     theirs = _full_attention_code(other)
     if theirs is None or theirs.rates is None or code.rates is None:
@@ -214,7 +216,7 @@ def _held_together(ours: Resolved, code: Code, other: Resolved, name: str) -> It
         yield from _ladders(code, theirs, name)
 
 
-def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
+def _of_another_width(subject: AuditSubject, keys: Mapping[str, Any]) -> bool:
     theirs = keys.get(f"{keys.get(ARCHITECTURE)}.embedding_length")
     config = subject.opened.config or {}
     inner = config.get("text_config")
@@ -222,7 +224,7 @@ def _of_another_width(subject: Audited, keys: Mapping[str, Any]) -> bool:
     return isinstance(ours, int) and isinstance(theirs, int) and ours != theirs
 
 
-def _ladders(code: Code, theirs: Code, name: str) -> Iterator[Case]:
+def _ladders(code: LayerEncoding, theirs: LayerEncoding, name: str) -> Iterator[Case]:
     """Two ladders of one base: if they differ, a scaling was lost or changed."""
     ratios = [a / b for a, b in zip(code.rates or (), theirs.rates or (), strict=True) if b]
     worst = max(ratios, key=lambda ratio: abs(math.log(ratio)) if ratio > 0 else 0.0, default=1.0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._parts import Audited, check_of, declared, main_code
+from clockhands.auditing.findings._parts import AuditSubject, check_of, declared, main_code
 from clockhands.auditing.findings._releases import (
     CLAIMED,
     OF_LENGTH,
@@ -28,7 +28,7 @@ from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.auditing.findings._scalings import swapped
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.configs.model_types import table
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError
@@ -90,9 +90,9 @@ def _known() -> Mapping[str, Any]:
 class _GgufModel:
     """A GGUF file, read by the short names of its keys."""
 
-    subject: Audited
+    subject: AuditSubject
     architecture: str
-    code: Code
+    code: LayerEncoding
 
     @property
     def context(self) -> int | None:
@@ -385,7 +385,7 @@ _CHECKS = (
 
 
 @check_of(form="gguf")
-def gguf_file(subject: Audited) -> Iterator[Case]:
+def gguf_file(subject: AuditSubject) -> Iterator[Case]:
     """What a GGUF file lacks, or has otherwise than the models of its architecture."""
     name = (subject.opened.config or {}).get(ARCHITECTURE)
     code = main_code(code for code in subject.resolved.codes if code.kind == "rotary")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
-from clockhands.auditing.findings._parts import Audited, Part, check, in_a_file
+from clockhands.auditing.findings._parts import AuditSubject, Part, check, in_a_file
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.fields import MOST_LAYERS
 from clockhands.configs.model_types import layer_labels
@@ -108,7 +108,7 @@ _SCALES = (
 
 
 @check
-def layer_type_scaling(subject: Audited) -> Iterator[Case]:
+def layer_type_scaling(subject: AuditSubject) -> Iterator[Case]:
     """A scaling on a kind of layer that this type does not scale."""
     for part in subject.rotary_parts:
         if part.row is None or not part.row.nested or not part.row.scaled:
@@ -131,7 +131,7 @@ def layer_type_scaling(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def nope_inverted(subject: Audited) -> Iterator[Case]:
+def nope_inverted(subject: AuditSubject) -> Iterator[Case]:
     """A list of layers without RoPE that is inverted compared with the interval or the family, or that is empty."""
     for part in subject.rotary_parts:
         flags = part.fields.items("rotating_layers")
@@ -157,7 +157,7 @@ def nope_inverted(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def mrope_order(subject: Audited) -> Iterator[Case]:
+def mrope_order(subject: AuditSubject) -> Iterator[Case]:
     """A key that declares another order of axes than the class of the type has."""
     for part in subject.rotary_parts:
         if part.row is None or part.row.sections is None or part.known is None:
@@ -170,7 +170,7 @@ def mrope_order(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def partial_meaning(subject: Audited) -> Iterator[Case]:
+def partial_meaning(subject: AuditSubject) -> Iterator[Case]:
     """A partial rotary factor that can mean a shorter ladder, or a full one whose slow pairs have frequency 0."""
     for part in subject.rotary_parts:
         if part.row is None or part.known is None:
@@ -212,7 +212,7 @@ def _own_meanings(part: Part) -> dict[str, str]:
 
 
 @check
-def inert_window(subject: Audited) -> Iterator[Case]:
+def inert_window(subject: AuditSubject) -> Iterator[Case]:
     """A window next to a switch that disables it."""
     for part in subject.rotary_parts:
         switch, window = part.fields.flag("window_on"), part.fields.raw("window")
@@ -223,7 +223,7 @@ def inert_window(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def head_width(subject: Audited) -> Iterator[Case]:
+def head_width(subject: AuditSubject) -> Iterator[Case]:
     """Heads of another width than the rows of the query projection allow."""
     for other in other_widths(subject.opened, subject.resolved) if subject.opened.tensors else ():
         evidence: dict[str, Any] = {

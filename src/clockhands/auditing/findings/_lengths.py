@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.arguments import listed
-from clockhands.auditing.findings._parts import Audited, check, declared, first_place, in_a_file, places
+from clockhands.auditing.findings._parts import AuditSubject, check, declared, first_place, in_a_file, places
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.dialects import set_lengths
-from clockhands.configs.resolved import SECOND, TEXT, Code, Resolved
+from clockhands.configs.resolved import SECOND, TEXT, LayerEncoding, Resolved
 from clockhands.encodings.rotary import Rotary
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
@@ -47,7 +47,7 @@ class SlowPairs(Case, code="never-turning"):
 
 
 @check
-def slow_pairs(subject: Audited) -> Iterator[Case]:
+def slow_pairs(subject: AuditSubject) -> Iterator[Case]:
     """Pairs so slow that they complete no rotation within any training sequence.
 
     Counted at the length of the code, as its properties are; layers with a window reach no angle beyond it. Pairs of
@@ -79,7 +79,7 @@ def slow_pairs(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def set_beyond_context(subject: Audited) -> Iterator[Case]:
+def set_beyond_context(subject: AuditSubject) -> Iterator[Case]:
     """A length for training, building or generating, set in another program's file, that exceeds its context."""
     resolved, opened = subject.resolved, subject.opened
     if opened.form != "dialect" or resolved.context is None:
@@ -94,7 +94,7 @@ def set_beyond_context(subject: Audited) -> Iterator[Case]:
         yield case_of("set-beyond-context", evidence | ({"kind": "learned"} if learned else {}))
 
 
-def _seeing(resolved: Resolved) -> list[Code]:
+def _seeing(resolved: Resolved) -> list[LayerEncoding]:
     """The rotary layers without a window: only they reach new distances, with or without a scaling."""
     return [code for code in resolved.codes if code.part in TEXT and code.kind == "rotary" and code.farthest is None]
 
@@ -116,7 +116,7 @@ def _scaled_to(resolved: Resolved, *, whole: bool = False) -> int:
 
 
 @check
-def beyond_context(subject: Audited) -> Iterator[Case]:
+def beyond_context(subject: AuditSubject) -> Iterator[Case]:
     """A length from the caller or a training file that the config does not declare."""
     resolved = subject.resolved
     length, context = resolved.length, resolved.context
@@ -143,7 +143,7 @@ def beyond_context(subject: Audited) -> Iterator[Case]:
     yield case_of("beyond-context", evidence | declared(resolved, "context"))
 
 
-def _length_place(code: Code, resolved: Resolved) -> dict[str, Any]:
+def _length_place(code: LayerEncoding, resolved: Resolved) -> dict[str, Any]:
     """The source of a code's length; empty if the caller gave it."""
     if code.length == code.farthest:
         return first_place(code, "window" if code.chunk is None else "chunk", code.farthest)
@@ -185,7 +185,7 @@ _FIRST_LOST = {"bfloat16": 257, "float16": 2049}
 
 
 @check
-def base_below_bound(subject: Audited) -> Iterator[Case]:
+def base_below_bound(subject: AuditSubject) -> Iterator[Case]:
     """Ladders that score a matching token below a random one at a distance within the length of the code."""
     seen = set()
     for code in subject.resolved.codes:
@@ -204,7 +204,7 @@ def base_below_bound(subject: Audited) -> Iterator[Case]:
         yield case_of("base-below-bound", evidence | _length_place(code, subject.resolved), code.layers)
 
 
-def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
+def with_still_pairs(code: LayerEncoding, length: int) -> tuple[float, ...]:
     """The frequencies of all pairs of a head at a length: channels that are not rotated are pairs of frequency 0.
 
     They score a matching token the same at every distance: if they are half of a head, no distance fails.
@@ -215,7 +215,7 @@ def with_still_pairs(code: Code, length: int) -> tuple[float, ...]:
 
 
 @check
-def lengths_differ(subject: Audited) -> Iterator[Case]:
+def lengths_differ(subject: AuditSubject) -> Iterator[Case]:
     """Another length in the config or beside it than the context that is read."""
     resolved, opened = subject.resolved, subject.opened
     place = resolved.source.get("context", "").split(" ")[0]
@@ -241,7 +241,7 @@ def lengths_differ(subject: Audited) -> Iterator[Case]:
         yield case_of("lengths-differ", evidence)
 
 
-def _other_lengths(subject: Audited, place: str) -> Iterator[tuple[str, int]]:
+def _other_lengths(subject: AuditSubject, place: str) -> Iterator[tuple[str, int]]:
     opened = subject.opened
     file, path = file_and_key(place)
     if opened.form != "gguf" and file == opened.config_name:
@@ -283,7 +283,7 @@ def _published(resolved: Resolved, where: str, other: int) -> str | None:
 
 
 @check
-def padding_offset(subject: Audited) -> Iterator[Case]:
+def padding_offset(subject: AuditSubject) -> Iterator[Case]:
     """Tables whose first rows belong to no position: texts must be shorter than the table."""
     for code in subject.resolved.codes:
         if code.kind != "learned" or not code.offset or code.rows is None or code.rows <= code.offset:
@@ -295,7 +295,7 @@ def padding_offset(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def colliding_positions(subject: Audited) -> Iterator[Case]:
+def colliding_positions(subject: AuditSubject) -> Iterator[Case]:
     """Positions that are equal in the checkpoint's dtype, if a code is computed from them."""
     resolved, opened = subject.resolved, subject.opened
     computed = any(code.kind in ("rotary", "sinusoidal") and code.part in TEXT for code in resolved.codes)

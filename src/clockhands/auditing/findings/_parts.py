@@ -9,7 +9,7 @@ from clockhands.auditing.findings._rules import Case
 from clockhands.configs.fields import Fields
 from clockhands.configs.model_types import CodeOfType, ModelType, table
 from clockhands.configs.resolve import type_of
-from clockhands.configs.resolved import Code, Resolved
+from clockhands.configs.resolved import LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import RopeBlock, rope_blocks
 from clockhands.configs.section_fields import Section, sections
 from clockhands.configs.targets import Opened
@@ -19,7 +19,7 @@ from clockhands.runtimes.releases import RuntimeRelease
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditSubject:
     """The input of a check.
 
     Attributes:
@@ -48,7 +48,7 @@ class Audited:
         return self.runtimes.shown()
 
 
-Check = Callable[[Audited], Iterator[Case]]
+Check = Callable[[AuditSubject], Iterator[Case]]
 
 _CHECKS: list[tuple[Check, str | None, tuple[str, ...]]] = []
 
@@ -69,7 +69,7 @@ def check_of(*has: str, form: str = "") -> Callable[[Check], Check]:
     return registered
 
 
-def cases_of_checks(subject: Audited) -> Iterator[Case]:
+def cases_of_checks(subject: AuditSubject) -> Iterator[Case]:
     """Every case that the checks of such targets see, in the order in which they were registered."""
     opened = subject.opened
     for look, form, has in _CHECKS:
@@ -77,7 +77,7 @@ def cases_of_checks(subject: Audited) -> Iterator[Case]:
             yield from look(subject)
 
 
-def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
+def declared(holder: LayerEncoding | Resolved, *fields: str) -> dict[str, Any]:
     """The values of some fields by their sources, for those that are in a file."""
     stated = {}
     for field in fields:
@@ -87,18 +87,18 @@ def declared(holder: Code | Resolved, *fields: str) -> dict[str, Any]:
     return stated
 
 
-def main_code(codes: Iterable[Code]) -> Code | None:
+def main_code(codes: Iterable[LayerEncoding]) -> LayerEncoding | None:
     """Of several codes that of the full-attention layers, which every runtime has; else the first."""
     found = list(codes)
     return next((code for code in found if code.window is None), next(iter(found), None))
 
 
-def places(holder: Code | Resolved, field: str) -> list[str]:
+def places(holder: LayerEncoding | Resolved, field: str) -> list[str]:
     """The sources of a field that are in files."""
     return [place for place in holder.source.get(field, "").split(", ") if in_a_file(place)]
 
 
-def first_place(holder: Code | Resolved, field: str, value: Any) -> dict[str, Any]:
+def first_place(holder: LayerEncoding | Resolved, field: str, value: Any) -> dict[str, Any]:
     """A value by the first source of a field; empty if that is not in a file."""
     place = holder.source.get(field, "").split(", ")[0]
     return {place: value} if in_a_file(place) else {}

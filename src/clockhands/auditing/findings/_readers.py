@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
-from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
-from clockhands.runtimes import Parted, Reading
+from clockhands.runtimes import LayerDifference, Reading
 from clockhands.runtimes.telling import (
     code_in_words,
     in_its_place,
@@ -158,7 +158,7 @@ _LENGTHS = ("model_max_length", "max_sequence_length", "seq_length", "max_seq_le
 
 
 @check
-def new_shape_only(subject: Audited) -> Iterator[Case]:
+def new_shape_only(subject: AuditSubject) -> Iterator[Case]:
     """A base or a scaling in the new shape alone, which runtimes that read the old shape ignore."""
     reading = _reading(subject, "transformers-4")
     # If the model class fails without the old shape, runtimes that use only its config class do not fail.
@@ -178,7 +178,7 @@ def new_shape_only(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def legacy_layer_bases(subject: Audited) -> Iterator[Case]:
+def legacy_layer_bases(subject: AuditSubject) -> Iterator[Case]:
     """Two bases in keys of the old shape: a runtime that reads only one gives all layers the same base."""
     for view in _views(subject):
         for local, others in _LOCAL.items():
@@ -196,7 +196,7 @@ def legacy_layer_bases(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def uncommon_scaling_name(subject: Audited) -> Iterator[Case]:
+def uncommon_scaling_name(subject: AuditSubject) -> Iterator[Case]:
     """A scaling name that only some runtimes know."""
     for view, key, block in _blocks(subject):
         name = scaling_name(block)
@@ -213,7 +213,7 @@ def uncommon_scaling_name(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def explicit_attention_factor(subject: Audited) -> Iterator[Case]:
+def explicit_attention_factor(subject: AuditSubject) -> Iterator[Case]:
     """An explicit attention factor that differs from the scaling's formula."""
     for view, key, block in _blocks(subject):
         written, formula = positive_number(block.get("attention_factor")), _formula(view, block)
@@ -225,7 +225,7 @@ def explicit_attention_factor(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def disputed_attention_factor(subject: Audited) -> Iterator[Case]:
+def disputed_attention_factor(subject: AuditSubject) -> Iterator[Case]:
     """The key mscale next to mscale_all_dim: some runtimes use their ratio, others ignore them or use the formula."""
     for view, key, block in _blocks(subject):
         factor = positive_number(block.get("factor"))
@@ -245,7 +245,7 @@ def disputed_attention_factor(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def softmax_scale(subject: Audited) -> Iterator[Case]:
+def softmax_scale(subject: AuditSubject) -> Iterator[Case]:
     """mscale_all_dim requires a factor on the scores too, besides that on cosine and sine."""
     for view, key, block in _blocks(subject):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
@@ -264,7 +264,7 @@ def softmax_scale(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def uncommon_betas(subject: Audited) -> Iterator[Case]:
+def uncommon_betas(subject: AuditSubject) -> Iterator[Case]:
     """YaRN with other ramp bounds than those of runtimes that use constants."""
     seen = set()
     for view, key, block in _blocks(subject):
@@ -286,7 +286,7 @@ def uncommon_betas(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def misplaced_original(subject: Audited) -> Iterator[Case]:
+def misplaced_original(subject: AuditSubject) -> Iterator[Case]:
     """LongRoPE's original length inside the block, where the class of the type looks outside it."""
     for view, key, block in _blocks(subject):
         inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
@@ -299,7 +299,7 @@ def misplaced_original(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def length_times_factor(subject: Audited) -> Iterator[Case]:
+def length_times_factor(subject: AuditSubject) -> Iterator[Case]:
     """A scaling whose factor some runtimes multiply the declared length by, and others assume to be included."""
     for view, key, block in _blocks(subject):
         factor, context = positive_number(block.get("factor")), view.number(_CONTEXT)
@@ -319,7 +319,7 @@ def length_times_factor(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def flat_vision_language(subject: Audited) -> Iterator[Case]:
+def flat_vision_language(subject: AuditSubject) -> Iterator[Case]:
     """A vision-language config in the old flat form, of a type whose new class reads text_config alone."""
     flat = facts()["transformers-5"]["flat"]
     for view in _views(subject):
@@ -333,39 +333,39 @@ def flat_vision_language(subject: Audited) -> Iterator[Case]:
         yield case_of("flat-vision-language", evidence | {"type": view.name, "text type": text})
 
 
-def _reading(subject: Audited, name: str) -> Reading | None:
+def _reading(subject: AuditSubject, name: str) -> Reading | None:
     return next((each for each in subject.readings if each.reader == name), None)
 
 
-def _views(subject: Audited) -> Iterator[View]:
+def _views(subject: AuditSubject) -> Iterator[View]:
     """The text parts of a config that runtimes are compared on."""
     if subject.runtimes.incomparable is None:
         yield from subject.runtimes.parts
 
 
-def _blocks(subject: Audited) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
+def _blocks(subject: AuditSubject) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
     """Every block that names a scaling, flat or for one kind of layer, with the key that holds it."""
     if subject.runtimes.incomparable is None:
         for view, block in subject.runtimes.scaled_blocks:
             yield view, block.path, block.values
 
 
-def _noticed(subject: Audited, code: str) -> bool:
+def _noticed(subject: AuditSubject, code: str) -> bool:
     return any(fact.code == code for fact in subject.resolved.facts)
 
 
-def worst_of(parted: Sequence[Parted]) -> Parted:
+def worst_of(parted: Sequence[LayerDifference]) -> LayerDifference:
     """Of the groups of layers in which two readings differ, the one with the largest ratio of RoPE frequencies."""
     return max(parted, key=_how_far)
 
 
-def _how_far(group: Parted) -> float:
+def _how_far(group: LayerDifference) -> float:
     if group.ladder is None:
         return float("inf") if group.says else 0.0
     return group.ladder.ratio
 
 
-def _apart(group: Parted) -> dict[str, Any]:
+def _apart(group: LayerDifference) -> dict[str, Any]:
     """The numbers of a difference, as evidence."""
     ladder = group.ladder
     if ladder is None or ladder.same_rates:
@@ -387,7 +387,7 @@ def in_both_shapes(held: Mapping[str, str]) -> Edit:
     )
 
 
-def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
+def in_the_old_shape(subject: AuditSubject, code: LayerEncoding) -> dict[str, Any]:
     """Keys of the old shape, each with the source in the new one that holds its value."""
     for view in _views(subject):
         block, entry = view.block(NEW), facts()["transformers-4"]["types"].get(view.name)
@@ -411,7 +411,7 @@ def in_the_old_shape(subject: Audited, code: Code) -> dict[str, Any]:
     return {}
 
 
-def instead_of(group: Parted) -> list[str]:
+def instead_of(group: LayerDifference) -> list[str]:
     """What the second of two readings uses instead of the first, a clause for each difference."""
     words = []
     if group.ladder is not None and not group.ladder.same and group.ours != group.theirs:
@@ -427,7 +427,7 @@ def instead_of(group: Parted) -> list[str]:
     return words or [f"{code_in_words(group.theirs)} instead of {code_in_words(group.ours)}"]
 
 
-def _changed(code: Code | None, other: Code | None) -> str:
+def _changed(code: LayerEncoding | None, other: LayerEncoding | None) -> str:
     """The values that differ in the second reading: base, scaling, share."""
     if code is None or other is None or code.kind != other.kind:
         return code_in_words(code)
@@ -442,7 +442,7 @@ def _changed(code: Code | None, other: Code | None) -> str:
     return " and ".join(words) or code_in_words(code)
 
 
-def _scaling_said(code: Code) -> dict[str, Any]:
+def _scaling_said(code: LayerEncoding) -> dict[str, Any]:
     """The scaling's name and factor by their sources."""
     said = {}
     for place in code.source.get("scaling", "").split(", "):
@@ -475,7 +475,7 @@ def _multiplies(reading: Reading, value: float) -> bool:
     return bool(factors) and all(abs(factor / value - 1) <= 1e-6 for factor in factors)
 
 
-def _with_constants(subject: Audited) -> dict[str, Any]:
+def _with_constants(subject: AuditSubject) -> dict[str, Any]:
     """Which pairs a runtime with constant bounds scales differently."""
     for code in subject.resolved.codes:
         spec = code.spec

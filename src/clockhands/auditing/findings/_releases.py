@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
-from clockhands.auditing.findings._parts import Audited, Part, check, declared, in_a_file, main_code
+from clockhands.auditing.findings._parts import AuditSubject, Part, check, declared, in_a_file, main_code
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.configs.rope_blocks import RopeBlock
 from clockhands.configs.section_fields import fields_of
 from clockhands.encodings.rotary import Rotary
@@ -184,8 +184,8 @@ class SizedModel:
         every: The releases that it may be or come from by its sizes.
     """
 
-    subject: Audited
-    code: Code
+    subject: AuditSubject
+    code: LayerEncoding
     shape: ModelShape
     every: tuple[Release, ...]
 
@@ -244,7 +244,7 @@ class SizedModel:
         return max(own, key=lambda each: (each.trained == original, each.context == self.context), default=None)
 
 
-def _parts(subject: Audited) -> Iterator[Part]:
+def _parts(subject: AuditSubject) -> Iterator[Part]:
     """The rotary parts of a config; the file of another program is one part, if it names a type of Transformers."""
     yield from subject.rotary_parts
     opened = subject.opened
@@ -255,7 +255,7 @@ def _parts(subject: Audited) -> Iterator[Part]:
         yield Part(found.section, fields_of(found.section, file, found.known, []), found.known, None, named)
 
 
-def _sized(subject: Audited, parts: Iterable[Part] | None = None) -> Iterator[tuple[Part, SizedModel]]:
+def _sized(subject: AuditSubject, parts: Iterable[Part] | None = None) -> Iterator[tuple[Part, SizedModel]]:
     """The parts of a config for text whose sizes are known."""
     for part in _parts(subject) if parts is None else parts:
         code, shape = _main_code(subject, part), _shape(subject, part)
@@ -263,14 +263,14 @@ def _sized(subject: Audited, parts: Iterable[Part] | None = None) -> Iterator[tu
             yield part, SizedModel(subject, code, shape, of_shape(shape))
 
 
-def _main_code(subject: Audited, part: Part) -> Code | None:
+def _main_code(subject: AuditSubject, part: Part) -> LayerEncoding | None:
     """The code of the full-attention layers, or of all layers."""
     if part.section.part != "text":
         return None
     return main_code(code for code in subject.resolved.codes if code.kind == "rotary" and code.part == "text")
 
 
-def _shape(subject: Audited, part: Part) -> ModelShape | None:
+def _shape(subject: AuditSubject, part: Part) -> ModelShape | None:
     numbers = [part.fields.whole(name) for name in ("hidden", "layers", "heads")]
     hidden, layers, heads = (None if number is None else number.value for number in numbers)
     if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
@@ -282,7 +282,7 @@ def _shape(subject: Audited, part: Part) -> ModelShape | None:
     return ModelShape(part.name, hidden, layers, heads, *told)
 
 
-def with_release(subject: Audited, case: Case) -> Case:
+def with_release(subject: AuditSubject, case: Case) -> Case:
     """Add to a fact noted while reading what the release of the model's shape has in that place.
 
     It is added where it decides the severity or the fix: a default that equals the release's value, missing numbers of
@@ -340,7 +340,7 @@ def _base_place(part: Part) -> str:
 
 
 @check
-def releases_of_the_shape(subject: Audited) -> Iterator[Case]:
+def releases_of_the_shape(subject: AuditSubject) -> Iterator[Case]:
     """A base or scaling that no release of the shape has, or a context without the scaling that it needs."""
     for part, model in _sized(subject):
         known = _of_their_length(model)
@@ -390,7 +390,7 @@ def _differing(part: Part, model: SizedModel, known: tuple[Release, ...]) -> Ite
         yield _other_scaling(part, model, nearest)
 
 
-def extendable_release(subject: Audited) -> Release | None:
+def extendable_release(subject: AuditSubject) -> Release | None:
     """The release of the model's shape and base without a scaling, if its publisher documents a YaRN extension."""
     return next((model.extendable() for _, model in _sized(subject)), None)
 
@@ -415,7 +415,7 @@ def _other_original(part: Part, model: SizedModel, release: Release) -> Case:
 
 
 @check
-def missing_sections(subject: Audited) -> Iterator[Case]:
+def missing_sections(subject: AuditSubject) -> Iterator[Case]:
     """Missing sections of time, rows and columns, in a type whose releases all declare the same ones."""
     for part in subject.rotary_parts:
         code = _main_code(subject, part)
@@ -455,7 +455,7 @@ _USUAL_LENGTHS = tuple(1 << power for power in range(9, 16))
 
 
 @check
-def contexts_of_no_release(subject: Audited) -> Iterator[Case]:
+def contexts_of_no_release(subject: AuditSubject) -> Iterator[Case]:
     """A context that the releases of the shape do not have."""
     for _, model in _sized(subject):
         yield from context_of_no_release(model)
@@ -491,7 +491,7 @@ def context_of_no_release(model: SizedModel) -> Iterator[Case]:
     yield case_of("context-of-no-release", evidence, None)
 
 
-def scaled_as_released(subject: Audited) -> bool:
+def scaled_as_released(subject: AuditSubject) -> bool:
     """Whether base and scaling are those of a release of the model's sizes: then its lengths are right too."""
     model = next((model for _, model in _sized(subject, subject.rotary_parts) if model.scaling is not None), None)
     return model is not None and any(map(model.equals, model.every))
@@ -606,7 +606,7 @@ def _scaling_of_release(part: Part, release: Release) -> dict[str, Any]:
     return {"mended at": block.place, "mended with": values, "merged": True}
 
 
-def scaling_of(code: Code) -> dict[str, Any] | None:
+def scaling_of(code: LayerEncoding) -> dict[str, Any] | None:
     """The scaling block; None if there is none, or a linear one that changes nothing."""
     held = code.scaling
     if held is None or held.get("type") is None or (held["type"] == "linear" and held.get("factor") == 1):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import Edit, applied, placed
-from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
 from clockhands.auditing.findings._rules import EXPECTED, Case, case_of, listed, spoken
 from clockhands.configs.opened import Opened
@@ -14,7 +14,7 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.runtimes import (
     FileReadings,
-    Parted,
+    LayerDifference,
     Reading,
     Statement,
     compared,
@@ -87,7 +87,7 @@ _INVITED_BY_NOTHING = ("other-layout",)
 
 
 @check
-def often_misread(subject: Audited) -> Iterator[Case]:
+def often_misread(subject: AuditSubject) -> Iterator[Case]:
     """The patterns of misreading that change this file, with the runtimes that are known to follow them."""
     known: dict[str, str] = {}
     others: dict[str, str] = {}
@@ -106,7 +106,7 @@ def often_misread(subject: Audited) -> Iterator[Case]:
 
 
 @check
-def named_runtime(subject: Audited) -> Iterator[Case]:
+def named_runtime(subject: AuditSubject) -> Iterator[Case]:
     """How the runtime that the caller named reads this file."""
     runtime = subject.runtime
     if runtime is None:
@@ -128,7 +128,7 @@ def named_runtime(subject: Audited) -> Iterator[Case]:
     yield from answers
 
 
-def _reported(subject: Audited) -> Iterator[str]:
+def _reported(subject: AuditSubject) -> Iterator[str]:
     """What is known of some release of the named runtime, if it changes what the file declares."""
     runtime = subject.runtime
     assert runtime is not None
@@ -140,7 +140,7 @@ def _reported(subject: Audited) -> Iterator[str]:
             yield f"A mistake of some release is known from {said.thread}{fixed}: {said.says}"
 
 
-def _unread(subject: Audited, *, reported: bool) -> str:
+def _unread(subject: AuditSubject, *, reported: bool) -> str:
     """That the code of the named release was not read, and which releases read the file correctly.
 
     Args:
@@ -160,7 +160,7 @@ def _unread(subject: Audited, *, reported: bool) -> str:
     return f"The code of release {runtime.release} was not read as a whole.{reads}{since}"
 
 
-def readings_of(subject: Audited) -> tuple[Reading, ...]:
+def readings_of(subject: AuditSubject) -> tuple[Reading, ...]:
     """The readings used for the runtime that the caller named.
 
     An older release is not used for a release that fixed the very point in which it differs.
@@ -174,7 +174,7 @@ def readings_of(subject: Audited) -> tuple[Reading, ...]:
     return tuple(each for each in held if not any(_alike(each, pattern) for pattern in mended))
 
 
-def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Case]:
+def _of_its_code(subject: AuditSubject, held: Sequence[Reading]) -> Iterator[Case]:
     """How the releases whose code was read compute this file."""
     runtime = subject.runtime
     assert runtime is not None
@@ -194,7 +194,7 @@ def _of_its_code(subject: Audited, held: Sequence[Reading]) -> Iterator[Case]:
             yield case_of("misread-by-runtime", evidence, worst.layers if len(reading.parted) > 1 else None)
 
 
-def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
+def _stated(subject: AuditSubject) -> Iterator[tuple[Statement, Reading]]:
     """A statement about the named release, with what the pattern computes from the file if that differs."""
     runtime = subject.runtime
     assert runtime is not None
@@ -204,7 +204,7 @@ def _stated(subject: Audited) -> Iterator[tuple[Statement, Reading]]:
             yield held[reading.reader], reading
 
 
-def _of_statements(subject: Audited, stated: Mapping[Statement, Reading]) -> Iterator[Case]:
+def _of_statements(subject: AuditSubject, stated: Mapping[Statement, Reading]) -> Iterator[Case]:
     """What the named release computes from the file, by the statements."""
     runtime = subject.runtime
     assert runtime is not None
@@ -229,7 +229,7 @@ def _alike(first: Reading, second: Reading) -> bool:
     return differ and all(group.same for group in compared(first.codes, second.codes))
 
 
-def _differs(subject: Audited, parted: Sequence[Parted]) -> dict[str, Any]:
+def _differs(subject: AuditSubject, parted: Sequence[LayerDifference]) -> dict[str, Any]:
     """The differences in the worst group of layers, as evidence."""
     worst = worst_of(parted)
     resolved = subject.resolved
@@ -241,7 +241,9 @@ def _differs(subject: Audited, parted: Sequence[Parted]) -> dict[str, Any]:
     return evidence | ({} if far is None else {"off by a radian from": far})
 
 
-def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Opened], bool]) -> dict[str, Any]:
+def _written_for(
+    subject: AuditSubject, parted: Sequence[LayerDifference], mends: Callable[[Opened], bool]
+) -> dict[str, Any]:
     """The change that writes the values in the old shape as well, if that fixes what the runtime reads."""
     code = worst_of(parted).ours
     held = {} if code is None else in_the_old_shape(subject, code)
@@ -257,7 +259,7 @@ def _written_for(subject: Audited, parted: Sequence[Parted], mends: Callable[[Op
 
 
 @check
-def draft_window(subject: Audited) -> Iterator[Case]:
+def draft_window(subject: AuditSubject) -> Iterator[Case]:
     """Sliding windows of an EAGLE draft, which a runtime is reported to take from the target."""
     config = subject.opened.config or {}
     named = str([config.get("architectures"), config.get("speculators_model_type")]).lower()
@@ -271,7 +273,7 @@ _TAKE_OVERRIDES = ("transformers", "vllm", "sglang")
 
 
 @check
-def override_replaces_block(subject: Audited) -> Iterator[Case]:
+def override_replaces_block(subject: AuditSubject) -> Iterator[Case]:
     """A whole block set by the caller, without the base or another value that the file has."""
     if subject.runtime is not None and subject.runtime.name not in _TAKE_OVERRIDES:
         return

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.auditing._edits import Edit, moved, replaced, together
-from clockhands.auditing.findings._parts import Audited, check, declared, places
+from clockhands.auditing.findings._parts import AuditSubject, check, declared, places
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import LongRope
 from clockhands.measures.ladders.base_bound import first_failing_distance
@@ -62,7 +62,7 @@ _PAST_BOUND = 20
 
 
 @check
-def wrong_original(subject: Audited) -> Iterator[Case]:
+def wrong_original(subject: AuditSubject) -> Iterator[Case]:
     """An original length that cannot be the trained length."""
     resolved = subject.resolved
     context = resolved.context
@@ -94,14 +94,14 @@ def wrong_original(subject: Audited) -> Iterator[Case]:
         yield case_of("wrong-original", evidence, code.layers)
 
 
-def _unscaled_rates(code: Code) -> tuple[float, ...]:
+def _unscaled_rates(code: LayerEncoding) -> tuple[float, ...]:
     """The frequencies before scaling; empty if the base is not known."""
     pairs = (code.rotated or 0) // 2
     return () if code.base is None else tuple(code.base ** (-pair / pairs) for pair in range(pairs))
 
 
 @check
-def longrope_swapped(subject: Audited) -> Iterator[Case]:
+def longrope_swapped(subject: AuditSubject) -> Iterator[Case]:
     """A short list with larger factors than the long one."""
     for part in subject.rotary_parts:
         for block in part.blocks():

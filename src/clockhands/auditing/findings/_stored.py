@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.auditing.findings._parts import Audited, check_of
+from clockhands.auditing.findings._parts import AuditSubject, check_of
 from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.expected_rates import expected_of
 from clockhands.configs.model_types import model_type
 from clockhands.configs.opened import Opened
-from clockhands.configs.resolved import TEXT, Code, layer_numbers
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.configs.weights import RATES
 from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import ClockhandsError
@@ -42,7 +42,7 @@ CODES_OF_STORED = {
 
 
 @check_of("tensors", form="onnx")
-def stored_frequencies(subject: Audited) -> Iterator[Case]:
+def stored_frequencies(subject: AuditSubject) -> Iterator[Case]:
     """Frequencies in a checkpoint compared with the config, one case for all tensors that are alike."""
     opened = subject.opened
     names = [name for name, info in opened.tensors.items() if RATES.search(name) and _is_small(info)][:_MOST_TENSORS]
@@ -76,14 +76,14 @@ def _is_small(info: TensorInfo) -> bool:
     return one_row and info.dtype in NAMES and 0 < info.elements <= _MOST_NUMBERS
 
 
-def _numbers(subject: Audited, name: str) -> np.ndarray | None:
+def _numbers(subject: AuditSubject, name: str) -> np.ndarray | None:
     try:
         return subject.opened.array(name).astype(np.float64).ravel()
     except ClockhandsError:
         return None
 
 
-def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
+def _beside_config(subject: AuditSubject, name: str, numbers: np.ndarray) -> tuple[str, dict[str, Any]]:
     """One tensor's result: the code of the finding, after a colon what distinguishes its cases, and the evidence."""
     opened, info = subject.opened, subject.opened.tensors[name]
     where = f"{info.declared_in.name}:{name}"
@@ -112,7 +112,7 @@ def _beside_config(subject: Audited, name: str, numbers: np.ndarray) -> tuple[st
     return CODES_OF_STORED.get(verdict.code) or f"stored-frequencies-{verdict.cause}", evidence
 
 
-def _declared(subject: Audited, name: str) -> Code | None:
+def _declared(subject: AuditSubject, name: str) -> LayerEncoding | None:
     """The code of the layer whose frequencies a tensor holds; None if that is not known."""
     codes = [code for code in subject.resolved.codes if code.kind == "rotary" and code.part in TEXT]
     if _OTHER_PART.search(name) or not codes:
@@ -123,14 +123,14 @@ def _declared(subject: Audited, name: str) -> Code | None:
     return next((code for code in codes if layer and int(layer[1]) in layer_numbers(code.layers or "")), None)
 
 
-def _is_before_linear(code: Code, verdict: Verdict) -> bool:
+def _is_before_linear(code: LayerEncoding, verdict: Verdict) -> bool:
     """Whether they are the frequencies before a linear scaling: older code divided positions by the factor instead."""
     exactly = "rounded to" not in verdict.evidence and "it is" not in verdict.evidence
     return (code.scaling or {}).get("type") == "linear" and verdict.code == "buffer-unscaled" and exactly
 
 
 @check_of("tensors")
-def position_numbers(subject: Audited) -> Iterator[Case]:
+def position_numbers(subject: AuditSubject) -> Iterator[Case]:
     """Stored position numbers that are not whole numbers from 0, or not stored as integers."""
     opened = subject.opened
     for name in [name for name in opened.tensors if _NUMBERS.search(name)][:_MOST_TENSORS]:

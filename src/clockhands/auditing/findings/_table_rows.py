@@ -13,12 +13,12 @@ import numpy as np
 
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
-from clockhands.auditing.findings._parts import Audited, check, declared
+from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
 from clockhands.configs.model_types import learned_tensors
 from clockhands.configs.position_tables import is_table, position_tables, rows_of
 from clockhands.configs.resolve import code_of
-from clockhands.configs.resolved import TEXT, Code, Resolved
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened
 from clockhands.encodings.additive import AdditiveCode, Sinusoidal
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
@@ -63,7 +63,7 @@ _BLOCK = 2**20  # numbers that are examined together
 
 
 @check
-def short_table(subject: Audited) -> Iterator[Case]:
+def short_table(subject: AuditSubject) -> Iterator[Case]:
     """Learned tables that are shorter than the context that the file declares."""
     resolved = subject.resolved
     for code in resolved.codes:
@@ -95,7 +95,7 @@ class RowFlags:
 
 
 @dataclass(frozen=True)
-class Looked:
+class ExaminedTable:
     """One table that was examined.
 
     Attributes:
@@ -112,7 +112,7 @@ class Looked:
     info: TensorInfo
     rows: RowFlags
     matches: Matches
-    code: Code | None = None
+    code: LayerEncoding | None = None
     rounded: str | None = None
 
     @property
@@ -185,14 +185,14 @@ def audit_tables(opened: Opened, resolved: Resolved) -> tuple[Resolved, list[Cas
     return replace(resolved, codes=tuple(codes), facts=facts), cases
 
 
-def _try(opened: Opened, name: str, code: Code | None) -> Looked | None:
+def _try(opened: Opened, name: str, code: LayerEncoding | None) -> ExaminedTable | None:
     try:
         return _looked(opened, name, code) if is_table(opened.tensor(name)) else None
     except ClockhandsError:
         return None
 
 
-def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
+def _looked(opened: Opened, name: str, code: LayerEncoding | None) -> ExaminedTable:
     info = opened.tensor(name)
     array = rows_of(info)
     rows = _rows(array)
@@ -206,7 +206,7 @@ def _looked(opened: Opened, name: str, code: Code | None) -> Looked:
     if rounded is not None and not any(_exact(match) or match.computed_in == rounded for match in matches[:1]):
         # Equal rows are those of rounded positions, or of none.
         matches = _at_rounded_positions(array, rounded) or Matches([], matches.reason)
-    return Looked(_place(info), info, rows, matches, code, rounded)
+    return ExaminedTable(_place(info), info, rows, matches, code, rounded)
 
 
 def _exact(match: Match) -> bool:
@@ -275,7 +275,7 @@ def _rows(array: np.ndarray) -> RowFlags:
 # What becomes a position code
 
 
-def _recognised_code(looked: Looked) -> Code:
+def _recognised_code(looked: ExaminedTable) -> LayerEncoding:
     """The position code of a table; for an unrecognised one, its shape."""
     declared, match, shape = looked.code, looked.match, looked.info.shape
     part, layers = ("other", None) if declared is None else (declared.part, declared.layers)
@@ -287,7 +287,7 @@ def _recognised_code(looked: Looked) -> Code:
         name = file_and_key(looked.place)[1]
         learned = any(name == end or name.endswith(f".{end}") for end in learned_tensors())
         source = known | ({"kind": f"name of {looked.place}"} if learned else {})
-        return Code(part, layers, "learned" if learned else None, width=width, rows=rows, source=source)
+        return LayerEncoding(part, layers, "learned" if learned else None, width=width, rows=rows, source=source)
     code = code_of(match.spec, None, None)
     found = f"{looked.place} (recognised)"
     offset = _offset(match)
@@ -308,7 +308,7 @@ def _offset(match: Match) -> int | None:
 # What there is to say
 
 
-def _noticed(looked: Looked, *, bare: bool) -> Iterator[Case]:
+def _noticed(looked: ExaminedTable, *, bare: bool) -> Iterator[Case]:
     """What is noticed about a table; a bare one is of no model."""
     for code, evidence in (*_of_rows(looked, bare=bare), *_of_recognition(looked, bare=bare)):
         # That nothing was recognised says the shape by itself.
@@ -319,7 +319,7 @@ Noticed = Iterator[tuple[str, dict[str, Any]]]
 """Findings with their evidence but for the shape of the table."""
 
 
-def _of_rows(looked: Looked, *, bare: bool) -> Noticed:
+def _of_rows(looked: ExaminedTable, *, bare: bool) -> Noticed:
     rows = looked.rows
     if len(rows.nonfinite):
         yield "non-finite-rows", _counted("rows with NaN or infinity", rows.nonfinite, rows)
@@ -342,7 +342,7 @@ def _counted(what: str, found: np.ndarray, rows: RowFlags) -> dict[str, Any]:
     return {what: len(found), "rows": rows.count, "first such row": int(found[0])}
 
 
-def _unexpected_zeros(looked: Looked) -> np.ndarray:
+def _unexpected_zeros(looked: ExaminedTable) -> np.ndarray:
     """Rows of zeros that are neither before the first position nor the code's padding row."""
     match, zero = looked.match, looked.rows.zero
     told = set()
@@ -353,7 +353,7 @@ def _unexpected_zeros(looked: Looked) -> np.ndarray:
     return np.array([row for row in zero if row not in told and row >= max(offset, 1)], np.int64)
 
 
-def _of_recognition(looked: Looked, *, bare: bool) -> Noticed:
+def _of_recognition(looked: ExaminedTable, *, bare: bool) -> Noticed:
     match = looked.match
     if match is None:
         if bare and looked.rounded is None:
@@ -418,7 +418,7 @@ def _positions(match: Match) -> str | None:
     return f"positions {each[0]:.6g} to {each[-1]:.6g}{even}"
 
 
-def _of_declaration(looked: Looked) -> Iterator[Case]:
+def _of_declaration(looked: ExaminedTable) -> Iterator[Case]:
     """A table that is declared to be a sinusoid, compared with it."""
     code = looked.code
     if code is None or code.kind != "sinusoidal" or not isinstance(code.spec, Sinusoidal):

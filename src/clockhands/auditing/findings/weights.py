@@ -14,10 +14,10 @@ import numpy as np
 
 from clockhands.arguments import listed
 from clockhands.auditing.findings._finding import as_json
-from clockhands.auditing.findings._parts import Audited, check_of, declared
+from clockhands.auditing.findings._parts import AuditSubject, check_of, declared
 from clockhands.auditing.findings._rules import Case, case_of, spoken
 from clockhands.configs.projections import Projections, WeightProjection, projections
-from clockhands.configs.resolved import TEXT, Code, Resolved, layer_ranges
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_ranges
 from clockhands.configs.targets import Opened
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError, Unreadable
@@ -62,7 +62,7 @@ class MixedLayouts(Case, code="mixed-layouts"):
 
 
 @check_of("layouts")
-def layouts_of_shards(subject: Audited) -> Iterator[Case]:
+def layouts_of_shards(subject: AuditSubject) -> Iterator[Case]:
     """Shards of which some were converted and others were not, or to another layout."""
     held: dict[str, list[str]] = {}
     for shard, layout in subject.opened.layouts.items():
@@ -267,7 +267,7 @@ def _command(opened: Opened, found: Layout, declared: str | None, only: str | No
     return f"clockhands convert {where} --layout {declared} --from {found}{more}{others}"
 
 
-def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, ...]:
+def with_layout(codes: tuple[LayerEncoding, ...], found: Pairing | None) -> tuple[LayerEncoding, ...]:
     """The codes of a model type with unknown layout, completed by what its weights show."""
     if found is None or found.layout is None:
         return codes
@@ -280,7 +280,7 @@ def with_layout(codes: tuple[Code, ...], found: Pairing | None) -> tuple[Code, .
     )
 
 
-def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
+def _against(code: LayerEncoding, against: Score, found: Pairing) -> dict[str, Any]:
     return {
         "layout in the weights": against.best,
         "z": round(against.z[against.best], 1),
@@ -292,7 +292,7 @@ def _against(code: Code, against: Score, found: Pairing) -> dict[str, Any]:
     }
 
 
-def _expected(resolved: Resolved) -> Code | None:
+def _expected(resolved: Resolved) -> LayerEncoding | None:
     """A code with the layout that runtimes assume, if all rotary layers of the text agree."""
     codes = [code for code in resolved.codes if code.kind == "rotary" and code.part in TEXT]
     return codes[0] if len({code.layout for code in codes}) == 1 and codes[0].layout is not None else None

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, one_of, positive, settle, truth
+from clockhands.arguments import count, one_of, positive, set_fields, truth
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, both_waves, waves_of
 from clockhands.encodings.ladders import Ladder, working
@@ -72,7 +72,7 @@ class FourierFeatures(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             width=count("width", self.width),
             axes=count("axes", self.axes),

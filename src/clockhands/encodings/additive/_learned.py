@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, settle
+from clockhands.arguments import count, set_fields
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.positions import Positions
 from clockhands.encodings.traces import device_of
@@ -51,7 +51,7 @@ class Learned(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             width=count("width", self.width),
             rows=count("rows", self.rows),
@@ -64,7 +64,7 @@ class Learned(AdditiveCode):
             )
         if self.padding_row is None:
             return
-        settle(self, padding_row=count("padding_row", self.padding_row, least=0))
+        set_fields(self, padding_row=count("padding_row", self.padding_row, least=0))
         if self.padding_row >= self.rows:
             raise InvalidValue(
                 f"`padding_row` must be below the number of rows, {self.rows}, got {self.padding_row}.",
@@ -161,7 +161,7 @@ class NoPosition(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        settle(self, width=count("width", self.width))
+        set_fields(self, width=count("width", self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write zeros."""

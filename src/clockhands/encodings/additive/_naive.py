@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, settle
+from clockhands.arguments import count, one_of, positive, real, set_fields
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.clocks import Clock, Order, order_of
 from clockhands.encodings.dtypes import before_rounding
@@ -37,7 +37,7 @@ class Counter(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        settle(self, width=count("width", self.width))
+        set_fields(self, width=count("width", self.width))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the positions."""
@@ -65,7 +65,7 @@ class NormalizedCounter(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=count("width", self.width), length=count("length", self.length, least=2))
+        set_fields(self, width=count("width", self.width), length=count("length", self.length, least=2))
 
     def write(self, out: np.ndarray, positions: Positions, threads: int | None = None) -> None:
         """Write the normalised positions."""
@@ -91,7 +91,7 @@ class Binary(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the value."""
-        settle(self, width=count("width", self.width))
+        set_fields(self, width=count("width", self.width))
 
     @property
     def limit(self) -> float | None:
@@ -130,7 +130,7 @@ class SineOnly(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=count("width", self.width), base=real("base", self.base))
+        set_fields(self, width=count("width", self.width), base=real("base", self.base))
         _ = self.ladder
 
     @cached_property
@@ -166,7 +166,7 @@ class _OtherSpacing(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=_even_width(self.width))
+        set_fields(self, width=_even_width(self.width))
         layout_of(self.layout)
         order_of(self.order)
         self.clock()
@@ -271,7 +271,7 @@ class WarpedPosition(AdditiveCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, width=_even_width(self.width))
+        set_fields(self, width=_even_width(self.width))
         one_of("warp", self.warp, _WARPS, "It replaces the position.")
         layout_of(self.layout)
         order_of(self.order)

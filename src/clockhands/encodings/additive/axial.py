@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, one_of, positive, settle, shown
+from clockhands.arguments import count, one_of, positive, set_fields, shown
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
 from clockhands.encodings.clocks import Clock
@@ -103,7 +103,7 @@ class AxialSinusoidal(AdditiveCode):
     ) -> None:
         """Check the values and make the ladders once, so that an invalid one is refused here."""
         parts = _shares(shares)
-        settle(
+        set_fields(
             self,
             width=count("width", width),
             shares=parts,

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, settle, shown, truth
+from clockhands.arguments import count, one_of, positive, set_fields, shown, truth
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
 from clockhands.encodings.clocks import Clock
@@ -110,7 +110,7 @@ class Sinusoidal(AdditiveCode):
                 )
         if width == 1 and odd == "zero":
             raise InvalidValue("`width` must be at least 2, got 1.", "One dimension is not a pair.")
-        settle(
+        set_fields(
             self,
             width=width,
             spacing=spacing_of(base, spacing),

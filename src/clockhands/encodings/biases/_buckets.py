@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, settle, truth
+from clockhands.arguments import count, not_negative, positive, set_fields, truth
 from clockhands.encodings.biases.codes import After, LogBuckets, TableCode
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
@@ -70,7 +70,7 @@ class Buckets(TableCode):
         """Check the values."""
         truth("bidirectional", self.bidirectional, "It selects whether keys after the query have separate buckets.")
         least = 4 if self.bidirectional else 2
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             buckets=count("buckets", self.buckets, least),
@@ -159,7 +159,7 @@ class CeilingBuckets(TableCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             span=count("span", self.span, least=4),
@@ -216,7 +216,7 @@ class Clipped(TableCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, heads=count("heads", self.heads), span=count("span", self.span))
+        set_fields(self, heads=count("heads", self.heads), span=count("span", self.span))
 
     @property
     def rows(self) -> int:

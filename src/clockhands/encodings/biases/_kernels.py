@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown, truth
+from clockhands.arguments import count, positive, set_fields, shown, truth
 from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
@@ -46,7 +46,7 @@ class Kerple(BiasCode):
     def __post_init__(self) -> None:
         """Check the values."""
         truth("symmetric", self.symmetric, "It says whether keys after the query count as far as those before.")
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             kernel=one_of("kernel", self.kernel, ("log", "power"), "These are the two of the paper."),
@@ -128,7 +128,7 @@ class Fire(BiasCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             hidden=count("hidden", self.hidden),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, settle, shown
+from clockhands.arguments import count, not_negative, positive, set_fields, shown
 from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
@@ -180,7 +180,7 @@ class Alibi(LinearCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             form=one_of("form", self.form, _FORMS, "It says what the slope is multiplied by."),
@@ -252,7 +252,7 @@ class Decay(LinearCode):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, heads=count("heads", self.heads), first=count("first", self.first))
+        set_fields(self, heads=count("heads", self.heads), first=count("first", self.first))
 
     @property
     def form(self) -> Form:  # type: ignore[override]
@@ -301,7 +301,7 @@ class Slopes(LinearCode):
             raise InvalidType(
                 f"`slopes` must be a list of numbers, got {shown(self.slopes)}.", "Give one slope for each head."
             )
-        settle(
+        set_fields(
             self,
             slopes=tuple(not_negative("slopes", slope) for slope in self.slopes),
             form=one_of("form", self.form, _FORMS, "It says what the slope is multiplied by."),

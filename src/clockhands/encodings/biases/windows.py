@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, settle, shown, truth
+from clockhands.arguments import count, set_fields, shown, truth
 from clockhands.encodings.biases.codes import Reads, TableCode
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.matrices import row_numbers
@@ -120,7 +120,7 @@ class Window(_Plane):
     def __post_init__(self) -> None:
         """Check the values."""
         truth("class_token", self.class_token, "It selects whether there is a class token before the window.")
-        settle(
+        set_fields(
             self,
             heads=count("heads", self.heads),
             height=count("height", self.height),
@@ -189,8 +189,8 @@ class LogWindow(_Plane):
                     f"`trained` must be (height, width) or None, got {shown(self.trained)}.",
                     "It is the window size that the model was trained with.",
                 )
-            settle(self, trained=tuple(count("trained", size, least=2) for size in self.trained))
-        settle(
+            set_fields(self, trained=tuple(count("trained", size, least=2) for size in self.trained))
+        set_fields(
             self,
             heads=count("heads", self.heads),
             height=count("height", self.height),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import settle
+from clockhands.arguments import set_fields
 from clockhands.encodings import traces
 from clockhands.encodings.dtypes import name_of
 from clockhands.encodings.positions import refuse_not_dense
@@ -43,7 +43,7 @@ class CosSin:
     def __post_init__(self) -> None:
         """Remember the state of the tensors, to notice a change in place."""
         if not traces.is_compiling():
-            settle(self, _made=self._state)
+            set_fields(self, _made=self._state)
 
     @property
     def _state(self) -> tuple[int | None, int | None]:

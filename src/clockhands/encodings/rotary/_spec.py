@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, settle, shown, truth
+from clockhands.arguments import count, one_of, positive, real, set_fields, shown, truth
 from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
@@ -56,7 +56,7 @@ class XPos(KnowsItsNames):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             scale=positive("scale", self.scale),
             smoothing=positive("smoothing", self.smoothing),
@@ -174,7 +174,7 @@ class Rotary(OneLine, Source):
                 f"{'that of blocks' if blocks else 'halves'}.",
                 'Use layout="interleaved" without blocks.',
             )
-        settle(
+        set_fields(
             self,
             head_width=head_width,
             layout=layout,

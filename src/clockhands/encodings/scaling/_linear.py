@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from clockhands.arguments import settle
+from clockhands.arguments import set_fields
 from clockhands.encodings.ladders import Ladder
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of
@@ -30,7 +30,7 @@ class Linear(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, factor=factor_of(self.factor))
+        set_fields(self, factor=factor_of(self.factor))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""

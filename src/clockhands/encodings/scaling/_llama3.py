@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from clockhands.arguments import count, positive, settle
+from clockhands.arguments import count, positive, set_fields
 from clockhands.encodings.ladders import TWO_PI, Ladder
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._ramps import fits_by_rotations
@@ -45,7 +45,7 @@ class Llama3(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             factor=factor_of(self.factor),
             original=count("original", self.original),

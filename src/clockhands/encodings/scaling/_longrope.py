@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown
+from clockhands.arguments import count, positive, set_fields, shown
 from clockhands.encodings.ladders import Geometric, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._scaling import Spelling, factor_of, length_of, positive_or_none
@@ -76,7 +76,7 @@ class LongRope(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             short=_divisors("short", self.short),
             long=_divisors("long", self.long),

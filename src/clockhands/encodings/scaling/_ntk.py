@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import ClassVar
 
-from clockhands.arguments import count, positive, settle
+from clockhands.arguments import count, positive, set_fields
 from clockhands.encodings.ladders import Geometric, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of, length_of
@@ -41,7 +41,7 @@ class Ntk(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, factor=factor_of(self.factor))
+        set_fields(self, factor=factor_of(self.factor))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
@@ -99,7 +99,7 @@ class Dynamic(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, factor=factor_of(self.factor), original=count("original", self.original))
+        set_fields(self, factor=factor_of(self.factor), original=count("original", self.original))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The ladder in effect at ``length`` tokens."""
@@ -153,7 +153,7 @@ class MixedNtk(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, factor=factor_of(self.factor), exponent=positive("exponent", self.exponent))
+        set_fields(self, factor=factor_of(self.factor), exponent=positive("exponent", self.exponent))
 
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""

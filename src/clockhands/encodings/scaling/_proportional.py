@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from clockhands.arguments import positive, settle
+from clockhands.arguments import positive, set_fields
 from clockhands.encodings.ladders import Ladder
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of
@@ -39,7 +39,7 @@ class Proportional(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(self, fraction=positive("fraction", self.fraction), factor=factor_of(self.factor))
+        set_fields(self, fraction=positive("fraction", self.fraction), factor=factor_of(self.factor))
         if self.fraction > 1:
             raise InvalidValue(
                 f"`fraction` must be at most 1, got {self.fraction:g}.", "It is the share of the pairs that rotate."

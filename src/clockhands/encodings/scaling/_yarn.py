@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, settle, shown, truth
+from clockhands.arguments import count, positive, set_fields, shown, truth
 from clockhands.encodings.ladders import TWO_PI, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._ramps import LENGTHS, fits_by_rotations, length_cost
@@ -92,7 +92,7 @@ class Yarn(KnownScaling):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        settle(
+        set_fields(
             self,
             factor=factor_of(self.factor),
             original=count("original", self.original),

@@ -13,10 +13,10 @@ from importlib import import_module
 
 from clockhands.arguments import count, shown
 from clockhands.errors import InvalidValue
-from clockhands.jobs.engines._jobs import Event, Failed, Finished, Job, Lost, Pool, Progress, Started, failure
+from clockhands.jobs.engines._jobs import Event, Failed, Finished, Job, JobMessage, Lost, Pool, Started, failure
 from clockhands.phrases import did_you_mean
 
-__all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "Lost", "Progress", "Started", "run"]
+__all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "JobMessage", "Lost", "Started", "run"]
 
 
 # The class that starts the workers of each engine, imported when it is used.
@@ -90,7 +90,7 @@ def _events(waiting: Iterator[Job], opened: Callable[[], Pool], retries: int) ->
             for key, (kind, *content) in pool.messages():
                 job, lost = running[key]
                 if kind == "told":
-                    yield Progress(job, *content)
+                    yield JobMessage(job, *content)
                 elif kind != "ended":
                     outcomes[key] = kind, *content
                 else:

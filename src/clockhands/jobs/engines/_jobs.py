@@ -13,7 +13,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, Protocol
 
-from clockhands.arguments import count, not_negative, settle, shown
+from clockhands.arguments import count, not_negative, set_fields, shown
 from clockhands.errors import ClockhandsError, InvalidValue
 
 # Read by OpenMP, MKL and OpenBLAS when they are loaded.
@@ -41,7 +41,7 @@ class Job:
     Attributes:
         name: Unique among the jobs of a run, for messages.
         call: ``"package.module:function"``, imported in the worker and called as
-            ``function(**arguments, tell=tell)``; each ``tell(message)`` becomes an event ``Progress``.
+            ``function(**arguments, tell=tell)``; each ``tell(message)`` becomes an event ``JobMessage``.
         arguments: Plain values that can be pickled.
         gpus: GPUs that the ``ray`` engine reserves for each worker; ``local`` reserves none.
         workers: Processes of one distributed job. Only the ``ray`` engine takes more than 1.
@@ -60,7 +60,7 @@ class Job:
                 f'`call` must be written as "package.module:function", got {shown(self.call)}.',
                 "Name a function that the worker can import.",
             )
-        settle(self, gpus=not_negative("gpus", self.gpus), workers=count("workers", self.workers))
+        set_fields(self, gpus=not_negative("gpus", self.gpus), workers=count("workers", self.workers))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobMessage:
     """The function called ``tell(message)``."""
 
     job: Job
@@ -113,7 +113,7 @@ class Lost:
     reason: str
 
 
-Event = Started | Progress | Finished | Failed | Lost
+Event = Started | JobMessage | Finished | Failed | Lost
 
 # What a worker sends: ("told", message), then ("finished", result) or ("failed", message, details, hint). The pool
 # adds ("ended", reason) when the worker is gone.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.errors import ClockhandsError
-from clockhands.jobs.engines import Event, Failed, Finished, Job, Progress, run
+from clockhands.jobs.engines import Event, Failed, Finished, Job, JobMessage, run
 from clockhands.jobs.survey.worker import Failure, too_long
 
 BATCH = 200
@@ -154,11 +154,11 @@ def _result_row(running: Iterable[Event], batches: _Batches) -> Iterator[TargetO
     without = 0
     for event in running:
         match event:
-            case Progress(job, ("begun", target)):
+            case JobMessage(job, ("begun", target)):
                 batch = batches.running[job.name]
                 batch.current, batch.since = target, time.monotonic()
                 without = 0
-            case Progress(job, ("done", result, failure)):
+            case JobMessage(job, ("done", result, failure)):
                 batch = batches.running[job.name]
                 target = batch.current or ""
                 batch.targets.remove(target)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clockhands.auditing import CORRECT, Audit
-from clockhands.configs.resolved import TEXT, Code
+from clockhands.configs.resolved import TEXT, LayerEncoding
 
 # A kind that a row may list: an encoding that was not recognised.
 UNKNOWN = "unknown"
@@ -112,13 +112,13 @@ def row_of(audit: Audit, target: str, revision: str, version: str) -> SurveyRow:
     )
 
 
-def _main(codes: Iterable[Code]) -> Code | None:
+def _main(codes: Iterable[LayerEncoding]) -> LayerEncoding | None:
     """The rotary code that a row describes: the first without a window, of the text part if there is one."""
     rotary = [code for code in codes if code.kind == "rotary"]
     return min(rotary, key=lambda code: (code.part not in TEXT, code.farthest is not None), default=None)
 
 
-def _kind(code: Code) -> str:
+def _kind(code: LayerEncoding) -> str:
     """The kind of a code; for a spec without a config, the name of its class."""
     if code.kind == "rotary" and code.part in TEXT and not code.rates:
         return UNCOMPUTED

@@ -1,8 +1,8 @@
 """Suspects: runnable implementations with a fault, which get the same inputs as the user's implementation."""
 
 from clockhands.recognition.suspects._additive_code import (
+    AdditiveObservations,
     ChannelWaves,
-    SeenAdditive,
     StagedAdditive,
     additive_stateful,
     sinusoid_channels,
@@ -10,36 +10,36 @@ from clockhands.recognition.suspects._additive_code import (
 from clockhands.recognition.suspects._additive_specs import additive_suspects, further_suspects
 from clockhands.recognition.suspects._bias_code import (
     Behind,
+    BiasObservations,
     GivenValues,
-    SeenBias,
     StagedBias,
     alone,
     bias_stateful,
     table_of,
 )
 from clockhands.recognition.suspects._bias_specs import bias_suspects
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._rotary_code import (
+    RotaryObservations,
     Samples,
-    SeenRotary,
     StagedRotary,
     pair_factors,
     rotary_stateful,
 )
 from clockhands.recognition.suspects._rotary_specs import axis_ladders, rotary_suspects, scaling_name
-from clockhands.recognition.suspects._suspect import Suspect
 
 __all__ = [
+    "AdditiveObservations",
     "Behind",
+    "BiasObservations",
     "ChannelWaves",
+    "FaultModel",
     "GivenValues",
+    "RotaryObservations",
     "Samples",
-    "SeenAdditive",
-    "SeenBias",
-    "SeenRotary",
     "StagedAdditive",
     "StagedBias",
     "StagedRotary",
-    "Suspect",
     "additive_stateful",
     "additive_suspects",
     "alone",

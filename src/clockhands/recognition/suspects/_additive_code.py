@@ -26,6 +26,7 @@ from clockhands.encodings.additive import (
 )
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.layouts import pair_channels
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import (
     COARSE,
     PARTS,
@@ -49,7 +50,6 @@ from clockhands.recognition.suspects._stages import (
     unchanged,
     unwrapped_rates,
 )
-from clockhands.recognition.suspects._suspect import Suspect
 
 Add = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 """The last stage: ``add(x, rows, factor on tokens) -> sum``."""
@@ -264,7 +264,7 @@ def _rows_without_waves(spec: AdditiveCode, at: np.ndarray, values: Any) -> np.n
 
 
 @dataclass(frozen=True, eq=False)
-class SeenAdditive(SuspectMaker):
+class AdditiveObservations(SuspectMaker):
     """Measurements of an additive implementation.
 
     Attributes:
@@ -321,7 +321,7 @@ class SeenAdditive(SuspectMaker):
         return float((self.rows * self.expected).sum()) / size if size and np.isfinite(self.rows).all() else None
 
 
-def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def wrong_sums(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with a wrong sum of tokens and code."""
     what = "its table is zeros" if seen.call == "positions" else "tokens are returned unchanged"
     yield seen.suspect("not-added", {"what": what}, add=lambda x, _, scale: scale * x)
@@ -339,7 +339,7 @@ def wrong_sums(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield seen.suspect("code-multiplied", {}, add=lambda x, rows, scale: scale * x * rows)
 
 
-def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def wrong_places(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with wrong positions."""
     read = Places(spec.number_of_axes > 1)
     # An implementation that is called without positions cannot ignore them.
@@ -356,7 +356,7 @@ def wrong_places(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield seen.suspect("axis-dropped", {"which": "all coordinates but the first"}, places=first_axis)
 
 
-def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def _ends(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with a table that ends, or is rebuilt, at the first wrong row."""
     if not seen.first_wrong or spec.number_of_axes > 1:
         return
@@ -372,7 +372,7 @@ def _ends(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from rebuilt_tables(seen, rows)
 
 
-def wrong_arithmetic(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def wrong_arithmetic(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects that round intermediate numbers, always or for low-precision tokens only."""
     waves = seen.right(spec).hands is not None
     for dtype, first in COARSE.items():
@@ -397,7 +397,7 @@ _CACHES = {
 }
 
 
-def additive_stateful(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def additive_stateful(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with state between calls: caches with an incomplete key, tables in the first call's dtype."""
     waves = seen.right(spec).hands is not None
     if waves:
@@ -408,7 +408,7 @@ def additive_stateful(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspec
             return seen.right(it, hands=held.hands.columns(columns), scale=held.scale)
 
         for codes, without in _CACHES.items():
-            yield Suspect(codes, {}, lambda without=without: shared(without, seen.right, with_held_waves))
+            yield FaultModel(codes, {}, lambda without=without: shared(without, seen.right, with_held_waves))
     for dtype in COARSE:
         yield from coarse_caches(seen, dtype, ("table", "places", "phases") if waves else ("table",), (False,))
     yield seen.built("cache-keeps-offset", {}, lambda it: seen.right(it, places=kept_by_length()))

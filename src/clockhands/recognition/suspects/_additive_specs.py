@@ -17,8 +17,8 @@ from clockhands.encodings.specs import describe
 from clockhands.encodings.usual_values import ADDITIVE_BASES, UNITS
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._additive_code import (
+    AdditiveObservations,
     ChannelWaves,
-    SeenAdditive,
     StagedAdditive,
     additive_stateful,
     sinusoid_channels,
@@ -26,6 +26,7 @@ from clockhands.recognition.suspects._additive_code import (
     wrong_places,
     wrong_sums,
 )
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import (
     FieldFault,
     bases_of,
@@ -35,7 +36,6 @@ from clockhands.recognition.suspects._stages import (
     with_spacing,
     wrapped,
 )
-from clockhands.recognition.suspects._suspect import Suspect
 
 _LAYOUTS = {"halves": "interleaved", "interleaved": "halves"}
 _ORDERS = {"sin-cos": "cos-sin", "cos-sin": "sin-cos", "sin": "cos", "cos": "sin"}
@@ -48,7 +48,7 @@ _SPANS = {"open": "closed", "closed": "open"}
 Change = Callable[[Any], Any]
 
 
-def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def other_specs(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with one wrong field, or two that are often wrong together."""
     faults = list(_fields(spec))
     for fault in faults:
@@ -72,7 +72,7 @@ def other_specs(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from _axial(spec, seen)
 
 
-def recognised(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def recognised(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """The codes that it was recognised as."""
     for other in seen.specs:
         if other != spec:
@@ -90,7 +90,7 @@ def _fields(spec: Any) -> Iterator[FieldFault]:
         yield FieldFault(f"{span}-span", {}, lambda it: with_spacing(span=_SPANS[str(it.spacing.span)])(it))
 
 
-def other_exponents(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def other_exponents(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with wrong exponents of the rates: one per channel, or another width as the denominator."""
     spacing = getattr(spec, "spacing", None)
     if not isinstance(spacing, Geometric) or spec.number_of_axes > 1:
@@ -138,7 +138,7 @@ def _with_powers(spec: Any, powers: tuple[int, ...]) -> ChannelWaves:
     return replace(hands, rates=np.where(hands.quarters >= 0, rates, 0.0)[None])
 
 
-def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
+def _axial(spec: AxialSinusoidal, seen: AdditiveObservations) -> Iterator[FaultModel]:
     for channels in get_args(Channels):
         if channels != spec.channels:
             yield seen.changed("other-layout", {"declared": spec.channels, "used": channels}, channels=channels)
@@ -160,7 +160,7 @@ def _axial(spec: AxialSinusoidal, seen: SeenAdditive) -> Iterator[Suspect]:
 _CHANNELS = 64
 
 
-def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def measured(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with measured parameters, or usual ones where nothing was measured."""
     yield from _scales(spec, seen)
     hands = sinusoid_channels(spec, seen.values)
@@ -178,7 +178,7 @@ def measured(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
     yield from _offsets(spec, seen)
 
 
-def _scales(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def _scales(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with another factor on the code, on the tokens, or on both."""
     share, declared = seen.share(), seen.right(spec).scale
     known = {1.0, 2.0, 1 / declared if declared else 1.0}
@@ -210,7 +210,7 @@ def _rounded(number: float, fine: bool) -> dict[float, None]:
     return dict.fromkeys(float(f"{number:.{digits}e}") for digits in ((1, 2, 4, 12) if fine else (1, 2)))
 
 
-def _bases(spec: Any, seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) -> Iterator[Suspect]:
+def _bases(spec: Any, seen: AdditiveObservations, rates: np.ndarray, own: np.ndarray) -> Iterator[FaultModel]:
     if not isinstance(getattr(spec, "spacing", None), Geometric):
         return
     exponents = -np.log(np.maximum(own, 1e-300) / spec.spacing.multiplier) / np.log(spec.spacing.base)
@@ -220,13 +220,13 @@ def _bases(spec: Any, seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) ->
     yield from _of_bases(spec, seen, (*(base for base in found if base not in (0.0, 1.0)), *ADDITIVE_BASES))
 
 
-def _of_bases(spec: Any, seen: SeenAdditive, bases: Iterable[float]) -> Iterator[Suspect]:
+def _of_bases(spec: Any, seen: AdditiveObservations, bases: Iterable[float]) -> Iterator[FaultModel]:
     for base in dict.fromkeys(bases):
         if base != spec.spacing.base:
             yield seen.another("another-base", {"base": base, "declared": spec.spacing.base}, with_spacing(base=base))
 
 
-def _units(seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) -> Iterator[Suspect]:
+def _units(seen: AdditiveObservations, rates: np.ndarray, own: np.ndarray) -> Iterator[FaultModel]:
     turns = own > 0
     ratio = float(np.median(rates[turns] / own[turns])) if turns.any() else 0.0
     if ratio > 0 and abs(ratio - 1) > 1e-4:
@@ -235,7 +235,7 @@ def _units(seen: SeenAdditive, rates: np.ndarray, own: np.ndarray) -> Iterator[S
             yield seen.scaled(factor)
 
 
-def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Iterator[Suspect]:
+def _offsets(spec: AdditiveCode, seen: AdditiveObservations, reach: int = 8192) -> Iterator[FaultModel]:
     """Suspects with shifted positions; the shift is measured from the first two rows."""
     if spec.number_of_axes > 1 or len(seen.positions) < 2 or not np.isfinite(seen.rows[:2]).all():
         return
@@ -255,7 +255,7 @@ def _offsets(spec: AdditiveCode, seen: SeenAdditive, reach: int = 8192) -> Itera
             yield seen.moved(int(offset))
 
 
-def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def other_cells(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with other cell positions."""
     if seen.grid is None:
         return
@@ -267,7 +267,7 @@ def other_cells(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
         yield from _elsewhere(seen, seen.grid, hands)
 
 
-def _other_order(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
+def _other_order(seen: AdditiveObservations, grid: Grid) -> Iterator[FaultModel]:
     """Suspects with another order of the cells, or a reversed axis."""
     for order in itertools.permutations(range(grid.axes)):
         for rotation_stage in itertools.product((False, True), repeat=grid.axes):
@@ -289,7 +289,7 @@ def _other_order(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
             )
 
 
-def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
+def _other_units(seen: AdditiveObservations, grid: Grid) -> Iterator[FaultModel]:
     """Suspects with cell indices instead of coordinates, or class tokens at the other end."""
     counted = Grid(grid.sizes, order=grid.order, prefix=grid.prefix)
     step = float(grid.step[0])
@@ -307,7 +307,7 @@ def _other_units(seen: SeenAdditive, grid: Grid) -> Iterator[Suspect]:
         )
 
 
-def _elsewhere(seen: SeenAdditive, grid: Grid, hands: ChannelWaves) -> Iterator[Suspect]:
+def _elsewhere(seen: AdditiveObservations, grid: Grid, hands: ChannelWaves) -> Iterator[FaultModel]:
     """Suspects with another start and step of each axis, measured from the phases of its pairs."""
     found = [each for axis in range(grid.axes) if (each := _along(seen, grid, hands, axis)) is not None]
     if len(found) < grid.axes:
@@ -325,7 +325,7 @@ def _elsewhere(seen: SeenAdditive, grid: Grid, hands: ChannelWaves) -> Iterator[
             )
 
 
-def _along(seen: SeenAdditive, grid: Grid, hands: ChannelWaves, axis: int) -> tuple[float, float] | None:
+def _along(seen: AdditiveObservations, grid: Grid, hands: ChannelWaves, axis: int) -> tuple[float, float] | None:
     """The measured position of the first cell of an axis, and the step to the next."""
     numbers = np.asarray(Grid(grid.sizes, order=grid.order, prefix=grid.prefix)).reshape(len(grid), -1)[seen.positions]
     others = np.delete(numbers, axis, axis=1)
@@ -362,7 +362,7 @@ def _axes_as_text(grid: Grid) -> str:
     return " and ".join(axes)
 
 
-def resized_otherwise(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def resized_otherwise(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects that resize the table with one or two other arguments of `clockhands.additive.resize`."""
     if not isinstance(spec, Learned) or seen.resized is None or seen.given is None:
         return
@@ -397,7 +397,7 @@ def resized_otherwise(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspec
         yield _with_rows("rows-rescaled", parameters, nearest, seen)
 
 
-def _with_rows(code: str, parameters: dict[str, str], rows: np.ndarray, seen: SeenAdditive) -> Suspect:
+def _with_rows(code: str, parameters: dict[str, str], rows: np.ndarray, seen: AdditiveObservations) -> FaultModel:
     return seen.built(code, parameters, lambda spec: StagedAdditive(spec, rows, token_scale=seen.token_scale))
 
 
@@ -430,7 +430,7 @@ def _arguments_as_text(way: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in way.items())
 
 
-def additive_suspects(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def additive_suspects(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects to try, the simple ones first."""
     return of_sources(
         spec,
@@ -447,6 +447,6 @@ def additive_suspects(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspec
     )
 
 
-def further_suspects(spec: AdditiveCode, seen: SeenAdditive) -> Iterator[Suspect]:
+def further_suspects(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
     """Suspects with unusual measured or recognised parameters, tried if no simple one fits."""
     return of_sources(spec, seen, *((recognised,) if seen.specs else (measured, other_cells)))

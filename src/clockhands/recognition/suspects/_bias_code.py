@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import SuspectMaker, shared
-from clockhands.recognition.suspects._suspect import Suspect
 
 Apply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """``apply(queries [queries], keys [keys]) -> [heads, queries, keys]``, float64."""
@@ -146,7 +146,7 @@ class Behind:
 
 
 @dataclass(frozen=True)
-class SeenBias(SuspectMaker):
+class BiasObservations(SuspectMaker):
     """Measurements of a bias implementation, made before suspects are tried.
 
     Attributes:
@@ -176,11 +176,11 @@ class SeenBias(SuspectMaker):
         return StagedBias(spec, self.values(spec), **stages)
 
 
-def bias_stateful(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def bias_stateful(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     """Suspects with state between calls: a cached matrix, caches with an incomplete key."""
 
-    def cached(code: str, without: tuple[str, ...] | None) -> Suspect:
-        return Suspect((code,), {}, lambda: shared(without, seen.right, lambda held, _: held))
+    def cached(code: str, without: tuple[str, ...] | None) -> FaultModel:
+        return FaultModel((code,), {}, lambda: shared(without, seen.right, lambda held, _: held))
 
     if spec.ordered:
         for words, square in (("a longer pass", False), ("a pass as long", True)):

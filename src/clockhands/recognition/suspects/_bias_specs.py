@@ -13,12 +13,20 @@ from clockhands.encodings.biases.linear import Alibi, Decay, Slopes
 from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.usual_values import BUCKETS, LAST_DISTANCES
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.suspects._bias_code import FORMS, Apply, Places, Rows, SeenBias, StagedBias, bias_stateful
+from clockhands.recognition.suspects._bias_code import (
+    FORMS,
+    Apply,
+    BiasObservations,
+    Places,
+    Rows,
+    StagedBias,
+    bias_stateful,
+)
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import COARSE
-from clockhands.recognition.suspects._suspect import Suspect
 
 
-def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def bias_suspects(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     """Suspects to try, the simple ones first."""
     if spec.slopes is not None:
         yield from _slopes(spec, seen)
@@ -40,7 +48,7 @@ def bias_suspects(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
     yield from bias_stateful(spec, seen)
 
 
-def _slopes(spec: Any, seen: SeenBias) -> Iterator[Suspect]:
+def _slopes(spec: Any, seen: BiasObservations) -> Iterator[FaultModel]:
     own = _slopes_of(spec)
     known = [own, -own]
     for code, words, made in _rules(spec):
@@ -145,7 +153,7 @@ def _some(slopes: np.ndarray, other: np.ndarray) -> str:
     return f"{slopes[head]:.6g} in head {head}"
 
 
-def _forms(spec: Alibi | Slopes, seen: SeenBias) -> Iterator[Suspect]:
+def _forms(spec: Alibi | Slopes, seen: BiasObservations) -> Iterator[FaultModel]:
     if seen.causal and not seen.exact:
         return  # after softmax, the other forms differ only if some keys come after queries
     declared, _ = FORMS[spec.form]
@@ -155,7 +163,7 @@ def _forms(spec: Alibi | Slopes, seen: SeenBias) -> Iterator[Suspect]:
             yield seen.suspect(code, {"used": used, "declared": declared}, form=form)
 
 
-def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
+def _kernels(spec: Kerple, seen: BiasObservations) -> Iterator[FaultModel]:
     values = seen.values(spec)
     arrays = {name: np.asarray(array) for name, array in values.items()}
     exchanged = {"p": values["a"], "a": values["p"]}
@@ -172,7 +180,7 @@ def _kernels(spec: Kerple, seen: SeenBias) -> Iterator[Suspect]:
         )
 
 
-def _column_by_column(spec: Any, seen: SeenBias) -> Apply:
+def _column_by_column(spec: Any, seen: BiasObservations) -> Apply:
     """A window whose tokens are read column by column."""
 
     def moved(at: np.ndarray) -> np.ndarray:
@@ -184,13 +192,13 @@ def _column_by_column(spec: Any, seen: SeenBias) -> Apply:
     return StagedBias(rotation_stage, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
 
 
-def _transposed(spec: BiasCode, seen: SeenBias) -> Apply:
+def _transposed(spec: BiasCode, seen: BiasObservations) -> Apply:
     """Queries and keys are exchanged: the matrix is transposed."""
     own = seen.right(spec)
     return own if spec.reads == "key" else lambda queries, keys: np.swapaxes(own(keys, queries), -1, -2)
 
 
-def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def _sizes(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     factors = seen.factors
     if np.isfinite(factors).all() and np.ptp(factors) <= 1e-3 * np.abs(factors).max(initial=0):
         factor = float(np.median(factors))
@@ -215,7 +223,7 @@ def _sizes(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         yield seen.suspect("heads-exchanged", {"heads": heads}, numbers=lambda found, *_: found[order])
 
 
-def _dropped(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def _dropped(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     ways: tuple[tuple[str, Callable[[np.ndarray, np.ndarray], bool]], ...] = (
         ("", lambda *_: True),
         (" if there is only one query, as in decoding", lambda queries, _: len(queries) == 1),
@@ -266,7 +274,7 @@ _IGNORED: tuple[tuple[str, dict[str, str], Places], ...] = (
 )
 
 
-def _moved(seen: SeenBias) -> Iterator[Suspect]:
+def _moved(seen: BiasObservations) -> Iterator[FaultModel]:
     for code, words, places in (*_MOVED, *_IGNORED * seen.placed):
         yield seen.suspect(code, words, places=places)
     for by in (-2, -1, 1, 2):
@@ -282,7 +290,7 @@ def _moved(seen: SeenBias) -> Iterator[Suspect]:
         )
 
 
-def _clipped_distances(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def _clipped_distances(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     if isinstance(spec, TableCode) or spec.reads != "distance":
         return  # the last bucket of a table already clips distances
     measured = (seen.first_wrong - 1, seen.first_wrong) if seen.first_wrong else ()
@@ -296,7 +304,7 @@ def _clipped_distances(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
         yield seen.built("distances-clipped", {"end": end}, lambda it, clipped=clipped: functools.partial(clipped, it))
 
 
-def _rounded(spec: BiasCode, seen: SeenBias) -> Iterator[Suspect]:
+def _rounded(spec: BiasCode, seen: BiasObservations) -> Iterator[FaultModel]:
     forms: tuple[str | None, ...] = (None,)
     if isinstance(spec, Alibi | Slopes) and seen.causal and not seen.exact:
         forms = (None, *(form for form in ("distance", "key", "last-key") if form != spec.form))
@@ -345,7 +353,7 @@ _BUCKET_FIELDS = {
 }
 
 
-def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterator[Suspect]:
+def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: BiasObservations) -> Iterator[FaultModel]:
     """Suspects that put distances into other buckets."""
     if isinstance(spec, Buckets):
         code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
@@ -372,7 +380,9 @@ def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: SeenBias) -> Iterat
             )
 
 
-def _other(code: str, parameters: dict[str, Any], spec: Any, seen: SeenBias, **changed: Any) -> Iterator[Suspect]:
+def _other(
+    code: str, parameters: dict[str, Any], spec: Any, seen: BiasObservations, **changed: Any
+) -> Iterator[FaultModel]:
     """A suspect with another value of a field, if the spec allows it; it is wrong in every model that it builds."""
     try:
         other = replace(spec, **changed)
@@ -413,13 +423,13 @@ def _log_rows(spec: Buckets | CeilingBuckets, *, up: bool, single: bool) -> Rows
     return rows
 
 
-def _measured(spec: BiasCode, rows: Rows, seen: SeenBias) -> Any:
+def _measured(spec: BiasCode, rows: Rows, seen: BiasObservations) -> Any:
     """The table for these rows: the known one, or the measured one."""
     measured = getattr(seen.values, "behind", None)
     return seen.values(spec) if measured is None else measured(rows, spec)
 
 
-def _clipped_about(spec: Clipped, span: int, words: dict[str, Any], seen: SeenBias) -> Suspect:
+def _clipped_about(spec: Clipped, span: int, words: dict[str, Any], seen: BiasObservations) -> FaultModel:
     """A suspect that clips distances at another span, around the middle of the same table."""
 
     def rows(apart: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
 from clockhands.encodings.usual_values import FIRST_TABLES
 from clockhands.errors import InvalidValue
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import (
     COARSE,
     PARTS,
@@ -39,7 +40,6 @@ from clockhands.recognition.suspects._stages import (
     unchanged,
     unwrapped_rates,
 )
-from clockhands.recognition.suspects._suspect import Suspect
 
 Turn = Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray]
 """The last stage: ``rotation(x, cosines, sines, spec) -> rotated x``."""
@@ -128,7 +128,7 @@ def pair_factors(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
 
 
 @dataclass(frozen=True)
-class SeenRotary(SuspectMaker):
+class RotaryObservations(SuspectMaker):
     """Measurements of a rotary implementation, made before suspects are tried.
 
     Attributes:
@@ -167,7 +167,7 @@ class SeenRotary(SuspectMaker):
     coordinates: np.ndarray | None = None
     apart: Samples = ()
 
-    def of(self, spec: Rotary) -> "SeenRotary":
+    def of(self, spec: Rotary) -> "RotaryObservations":
         """The same measurements, for the pairs of another spec."""
         if not self.samples:
             return self
@@ -178,7 +178,7 @@ class SeenRotary(SuspectMaker):
         """A correct implementation with some stages replaced."""
         return StagedRotary(spec, **stages)
 
-    def may_be(self, suspect: Suspect, spec: Rotary) -> bool:
+    def may_be(self, suspect: FaultModel, spec: Rotary) -> bool:
         """Whether a suspect roughly agrees with the measurements; most do not and need no full comparison."""
         if not self.samples or suspect.parts is None:
             return True
@@ -243,7 +243,7 @@ def _in_blocks(size: int) -> Held:
 HELD: tuple[Held, ...] = (rounded, _in_blocks(16), _in_blocks(32))
 
 
-def wrong_places(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def wrong_places(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with wrong positions."""
     several = spec.axes is not None
     read = Places(several)
@@ -292,7 +292,7 @@ def _rotated_along(spec: Rotary, place: int, given: bool, x: np.ndarray, positio
     return np.moveaxis(StagedRotary(spec)(np.moveaxis(x, place, -2), at), -2, place)
 
 
-def _without_rows(seen: SeenRotary, read: Places) -> Iterator[Suspect]:
+def _without_rows(seen: RotaryObservations, read: Places) -> Iterator[FaultModel]:
     """Suspects whose calls find no rows of cosines and sines where they start late."""
     beyond = "beyond their own length"
 
@@ -330,7 +330,7 @@ def _without_waves(
     return np.stack([np.where(none, cosine, waves[0]), np.where(none, 0.0, waves[1])])
 
 
-def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def wrong_arithmetic(_: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects that round intermediate numbers."""
     ways = [(codes, parts, held) for codes, parts in PARTS for held in (HELD if "p" in parts else HELD[:1])]
     for dtype, first in COARSE.items():
@@ -346,7 +346,7 @@ def wrong_arithmetic(_: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield seen.suspect("table-rounded", {"dtype": dtype}, waves=rounding(dtype))
 
 
-def wrong_pairs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def wrong_pairs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects that rotate the wrong channels."""
     yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
     yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda waves, _: waves[::-1])
@@ -407,7 +407,7 @@ def rotated_twice(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rot
     return rotation_stage(rotation_stage(x, cosine, sine, spec), cosine, sine, spec)
 
 
-def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _other_partners(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Wrong partners in partial RoPE: half of the head apart instead of half of the RoPE dimensions, or the reverse."""
     if spec.layout != "halves" or spec.blocks or spec.start:
         return
@@ -424,7 +424,7 @@ def _other_partners(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
     yield seen.suspect("other-partners", {"used": used, "declared": declared, "pairs": turning}, rotation=rotation)
 
 
-def _leading_rows(seen: SeenRotary) -> Iterator[Suspect]:
+def _leading_rows(seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects whose first rows differ from later ones: in the table, by position, or in every call."""
     rows = seen.first_right
     if rows is None or seen.first_wrong is None or seen.first_wrong > 1:
@@ -445,10 +445,10 @@ _CACHES = {
 }
 
 
-def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def rotary_stateful(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with state between calls: caches with an incomplete key, the first call's dtype, counters."""
     for code, without in _CACHES.items():
-        yield Suspect((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
+        yield FaultModel((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
     for dtype in COARSE:
         yield from coarse_caches(seen, dtype, ("waves", "places", "phases"), (False, True))
         for rows in FIRST_TABLES:
@@ -459,7 +459,7 @@ def rotary_stateful(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             yield seen.built("table-rebuilt-rounded", {"rows": rows, "dtype": dtype}, rebuilt)
     yield seen.built("cache-keeps-offset", {}, lambda it: StagedRotary(it, places=kept_by_length()))
     yield seen.built("cache-keeps-offset", {}, _longest_kept)
-    yield Suspect(("no-rotation",), {"when": " in every model but the first"}, _first_model_rotates)
+    yield FaultModel(("no-rotation",), {"when": " in every model but the first"}, _first_model_rotates)
     yield from first_sequence_only(seen, lambda others: others)
     for least, cut in itertools.product((0, 2), (False, True)):
         yield seen.built("shrinks-each-call", {}, lambda it, least=least, cut=cut: _Shrinking(it, least, cut))

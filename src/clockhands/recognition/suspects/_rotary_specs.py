@@ -15,8 +15,9 @@ from clockhands.encodings.specs import describe
 from clockhands.encodings.usual_values import FACTORS, ORIGINAL_LENGTHS, ROTARY_BASES
 from clockhands.encodings.written_numbers import plain
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._rotary_code import (
-    SeenRotary,
+    RotaryObservations,
     StagedRotary,
     pair_factors,
     rotary_stateful,
@@ -36,7 +37,6 @@ from clockhands.recognition.suspects._stages import (
     with_spacing,
     wrapped,
 )
-from clockhands.recognition.suspects._suspect import Suspect
 
 LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 _LAYOUT = {"halves": "interleaved", "interleaved": "halves"}
@@ -44,7 +44,7 @@ _DIRECTION = {"forward": "backward", "backward": "forward"}
 _PART = {"first": "last", "last": "first"}
 
 
-def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def other_specs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with one wrong field of the spec."""
     yield seen.another(
         "other-layout",
@@ -73,7 +73,7 @@ def other_specs(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
         yield from _centres(spec.xpos, seen)
 
 
-def _centres(xpos: XPos, seen: SeenRotary) -> Iterator[Suspect]:
+def _centres(xpos: XPos, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with another centre of xPos: half of each call's length or a number, for keys only or for both."""
     for only in ("key", None):
         yield seen.built(
@@ -110,7 +110,7 @@ def laid_out(spec: Rotary) -> str:
     return f"{LAYOUTS[spec.layout]}{' in blocks' if spec.blocks else ''}"
 
 
-def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _widths(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     if spec.axes is not None or spec.blocks:
         return
     head = spec.head_width
@@ -126,7 +126,7 @@ def _widths(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             yield seen.changed("other-rotated-width", words, rotated=width, spacing=span)
 
 
-def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _spans(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     if not isinstance(spec.spacing, Geometric):
         return
     if spec.spacing.span != "closed" and spec.rotated > 2:
@@ -138,7 +138,7 @@ def _spans(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
             yield seen.another("other-denominator", {"declared": declared, "used": width}, with_spacing(span=width / 2))
 
 
-def _scalings(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _scalings(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     scaling: Any = spec.scaling  # each has its own fields
     if scaling is None:
         return
@@ -187,7 +187,7 @@ def _other_scalings(spec: Rotary) -> Iterator[Mistake]:
                 yield Mistake("another-scaling", scaling=other)
 
 
-def _mistaken(spec: Rotary, seen: SeenRotary, mistake: Mistake) -> Iterator[Suspect]:
+def _mistaken(spec: Rotary, seen: RotaryObservations, mistake: Mistake) -> Iterator[FaultModel]:
     other, rates, fault = mistake.scaling, mistake.rates, mistake.fault
     if other is not None:
         words = mistake.parameters or scaling_difference(spec.scaling, other)
@@ -238,7 +238,7 @@ def scaling_name(scaling: Any) -> str:
     return f"{name}, factor {factor:g}" if isinstance(factor, int | float) else name
 
 
-def _axes(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _axes(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     assert spec.axes is not None
     sections = tuple(spec.axes.count(axis) for axis in range(spec.number_of_axes))
     for words, made in (("consecutive sections", chunked), ("interleaved sections", interleaved)):
@@ -287,7 +287,7 @@ def _in_words(axes: tuple[int, ...]) -> str:
     return f"another order, with {sizes}"
 
 
-def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
+def _measured_axes(spec: Rotary, seen: RotaryObservations) -> tuple[int, ...] | None:
     """The coordinate that rotates each pair, if every pair is rotated by one coordinate at its rate."""
     if seen.coordinates is None or not seen.apart:
         return None
@@ -302,7 +302,7 @@ def _measured_axes(spec: Rotary, seen: SeenRotary) -> tuple[int, ...] | None:
     return axes if off.min(axis=0).max() < 0.05 and set(axes) == set(range(spec.number_of_axes)) else None
 
 
-def _axis_by_axis(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _axis_by_axis(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with one coordinate shifted or scaled, measured from its pairs in text."""
     rates, own = seen.rates(), np.array(spec.rates)
     if rates is None:
@@ -330,7 +330,9 @@ def _sign(spec: Rotary) -> float:
     return -1.0 if spec.direction == "backward" else 1.0
 
 
-def _offsets_at_zero(spec: Rotary, seen: SeenRotary, pairs: Any = slice(None), reach: int = 8192) -> list[float]:
+def _offsets_at_zero(
+    spec: Rotary, seen: RotaryObservations, pairs: Any = slice(None), reach: int = 8192
+) -> list[float]:
     """The one or two nearest positions, in half tokens, at which pairs have their measured rotation at position 0."""
     where = np.flatnonzero(seen.positions == 0)
     if not len(where):
@@ -388,7 +390,7 @@ def _differences(spec: Rotary, other: Rotary) -> Iterator[tuple[str, dict[str, A
         yield "closed-span", {}
 
 
-def measured(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def measured(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects with a measured parameter."""
     size = seen.size()
     # The smallest measurable difference of the factor, which is the median over all pairs.
@@ -454,7 +456,7 @@ def _same(one: float, other: float) -> bool:
     return abs(one / other - 1) < 1e-5
 
 
-def axis_ladders(spec: Rotary, seen: SeenRotary) -> list[AxisLadder]:
+def axis_ladders(spec: Rotary, seen: RotaryObservations) -> list[AxisLadder]:
     """The ladder of each coordinate, if the pairs of every coordinate rotate by a geometric ladder; else none.
 
     A rate is known up to whole rotations per token. The slowest pairs turn by less than half a rotation; from them on,
@@ -528,7 +530,7 @@ _FEWEST = 4  # pairs of a coordinate that show a progression: two of them fit an
 _STARTED = 1e-3
 
 
-def _other_ladders(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def _other_ladders(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """A suspect with the ladders that were measured."""
     # Beside a scaling that is not applied, the ladder is a second fault: of the spec without it.
     ladders = axis_ladders(spec, seen) if spec.scaling is None else []
@@ -588,9 +590,9 @@ def _fault_of_ladders(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[st
     return "other-ladder", {"how": ladders[0].how if alike else "; ".join(map("".join, how.items()))}
 
 
-def _recognised(spec: Rotary, other: Rotary, seen: SeenRotary) -> Suspect:
+def _recognised(spec: Rotary, other: Rotary, seen: RotaryObservations) -> FaultModel:
     """A suspect of another spec, with all faults between the two."""
-    found: Suspect | None = None
+    found: FaultModel | None = None
     for code, parameters in reversed(list(faults_between(spec, other))):
         codes = (code,) if found is None else (code, *found.codes)
         one = seen.another(codes, parameters, lambda _: other)
@@ -611,7 +613,7 @@ def _bases(spec: Rotary, rates: np.ndarray) -> Iterator[float]:
         yield from (base for base in found if 1 < base < 1e30)
 
 
-def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
+def _slowed_alike(spec: Rotary, seen: RotaryObservations, rates: np.ndarray) -> Iterator[FaultModel]:
     """Suspects that divide all plain rates by one number instead of applying the scaling."""
     if spec.scaling is None:
         return
@@ -625,7 +627,7 @@ def _slowed_alike(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator
             yield from _mistaken(spec, seen, Mistake("another-scaling", scaling=Linear(one)))
 
 
-def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Iterator[Suspect]:
+def _other_positions(spec: Rotary, seen: RotaryObservations, rates: np.ndarray) -> Iterator[FaultModel]:
     """Suspects with scaled or shifted positions, measured from the rates and from the rotation at position 0."""
     ratio = _ratio(rates, np.array(spec.rates))
     if abs(ratio - 2) < 1e-3:
@@ -637,6 +639,6 @@ def _other_positions(spec: Rotary, seen: SeenRotary, rates: np.ndarray) -> Itera
             yield seen.moved(int(offset))
 
 
-def rotary_suspects(spec: Rotary, seen: SeenRotary) -> Iterator[Suspect]:
+def rotary_suspects(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects to try, the simple ones first."""
     return of_sources(spec, seen, other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs, rotary_stateful)

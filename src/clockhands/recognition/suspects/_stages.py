@@ -14,7 +14,7 @@ import numpy as np
 
 from clockhands.encodings.dtypes import rounded
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.recognition.suspects._suspect import Parts, Suspect
+from clockhands.recognition.suspects._fault_model import FaultModel, Parts
 
 COARSE = {"bfloat16": 257, "float16": 2049}
 """Low-precision dtypes, and the first integer that each cannot represent."""
@@ -115,15 +115,15 @@ class SuspectMaker:
 
     def built(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], build: Callable[[Any], Apply]
-    ) -> Suspect:
+    ) -> FaultModel:
         """A suspect built by ``build`` for each spec, without state shared between models."""
-        return Suspect((codes,) if isinstance(codes, str) else codes, parameters, lambda: build)
+        return FaultModel((codes,) if isinstance(codes, str) else codes, parameters, lambda: build)
 
-    def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> Suspect:
+    def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> FaultModel:
         """A suspect with the correct spec and some stages replaced."""
         return self.of_parts(codes, parameters, lambda spec: (spec, stages))
 
-    def of_parts(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], parts: Parts) -> Suspect:
+    def of_parts(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], parts: Parts) -> FaultModel:
         """A suspect with another spec and replaced stages, both computed from the correct spec."""
 
         def build(spec: Any) -> Apply:
@@ -134,7 +134,7 @@ class SuspectMaker:
 
     def another(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], change: Callable[[Any], Any]
-    ) -> Suspect:
+    ) -> FaultModel:
         """A suspect with another spec; it makes the same change to the spec of every model."""
 
         def build(spec: Any) -> Apply:
@@ -145,23 +145,23 @@ class SuspectMaker:
 
         return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
 
-    def faulty(self, fault: FieldFault) -> Suspect:
+    def faulty(self, fault: FieldFault) -> FaultModel:
         """A suspect with a fault in one field of the spec."""
         return self.another(fault.code, fault.parameters, fault.change)
 
-    def changed(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **fields: Any) -> Suspect:
+    def changed(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **fields: Any) -> FaultModel:
         """A suspect with another value in some fields of the spec, the same for every model."""
         return self.another(codes, parameters, lambda spec: replace(spec, **fields))
 
-    def scaled(self, factor: float) -> Suspect:
+    def scaled(self, factor: float) -> FaultModel:
         """A suspect whose positions are multiplied by a factor."""
         return self.suspect("positions-scaled", {"factor": factor}, places=lambda at, _: at * factor)
 
-    def moved(self, offset: int) -> Suspect:
+    def moved(self, offset: int) -> FaultModel:
         """A suspect whose positions are shifted."""
         return self.suspect("positions-offset", {"offset": offset}, places=lambda at, _: at + offset)
 
-    def together(self, one: Suspect, other: Suspect) -> Suspect | None:
+    def together(self, one: FaultModel, other: FaultModel) -> FaultModel | None:
         """A suspect with two faults, the second applied to the first one's spec; None if they conflict."""
         if one.parts is None or other.parts is None or one.codes[0] == other.codes[0]:
             return None
@@ -188,7 +188,7 @@ def with_spacing(**changed: Any) -> Callable[[Any], Any]:
     return lambda spec: replace(spec, spacing=replace(spec.spacing, **changed))
 
 
-def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Suspect]]) -> Iterator[Suspect]:
+def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[FaultModel]]) -> Iterator[FaultModel]:
     """The suspects of all sources, one after another."""
     for source in sources:
         try:
@@ -305,7 +305,7 @@ def other_ends(rows: int) -> tuple[tuple[str, Stage], ...]:
     )
 
 
-def rebuilt_tables(seen: Any, rows: int) -> Iterator[Suspect]:
+def rebuilt_tables(seen: Any, rows: int) -> Iterator[FaultModel]:
     """Suspects with rows that are those of a table which was rebuilt in the dtype of a longer call.
 
     Rounding does not change every row, so the table may have been rebuilt before the first wrong row.
@@ -337,7 +337,7 @@ class CoarseCache:
         return self.kept
 
 
-def coarse_caches(seen: Any, dtype: str, stages: Iterable[str], firsts: tuple[bool, ...]) -> Iterator[Suspect]:
+def coarse_caches(seen: Any, dtype: str, stages: Iterable[str], firsts: tuple[bool, ...]) -> Iterator[FaultModel]:
     """Suspects that cache the numbers of one of these stages in this dtype; ``firsts`` as in `CoarseCache`."""
     for stage, first in itertools.product(stages, firsts):
 
@@ -355,7 +355,7 @@ def kept_by_length() -> Stage:
     return lambda at, _: kept.setdefault(at.shape, at)
 
 
-def first_sequence_only(seen: Any, rest: Callable[[np.ndarray], np.ndarray]) -> Iterator[Suspect]:
+def first_sequence_only(seen: Any, rest: Callable[[np.ndarray], np.ndarray]) -> Iterator[FaultModel]:
     """Suspects that apply the code to the first sequence of a batch only; the others get ``rest``."""
     for when, always in (("", True), (" if each has one token", False)):
 

@@ -10,7 +10,7 @@ from clockhands.auditing import Audit
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.target_properties import held_codes
 from clockhands.configs import open_target
-from clockhands.configs.resolved import Code
+from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.biases import Alibi, Buckets
 from clockhands.encodings.ladders import Explicit, Geometric, Ladder
@@ -112,7 +112,7 @@ def _ladders(audits: list[Audit]) -> dict[str, Ladder]:
     }
 
 
-def _ladder(code: Code) -> Ladder:
+def _ladder(code: LayerEncoding) -> Ladder:
     """The real ladder of a code; where it is known by its rates alone, each is the number that its double holds."""
     assert code.rates is not None
     known = getattr(code.spec, "ladder", None)

@@ -22,7 +22,7 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ADDITIVE
-from clockhands.recognition.suspects import SeenAdditive, Suspect, additive_suspects, further_suspects
+from clockhands.recognition.suspects import AdditiveObservations, FaultModel, additive_suspects, further_suspects
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
@@ -206,7 +206,7 @@ def _explained(
         return unexplained(it, answer_of)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
-    def tried(suspects: Iterator[Suspect]) -> Iterator[Suspect]:
+    def tried(suspects: Iterator[FaultModel]) -> Iterator[FaultModel]:
         return (one for one in suspects if _may_be(small[0], it, one))
 
     found, note = fitting(small, tried(additive_suspects(it.spec, seen)), it.suspected)
@@ -222,7 +222,7 @@ def _explained(
     return only_coarse(told, answer_of, it.coarse)
 
 
-def _may_be(first: ExperimentRun, it: CheckedAdditive, suspect: Suspect) -> bool:
+def _may_be(first: ExperimentRun, it: CheckedAdditive, suspect: FaultModel) -> bool:
     """Whether a suspect is worth running in all experiments, judged by the first experiment.
 
     It is rejected if it leaves at least half of the squared error there and gives at most a tenth of the wrong numbers.
@@ -255,7 +255,7 @@ def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, np.nda
     return int(wrong[0]) if len(wrong) else None, at
 
 
-def _seen(it: CheckedAdditive, first_wrong: int | None) -> SeenAdditive:
+def _seen(it: CheckedAdditive, first_wrong: int | None) -> AdditiveObservations:
     """Measure the rows of the function, and the factor of its tokens."""
     powers = np.array([0, *(2**power for power in range(18) if 2**power < it.length)])
     others = np.setdiff1d(np.arange(min(it.length, ROWS)), powers)
@@ -273,7 +273,7 @@ def _seen(it: CheckedAdditive, first_wrong: int | None) -> SeenAdditive:
             factor = float((through * x[0, 0]).sum() / (x * x).sum())
     except (Refused, Unasked):
         at, rows, right, factor = at[:0], np.zeros((0, width)), np.zeros((0, width)), None
-    return SeenAdditive(
+    return AdditiveObservations(
         it.call,
         it.dtype,
         it.coarse,

@@ -17,7 +17,7 @@ from clockhands.encodings.biases import BiasCode, bias
 from clockhands.errors import InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.recognition.faults import BIAS
-from clockhands.recognition.suspects import Behind, GivenValues, SeenBias, bias_suspects
+from clockhands.recognition.suspects import Behind, BiasObservations, GivenValues, bias_suspects
 from clockhands.testing._checks import checked, function_of, made, named, resolved
 from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, failed_of
 from clockhands.testing.functions._bias_subject import (
@@ -282,7 +282,7 @@ def _of(answer: Answer, heads: np.ndarray) -> Answer:
     return replace(answer, got=answer.got[heads], wanted=answer.wanted[heads], allowed=allowed[heads])
 
 
-def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> SeenBias:
+def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> BiasObservations:
     """Measure how the numbers of the function relate to the expected ones."""
     wrong_at = []
     factors: np.ndarray | None = None
@@ -299,7 +299,7 @@ def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> SeenBias:
     first_wrong = min(wrong_at, default=None)
     none = np.full(it.spec.heads, np.nan)
     known = none if factors is None else factors
-    return SeenBias(it.given, it.causal, it.exact, it.takes_positions, it.length, first_wrong, known, order)
+    return BiasObservations(it.given, it.causal, it.exact, it.takes_positions, it.length, first_wrong, known, order)
 
 
 def _factors(answer: BiasAnswer) -> np.ndarray:

@@ -20,10 +20,10 @@ from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ROTARY
 from clockhands.recognition.suspects import (
+    FaultModel,
+    RotaryObservations,
     Samples,
-    SeenRotary,
     StagedRotary,
-    Suspect,
     axis_ladders,
     pair_factors,
     rotary_suspects,
@@ -166,7 +166,7 @@ def _crossed(spec: Rotary) -> Callable[..., np.ndarray]:
     return lambda x, *arguments: right(other_tokens(x), *arguments)
 
 
-CROSSED = Suspect(("queries-and-keys-crossed",), {}, lambda: _crossed)
+CROSSED = FaultModel(("queries-and-keys-crossed",), {}, lambda: _crossed)
 """A function that returns the keys as queries and the queries as keys."""
 
 
@@ -185,12 +185,12 @@ def _explained(it: CheckedRotary, answer_of: list[ExperimentRun]) -> tuple[Expla
     side = _wrong_side(it, answer_of)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
 
-    def tried() -> Iterator[Suspect]:
+    def tried() -> Iterator[FaultModel]:
         yield from rotary_suspects(it.spec, seen)
         if it.call == PAIRS:
             yield CROSSED
 
-    def built(suspect: Suspect) -> CheckedRotary:
+    def built(suspect: FaultModel) -> CheckedRotary:
         return it.suspected(suspect, None if suspect is CROSSED else side)
 
     found, note = fitting(small, tried(), built)
@@ -258,7 +258,7 @@ def _wrong_side(it: CheckedRotary, answer_of: list[ExperimentRun]) -> str | None
     return None
 
 
-def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -> SeenRotary:
+def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -> RotaryObservations:
     """Measure the rotation of the declared dimension pairs."""
     powers = [2**power for power in range(1, 18) if 2**power < it.length]
     at = np.array([0, 1, *powers])
@@ -279,7 +279,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
 
     samples = answer_of(at)
     turning, alike = pair_factors(samples, it.spec)
-    seen = SeenRotary(
+    seen = RotaryObservations(
         it.dtype,
         it.coarse,
         it.length,
@@ -297,7 +297,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
     return replace(seen, stands=seen.apparent(it.spec))
 
 
-def _by_rates(spec: Rotary, seen: SeenRotary) -> tuple[Explanation, ...]:
+def _by_rates(spec: Rotary, seen: RotaryObservations) -> tuple[Explanation, ...]:
     """The explanation of a rotation with constant frequencies that no known fault gives; empty if there are none."""
     rates = seen.rates() if seen.evenly() else None
     if rates is None:

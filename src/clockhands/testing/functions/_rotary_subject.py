@@ -9,7 +9,7 @@ from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.suspects import StagedRotary, Suspect
+from clockhands.recognition.suspects import FaultModel, StagedRotary
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import SINGLE, UNIT, rotation_error
 from clockhands.testing.functions._calls import PAIRS
@@ -140,7 +140,7 @@ class CheckedRotary(CheckedTokens):
         # The rotated pair may be in any dimension.
         return allowed if built.rotation is None else allowed.max(axis=-1, keepdims=True)
 
-    def suspected(self, suspect: Suspect, side: str | None = None) -> Self:
+    def suspected(self, suspect: FaultModel, side: str | None = None) -> Self:
         """See `CheckedFunction`; with a ``side``, ``"key"`` or ``"query"``, the other side is correct."""
         if side is None:
             return super().suspected(suspect)

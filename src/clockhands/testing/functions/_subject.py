@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from clockhands.recognition.suspects import Suspect
+from clockhands.recognition.suspects import FaultModel
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 
@@ -30,7 +30,7 @@ class CheckedFunction:
     called: Any
     length: int
     build: Callable[[Any, str | None], Any] | None = None
-    suspect: Suspect | None = None
+    suspect: FaultModel | None = None
     process: Callable[[Any], Any] | None = None
     model: Any = None
 
@@ -38,7 +38,7 @@ class CheckedFunction:
         """Read what the experiments ask for often."""
         self.dtype: str = self.called.dtype
 
-    def suspected(self, suspect: Suspect) -> Self:
+    def suspected(self, suspect: FaultModel) -> Self:
         """The same check with a suspect, in a new process, in place of the user's function."""
         process = suspect.make()
         it = replace(self, suspect=suspect, process=process, model=process(self.spec))

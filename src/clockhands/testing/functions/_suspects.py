@@ -14,7 +14,7 @@ import numpy as np
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ROTARY, Fault
-from clockhands.recognition.suspects import Suspect
+from clockhands.recognition.suspects import FaultModel
 from clockhands.testing._experiments import Answer, ExperimentRun, Unasked, failed_of, shares
 from clockhands.testing.reports import UNDECIDED, Explanation
 
@@ -28,17 +28,17 @@ _LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 def fitting(
     asked: Sequence[ExperimentRun],
-    suspects: Iterable[Suspect],
-    build: Callable[[Suspect], object],
+    suspects: Iterable[FaultModel],
+    build: Callable[[FaultModel], object],
     *,
     whole: bool = False,
-) -> tuple[list[Suspect], str | None]:
+) -> tuple[list[FaultModel], str | None]:
     """The suspects that give these answers, and a note if the only one found explains most of the errors, not all.
 
     With ``whole``, only suspects that explain all answers within rounding are returned.
     """
-    found: list[Suspect] = []
-    partial: list[tuple[float, Suspect]] = []
+    found: list[FaultModel] = []
+    partial: list[tuple[float, FaultModel]] = []
     for suspect in suspects:
         try:
             left, fits = _compared(asked, lambda suspect=suspect: build(suspect), whole or bool(found))
@@ -104,7 +104,7 @@ def _compared(
     return min(left / whole / _LEFT, (missed / wrong + lost / max(right, 1)) / _MISSED), fits
 
 
-def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:
+def explanations(found: Sequence[FaultModel], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:
     """One explanation of the suspects that fit, naming all their faults; empty without suspects."""
     if not found:
         return ()
@@ -134,7 +134,7 @@ def explanations(found: Sequence[Suspect], faults: Mapping[str, Fault], note: st
 _Told = tuple[tuple[str, ...], Mapping[str, Any]]
 
 
-def _in_order(suspect: Suspect, faults: Mapping[str, Fault]) -> Sequence[_Told]:
+def _in_order(suspect: FaultModel, faults: Mapping[str, Fault]) -> Sequence[_Told]:
     """The faults that a suspect combines, as (codes, parameters), in the order of the table of faults."""
     places = {code: place for place, code in enumerate(faults)}
     return sorted(suspect.each, key=lambda one: places[one[0][0]])

@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.suspects import SeenRotary, StagedRotary, Suspect, rotary_suspects
+from clockhands.recognition.suspects import FaultModel, RotaryObservations, StagedRotary, rotary_suspects
 
 _ROUNDINGS = {"positions-rounded", "rates-rounded", "phases-rounded", "table-rounded", "table-rebuilt-rounded"}
 
@@ -15,12 +15,12 @@ _ROUNDINGS = {"positions-rounded", "rates-rounded", "phases-rounded", "table-rou
 class AppliedFault(NamedTuple):
     """What a suspect does to a spec: the spec that it applies in its place, and the stages that it replaces."""
 
-    suspect: Suspect
+    suspect: FaultModel
     spec: Rotary
     stages: Mapping[str, Any]
 
 
-def suspects_with_two_faults(spec: Rotary, seen: SeenRotary) -> Iterator[Iterator[Suspect]]:
+def suspects_with_two_faults(spec: Rotary, seen: RotaryObservations) -> Iterator[Iterator[FaultModel]]:
     """Suspects with two faults, grouped by the first one.
 
     The second is a fault of the spec that the first one gives: the base is measured again if the first fault removed
@@ -44,7 +44,7 @@ def suspects_with_two_faults(spec: Rotary, seen: SeenRotary) -> Iterator[Iterato
         yield (both for other in others if (both := _together(one, other, spec, seen, excluded)) is not None)
 
 
-def _applied(spec: Rotary, seen: SeenRotary, but: str = "") -> Iterator[AppliedFault]:
+def _applied(spec: Rotary, seen: RotaryObservations, but: str = "") -> Iterator[AppliedFault]:
     """The changes of all suspects that keep no state, but those of one code."""
     for suspect in rotary_suspects(spec, seen):
         if suspect.parts is not None and suspect.codes[0] != but:
@@ -56,7 +56,7 @@ def _applied(spec: Rotary, seen: SeenRotary, but: str = "") -> Iterator[AppliedF
             yield AppliedFault(suspect, changed, stages)
 
 
-def _differs_early(spec: Rotary, seen: SeenRotary) -> bool:
+def _differs_early(spec: Rotary, seen: RotaryObservations) -> bool:
     """Whether a spec excludes the measurements at positions 0 to 2, also if its numbers are rounded to any dtype.
 
     A rounding to bfloat16 changes a phase by at most ``2**-8`` of it, and a cosine or sine by ``2**-9``: by less than
@@ -76,8 +76,8 @@ def _but_roundings(faults: Iterable[AppliedFault], spec: Rotary) -> Iterator[App
 
 
 def _together(
-    one: AppliedFault, other: AppliedFault, spec: Rotary, seen: SeenRotary, excluded: set[Rotary]
-) -> Suspect | None:
+    one: AppliedFault, other: AppliedFault, spec: Rotary, seen: RotaryObservations, excluded: set[Rotary]
+) -> FaultModel | None:
     """The suspect with both faults, if they can be combined and the measurements do not exclude it.
 
     Args:
@@ -96,7 +96,7 @@ def _together(
         here, there = one.stages["places"], other.stages["places"]
         stages["places"] = lambda at, call: there(here(at, call), call)
     # The spec is changed already, and need not be for every pair.
-    both = Suspect(one.suspect.codes, {}, one.suspect.make, parts=lambda _: (other.spec, stages))
+    both = FaultModel(one.suspect.codes, {}, one.suspect.make, parts=lambda _: (other.spec, stages))
     try:
         if seen.may_be(both, spec):
             return seen.together(one.suspect, other.suspect)

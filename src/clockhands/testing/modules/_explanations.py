@@ -17,7 +17,7 @@ from clockhands.recognition.calling import Refused
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import FAULTS
 from clockhands.recognition.suspects import scaling_name
-from clockhands.testing.modules._module_calls import Heard, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules._module_calls import ModuleOutput, ModuleSubject, Treated, Treatment
 from clockhands.testing.modules._module_tensors import (
     Changed,
     Wrong,
@@ -45,7 +45,7 @@ class Outcome:
     treatment: Treatment
     failure: Failure
     treated: Treated | None
-    heard: Heard | None
+    heard: ModuleOutput | None
 
     @property
     def what(self) -> str:
@@ -328,7 +328,7 @@ def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
     )
 
 
-def _changed_dimensions(heard: Heard) -> int:
+def _changed_dimensions(heard: ModuleOutput) -> int:
     """The number of dimensions that are changed: tokens are +1 and -1, so other absolute values are rotated."""
     with np.errstate(invalid="ignore"):
         return int((np.abs(np.abs(heard.rows) - 1) > 1e-3).any(axis=0).sum())

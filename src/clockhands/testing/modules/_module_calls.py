@@ -34,7 +34,7 @@ Around = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
-class Heard:
+class ModuleOutput:
     """The output of a module for the test inputs.
 
     Attributes:
@@ -138,7 +138,7 @@ class ModuleCaller:
         dtype: str | None = None,
         around: Around = nullcontext,
         positions: np.ndarray | None = None,
-    ) -> Heard:
+    ) -> ModuleOutput:
         """Call a module with the test inputs, at ``positions`` if given, and return its output."""
         self.calls += 1
         if self.kind == "bias":
@@ -157,7 +157,7 @@ class ModuleCaller:
                 rows.append(called(x, places)[0, 0])
         except CannotCheck as error:
             raise Refused(str(error.args[0]) if error.args else str(error)) from error
-        return Heard(np.concatenate(rows), np.concatenate(asked), called.output)
+        return ModuleOutput(np.concatenate(rows), np.concatenate(asked), called.output)
 
     def called(self, module: torch.nn.Module, width: int, dtype: str, around: Around = nullcontext) -> Called:
         """The module as a function of NumPy arrays."""
@@ -181,7 +181,7 @@ class ModuleCaller:
         positions = torch.zeros(places, dtype=torch.int64, device=device)
         return {"x": (x,), "positions": (positions,)}.get(self.called_as, (x, positions))
 
-    def _hear_bias(self, module: torch.nn.Module, at: np.ndarray, around: Around) -> Heard:
+    def _hear_bias(self, module: torch.nn.Module, at: np.ndarray, around: Around) -> ModuleOutput:
         function = self.function(module, around)
         if self.call == "counts":
             number = min(self.length, 300)
@@ -207,7 +207,7 @@ class ModuleCaller:
             rows.append(np.moveaxis(bias, 0, 1).reshape(queries, -1))
         widest = max(row.shape[-1] for row in rows)
         held = np.concatenate([np.pad(row, ((0, 0), (0, widest - row.shape[-1]))) for row in rows])
-        return Heard(held, np.concatenate(places), dtype)
+        return ModuleOutput(held, np.concatenate(places), dtype)
 
     def _find_width(self, module: torch.nn.Module) -> int:
         said = ""
@@ -287,7 +287,7 @@ class ModuleSubject:
     alike: bool = field(init=False, default=True)
     notes: list[str] = field(init=False, default_factory=list)
     copies: bool = field(init=False, default=True)
-    before: Heard = field(init=False)
+    before: ModuleOutput = field(init=False)
 
     def __post_init__(self) -> None:
         """Call the module before any treatment, and test whether it can be copied."""
@@ -305,7 +305,9 @@ class ModuleSubject:
         each = () if rates is None else (np.abs(np.atleast_1d(one)) for one in rates)  # one row for each axis
         return max([1.0, *(float(one.max(initial=0)) for one in each)])
 
-    def compared(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None, asked: str = "") -> Answer:
+    def compared(
+        self, heard: ModuleOutput, wanted: ModuleOutput, treated: "Treated | None" = None, asked: str = ""
+    ) -> Answer:
         """An output after a treatment with the expected output and the bounds; NaN in both is replaced by 0 in both."""
         rounded, another = (None, False) if treated is None else (treated.rounded, treated.another)
         is_bias = self.asking.kind == "bias"
@@ -314,7 +316,7 @@ class ModuleSubject:
         got, right = (np.where(both, 0.0, rows) for rows in (heard.rows, wanted.rows))
         return Answer(asked, got, right, room, wanted.positions)
 
-    def differs(self, heard: Heard, wanted: Heard, treated: "Treated | None" = None) -> bool:
+    def differs(self, heard: ModuleOutput, wanted: ModuleOutput, treated: "Treated | None" = None) -> bool:
         """Whether two outputs differ in shape, or by more than rounding."""
         if heard.rows.shape != wanted.rows.shape:
             return True
@@ -359,11 +361,11 @@ class Treated:
     what: str
     dtype: str | None = None
     around: Around = nullcontext
-    wanted: Heard | None = None
+    wanted: ModuleOutput | None = None
     another: bool = False
     rounded: str | None = None
     kept: AbstractContextManager[Any] | None = None
-    heard: Heard | None = None
+    heard: ModuleOutput | None = None
 
 
 class Broke(Exception):

@@ -16,7 +16,7 @@ from clockhands.testing._checks import failures_of
 from clockhands.testing._experiments import Experiment, ExperimentRun, Unasked
 from clockhands.testing.functions import check_additive, check_bias, check_rotary
 from clockhands.testing.modules._explanations import Outcome, by_tensors, explained, once
-from clockhands.testing.modules._module_calls import Broke, Heard, ModuleSubject, Treated, Treatment, undone
+from clockhands.testing.modules._module_calls import Broke, ModuleOutput, ModuleSubject, Treated, Treatment, undone
 from clockhands.testing.modules._module_tensors import as_it_was, held
 from clockhands.testing.modules._treatments import treatments
 from clockhands.testing.reports import Explanation, Failure, Report
@@ -82,7 +82,7 @@ def _untreated(subject: ModuleSubject, values: Any) -> tuple[Report | None, tupl
 
 
 def _failures(
-    name: str, asked: str, subject: ModuleSubject, heard: Heard, wanted: Heard, *, treated: Treated
+    name: str, asked: str, subject: ModuleSubject, heard: ModuleOutput, wanted: ModuleOutput, *, treated: Treated
 ) -> tuple[tuple[Failure, ...], float]:
     answer = subject.compared(heard, wanted, treated, asked)
     return failures_of([ExperimentRun(Experiment(name, "", lambda _: []), [answer])], None)

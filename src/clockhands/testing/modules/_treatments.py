@@ -17,7 +17,7 @@ import torch
 from clockhands.recognition.calling import Refused, error_text
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import Unasked
-from clockhands.testing.modules._module_calls import Broke, Heard, ModuleSubject, Treated, Treatment
+from clockhands.testing.modules._module_calls import Broke, ModuleOutput, ModuleSubject, Treated, Treatment
 from clockhands.testing.modules._module_tensors import as_it_was, held, put_parameters, spoil
 
 # The methods that compute the numbers again that `to_empty` left uninitialised.
@@ -53,7 +53,7 @@ def _coarser_tokens(subject: ModuleSubject) -> Treated:
 
 
 def _used(
-    subject: ModuleSubject, what: str, at: np.ndarray, *before: Callable[[Callable[..., Heard]], Heard]
+    subject: ModuleSubject, what: str, at: np.ndarray, *before: Callable[[Callable[..., ModuleOutput]], ModuleOutput]
 ) -> Treated:
     """A copy that had the calls ``before``, called at these positions; a new copy gives the expected output."""
     wanted = subject.asking.hear(subject.copied(), positions=at)

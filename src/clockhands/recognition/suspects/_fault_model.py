@@ -1,4 +1,4 @@
-"""`Suspect`, an implementation that has a known mistake."""
+"""`FaultModel`, an implementation that has a known mistake."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ Parts = Callable[[Any], tuple[Any, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Suspect:
+class FaultModel:
     """A runnable implementation with one fault (or two) and its parameters.
 
     Attributes:
@@ -24,7 +24,7 @@ class Suspect:
     parameters: Mapping[str, Any]
     make: Callable[[], Any]
     parts: Parts | None = None
-    beside: "Suspect | None" = None
+    beside: "FaultModel | None" = None
 
     @property
     def each(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:
