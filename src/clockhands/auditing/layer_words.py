@@ -25,7 +25,7 @@ def label_of(code: LayerEncoding) -> str:
 def in_short(code: LayerEncoding) -> str:
     """One encoding in a line.
 
-    >>> in_short(Code("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
+    >>> in_short(LayerEncoding("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
     'RoPE, half-split, 4 of 4 dimensions, base 10,000'
     """
     if code.kind == "rotary":
@@ -133,7 +133,7 @@ def score_scale_in_words(code: LayerEncoding) -> str:
     """The factor on scores at position ``p``, and its value at the last position.
 
     >>> from clockhands.encodings.scores import FloorLogScale
-    >>> score_scale_in_words(Code("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
+    >>> score_scale_in_words(LayerEncoding("text", "3", "none", score_scale=FloorLogScale(8192), usable_length=32768))
     'multiplied by 1 + 0.1 ln(1 + floor(p / 8,192)) at position p: grows from position 8,192, 1.13863 at 32,767'
     """
     scale = code.score_scale
@@ -153,10 +153,10 @@ def score_scale_in_words(code: LayerEncoding) -> str:
 def layout_in_words(code: LayerEncoding) -> str:
     """Which channels form a pair, as text.
 
-    >>> layout_in_words(Code("text", "0-3", "rotary", layout="halves", rotated=64))
+    >>> layout_in_words(LayerEncoding("text", "0-3", "rotary", layout="halves", rotated=64))
     'half-split: pairs (i, i+32)'
     >>> from clockhands.encodings.presets import preset
-    >>> layout_in_words(Code("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
+    >>> layout_in_words(LayerEncoding("other", "input", "sinusoidal", spec=preset("edm2"), layout="halves"))
     'all cosines'
     """
     first, second = _waves(code.order or "sin-cos")
@@ -180,7 +180,7 @@ def _partner(code: LayerEncoding) -> int | str:
 
     >>> from clockhands.encodings.rotary import Rotary
     >>> from clockhands.encodings.scaling import Proportional
-    >>> _partner(Code("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
+    >>> _partner(LayerEncoding("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
     256
     """
     if isinstance(code.spec, Rotary) and not code.spec.blocks:
@@ -203,7 +203,7 @@ def sections_in_words(code: LayerEncoding) -> str:
     """How many pairs each axis has, as text; empty for one axis.
 
     >>> from clockhands.encodings.rotary import Rotary, chunked
-    >>> sections_in_words(Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
+    >>> sections_in_words(LayerEncoding("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))))
     'temporal 16, height 24, width 24 pairs, consecutive'
     """
     found = code.sections

@@ -134,12 +134,12 @@ def target_properties(
 def usual_length(code: LayerEncoding, spec: Any) -> tuple[int, str | None]:
     """The default number of tokens over which a code is measured, and a sentence if that is not all of them.
 
-    >>> usual_length(Code("text", "0-3", "rotary", usable_length=131072), None)
+    >>> usual_length(LayerEncoding("text", "0-3", "rotary", usable_length=131072), None)
     (8192, 'Measured over the first 8,192 of 131,072 positions; --length 131072 measures all.')
 
     Of a learned table at most 16 million values are measured:
 
-    >>> [usual_length(Code("text", None, "learned"), Learned(width, rows=8192))[0] for width in (768, 4096, 65536)]
+    >>> [usual_length(LayerEncoding("text", None, "learned"), Learned(width, rows=8192))[0] for width in (768, 4096, 65536)]
     [4096, 4096, 256]
     """
     served = spec.usable if isinstance(spec, Learned) else code.usable_length

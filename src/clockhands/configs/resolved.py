@@ -104,7 +104,7 @@ class LayerEncoding:
         head: ``consecutive``, ``interleaved`` (in turns), or ``mixed``.
 
         >>> from clockhands.encodings.rotary import Rotary, chunked
-        >>> Code("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))).sections["pairs"]
+        >>> LayerEncoding("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))).sections["pairs"]
         (16, 24, 24)
         """
         if not isinstance(self.spec, Rotary) or self.spec.axes is None:
@@ -123,7 +123,7 @@ class LayerEncoding:
     def scaled_to(self) -> int | None:
         """The length that the declared scaling covers: factor times original length; None if one is missing.
 
-        >>> Code("text", "0-3", "rotary", scaling={"type": "yarn", "factor": 4.0, "original": 32768}).scaled_to
+        >>> LayerEncoding("text", "0-3", "rotary", scaling={"type": "yarn", "factor": 4.0, "original": 32768}).scaled_to
         131072
         """
         factor, original = ((self.scaling or {}).get(name) for name in ("factor", "original"))
@@ -264,7 +264,7 @@ class Resolved:
         query attends further. Towers for images or sound keep their own lengths, whatever length is given for the text.
         None if nothing is declared.
 
-        >>> code = Code("text", "0-3", "rotary", window=512, usable_length=8192)
+        >>> code = LayerEncoding("text", "0-3", "rotary", window=512, usable_length=8192)
         >>> Resolved(None, 8192, 8192, (code, replace(code, window=None)), ()).with_lengths().codes[0].length
         512
         """

@@ -144,7 +144,7 @@ def cosine_in_words(cosine: float) -> str:
 def code_in_words(code: LayerEncoding | None) -> str:
     """Base, scaling, rotated share and attention factor of a rotary code, as a short text.
 
-    >>> code_in_words(Code("text", None, "rotary", base=1e4, width=64, rotated=64, attention_factor=1.0))
+    >>> code_in_words(LayerEncoding("text", None, "rotary", base=1e4, width=64, rotated=64, attention_factor=1.0))
     'base 10,000, no scaling'
     """
     if code is None:

@@ -151,9 +151,9 @@ def _of_part(spec: Rotary, rotation: _Turn) -> _Turn:
     sizes = [size for size in (spec.start, spec.rotated, spec.head_width - spec.start - spec.rotated) if size]
     which = 1 if spec.start else 0
 
-    def rotated_by_library(x: torch.Tensor) -> torch.Tensor:
+    def rotated_part(x: torch.Tensor) -> torch.Tensor:
         parts = list(x.split(sizes, dim=-1))
         parts[which] = rotation(parts[which])
         return torch.cat(parts, dim=-1)
 
-    return rotated_by_library
+    return rotated_part

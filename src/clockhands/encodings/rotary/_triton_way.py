@@ -79,8 +79,8 @@ def _rotate_head(
         fits = inside[:, None] & (channels < 2 * PAIRS)
         both = tl.load(given + START + channels, mask=fits).to(tl.float32)
         a, b = tl.split(tl.reshape(both, (TOKENS, PAIRS_2, 2)))
-        rotated_by_library = tl.reshape(tl.join(a * c - b * s, a * s + b * c), (TOKENS, 2 * PAIRS_2))
-        tl.store(made + START + channels, rotated_by_library, mask=fits)
+        rotated = tl.reshape(tl.join(a * c - b * s, a * s + b * c), (TOKENS, 2 * PAIRS_2))
+        tl.store(made + START + channels, rotated, mask=fits)
     if REST > 0:
         rest = tl.arange(0, REST_2)[None, :]
         kept = inside[:, None] & (rest < REST)

@@ -149,8 +149,8 @@ def rotate_both(
         InvalidValue, InvalidType: An argument cannot be used; or the numbers of queries and keys differ and the
             positions of the queries are not given.
 
-    >>> turned, kept = rotate_both(np.eye(2), np.eye(2), Rotary(head_width=2, base=100.0), [1, 0])
-    >>> turned.round(4).tolist(), kept.round(4).tolist()
+    >>> rotated, kept = rotate_both(np.eye(2), np.eye(2), Rotary(head_width=2, base=100.0), [1, 0])
+    >>> rotated.round(4).tolist(), kept.round(4).tolist()
     ([[0.5403, 0.8415], [0.0, 1.0]], [[0.5403, 0.8415], [0.0, 1.0]])
     """
     roles: tuple[str | None, str | None] = (None, None)

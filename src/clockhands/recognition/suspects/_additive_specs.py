@@ -270,16 +270,16 @@ def other_cells(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[Faul
 def _other_order(seen: AdditiveObservations, grid: Grid) -> Iterator[FaultModel]:
     """Suspects with another order of the cells, or a reversed axis."""
     for order in itertools.permutations(range(grid.axes)):
-        for rotation_stage in itertools.product((False, True), repeat=grid.axes):
-            if order == grid.order and not any(rotation_stage):
+        for reversed_axes in itertools.product((False, True), repeat=grid.axes):
+            if order == grid.order and not any(reversed_axes):
                 continue
             ends = [
                 (start + (size - 1) * step, -step) if back else (start, step)
-                for start, step, size, back in zip(grid.start, grid.step, grid.sizes, rotation_stage, strict=True)
+                for start, step, size, back in zip(grid.start, grid.step, grid.sizes, reversed_axes, strict=True)
             ]
             starts, steps = zip(*ends, strict=True)
             other = Grid(grid.sizes, start=starts, step=steps, order=order, prefix=grid.prefix)
-            words = [f"axis {axis} from its end" for axis, back in enumerate(rotation_stage) if back]
+            words = [f"axis {axis} from its end" for axis, back in enumerate(reversed_axes) if back]
             if order != grid.order:
                 words.insert(0, f"axis {order[-1]} runs fastest")
             yield seen.suspect(

@@ -188,8 +188,8 @@ def _column_by_column(spec: Any, seen: BiasObservations) -> Apply:
         down, across = np.divmod(at - first, spec.width)
         return np.where(at < first, at, across * spec.height + down + first)
 
-    rotation_stage = replace(spec, height=spec.width, width=spec.height)
-    return StagedBias(rotation_stage, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
+    transposed = replace(spec, height=spec.width, width=spec.height)
+    return StagedBias(transposed, seen.values(spec), places=lambda queries, keys: (moved(queries), moved(keys)))
 
 
 def _transposed(spec: BiasCode, seen: BiasObservations) -> Apply:

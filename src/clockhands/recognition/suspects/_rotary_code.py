@@ -201,8 +201,8 @@ class RotaryObservations(SuspectMaker):
         if rates is None:
             return False
         start = self.turning[self.positions == 0][0]
-        rotation_stage = start * np.exp(1j * self.positions[:, None] * rates)
-        return bool(np.abs(rotation_stage - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
+        expected = start * np.exp(1j * self.positions[:, None] * rates)
+        return bool(np.abs(expected - self.turning).max() <= 0.05 * max(np.abs(start).max(), 1e-30))
 
     def apparent(self, spec: Rotary) -> np.ndarray | None:
         """For each position the one below ``length`` whose correct rotation is closest to the measured one."""

@@ -61,10 +61,10 @@ def _if_transposed(given: GivenTable, *, waves: bool) -> str:
     """A sentence if the transposed or negated table is a known code; else an empty string."""
     if given.rows * given.width > TURNED:
         return ""
-    complex_waves = [(given.array.T, "Its columns are the rows")]
+    others = [(given.array.T, "Its columns are the rows")]
     if waves:
-        complex_waves.append((-given.array, "With the other sign it is that"))
-    for array, words in complex_waves:
+        others.append((-given.array, "With the other sign it is that"))
+    for array, words in others:
         if len(array) < LEAST_ROWS or not array[:HEAD].any():
             continue
         found = identify_rows(replace(given, array=array, positions=None))

@@ -191,11 +191,11 @@ _TELLING = 64  # with fewer wrong numbers, a suspect is judged by the right ones
 
 
 def _explained(
-    it: CheckedAdditive, answer_of: list[ExperimentRun], given: np.ndarray | None, resized: Mapping[str, Any] | None
+    it: CheckedAdditive, runs: list[ExperimentRun], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in answer_of if one.experiment is not EVERY]
-    every = next((one for one in answer_of if one.experiment is EVERY), None)
+    small = [one for one in runs if one.experiment is not EVERY]
+    every = next((one for one in runs if one.experiment is EVERY), None)
     first_wrong = None
     if every is not None and it.right.axes == 1:
         first_wrong, at = _chosen(every.answers[0], it.lowest, it.length)
@@ -203,7 +203,7 @@ def _explained(
         with suppress(Refused, Unasked):
             small.append(ExperimentRun(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
-        return unexplained(it, answer_of)
+        return unexplained(it, runs)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
     def tried(suspects: Iterator[FaultModel]) -> Iterator[FaultModel]:
@@ -214,12 +214,12 @@ def _explained(
         finer, word = fitting(small, tried(further_suspects(it.spec, replace(seen, fine=True))), it.suspected)
         if finer and (not word or not found):
             found, note = finer, word
-    told = explanations(found, ADDITIVE, note) or unexplained(it, answer_of)
+    told = explanations(found, ADDITIVE, note) or unexplained(it, runs)
     specs = () if told else _recognised(it)
     if specs:
         found, note = fitting(small, tried(further_suspects(it.spec, replace(seen, specs=specs))), it.suspected)
         told = explanations(found, ADDITIVE, note)
-    return only_coarse(told, answer_of, it.coarse)
+    return only_coarse(told, runs, it.coarse)
 
 
 def _may_be(first: ExperimentRun, it: CheckedAdditive, suspect: FaultModel) -> bool:
@@ -312,11 +312,11 @@ def _recognised(it: CheckedAdditive) -> tuple[AdditiveCode, ...]:
 _ALIKE = 0.5
 
 
-def unexplained(it: CheckedAdditive, answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedAdditive, runs: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
-    if told := of_any_code(it, answer_of, ADDITIVE):
+    if told := of_any_code(it, runs, ADDITIVE):
         return told
-    every = failed_of(answer_of).get(EVERY.name)
+    every = failed_of(runs).get(EVERY.name)
     if every is None:
         return ()
     few = few_numbers(every.answers[0])

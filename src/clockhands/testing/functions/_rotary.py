@@ -170,10 +170,10 @@ CROSSED = FaultModel(("queries-and-keys-crossed",), {}, lambda: _crossed)
 """A function that returns the keys as queries and the queries as keys."""
 
 
-def _explained(it: CheckedRotary, answer_of: list[ExperimentRun]) -> tuple[Explanation, ...]:
+def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in answer_of if one.experiment is not EVERY]
-    every = next((one for one in answer_of if one.experiment is EVERY), None)
+    small = [one for one in runs if one.experiment is not EVERY]
+    every = next((one for one in runs if one.experiment is EVERY), None)
     first_wrong = first_right = None
     if every is not None:
         first_wrong, first_right, at = _chosen(every.answers[0])
@@ -181,8 +181,8 @@ def _explained(it: CheckedRotary, answer_of: list[ExperimentRun]) -> tuple[Expla
         with suppress(Refused):
             small.append(ExperimentRun(chosen, chosen.run(it)))
     if not any(one.wrong for one in small):
-        return unexplained(it, answer_of)
-    side = _wrong_side(it, answer_of)
+        return unexplained(it, runs)
+    side = _wrong_side(it, runs)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
 
     def tried() -> Iterator[FaultModel]:
@@ -201,19 +201,19 @@ def _explained(it: CheckedRotary, answer_of: list[ExperimentRun]) -> tuple[Expla
         telling_first = sorted(small, key=lambda one: not one.wrong)
         both = (fitting(telling_first, some, built, whole=True)[0] for some in suspects_with_two_faults(it.spec, seen))
         found, note = next(((some, None) for some in both if some), (found, note))
-    failed = failed_of(answer_of)
+    failed = failed_of(runs)
     if not found and "a short sequence" in failed:
         seen = replace(seen, specs=_recognised(it))
         if seen.specs:
             found, note = fitting(small, rotary_suspects(it.spec, seen), built)
     told = (
         explanations(found, ROTARY, note)
-        or remembers(answer_of)
+        or remembers(runs)
         or (() if it.spec.axes else collided(it, ROTARY))
         or _by_rates(it.spec, seen)
-        or unexplained(it, answer_of)
+        or unexplained(it, runs)
     )
-    return one_sided(only_coarse(told, answer_of, it.coarse), side)
+    return one_sided(only_coarse(told, runs, it.coarse), side)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
@@ -237,15 +237,15 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
     return first, (first or 0) + int(right[0]) if len(right) else None, at
 
 
-def _wrong_side(it: CheckedRotary, answer_of: list[ExperimentRun]) -> str | None:
+def _wrong_side(it: CheckedRotary, runs: list[ExperimentRun]) -> str | None:
     """``"key"`` or ``"query"`` if only these are wrong, else None."""
     if it.call != PAIRS:
         return None
-    names = {one.experiment.name for one in answer_of}
-    failed = failed_of(answer_of)
+    names = {one.experiment.name for one in runs}
+    failed = failed_of(runs)
     if failed.keys() & set(KEYS):
         return "key" if failed.keys() <= set(KEYS) else None
-    for one in answer_of:
+    for one in runs:
         # Keys have fewer experiments, so a correct key counts only for an experiment that queries and keys both have.
         if one.experiment.name in failed and LIKE_KEYS.get(one.experiment.name) in names:
             for each in one.answers:
@@ -349,11 +349,11 @@ def _recognised(it: CheckedRotary) -> tuple[Rotary, ...]:
     return ()
 
 
-def unexplained(it: CheckedRotary, answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
+def unexplained(it: CheckedRotary, runs: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """Explanations by rules, for failures that no suspect explains."""
-    if told := of_any_code(it, answer_of, ROTARY):
+    if told := of_any_code(it, runs, ROTARY):
         return told
-    failed = failed_of(answer_of)
+    failed = failed_of(runs)
     still = np.setdiff1d(np.arange(it.spec.head_width), it.spec.channels.reshape(-1))
     wrong_channels = np.unique(
         np.concatenate(
@@ -376,10 +376,10 @@ def unexplained(it: CheckedRotary, answer_of: Sequence[ExperimentRun]) -> tuple[
     return (explanation_of(ROTARY["one-number-wrong"], {"which": few}),) if few else ()
 
 
-def remembers(answer_of: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
+def remembers(runs: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanation that short sequences are right at first and wrong after longer ones; or empty."""
-    failed = failed_of(answer_of)
-    sound = {one.experiment.name for one in answer_of} - failed.keys()
+    failed = failed_of(runs)
+    sound = {one.experiment.name for one in runs} - failed.keys()
     if "a short sequence" in sound and {"repeated call", "after a longer sequence"} & failed.keys():
         return (explanation_of(ROTARY["remembers-longest"], {}),)
     return ()
