@@ -25,8 +25,8 @@ def label_of(code: LayerEncoding) -> str:
 def in_short(code: LayerEncoding) -> str:
     """One encoding in a line.
 
-    >>> in_short(LayerEncoding("text", "0-3", "rotary", layout="halves", width=4, rotated=4, base=1e4, rates=(1.0, 0.01)))
-    'RoPE, half-split, 4 of 4 dimensions, base 10,000'
+    >>> in_short(LayerEncoding("text", "0-3", "rotary", layout="halves", width=2, rotated=2, base=1e4, rates=(1.0,)))
+    'RoPE, half-split, 2 of 2 dimensions, base 10,000'
     """
     if code.kind == "rotary":
         words = ["RoPE", LAYOUTS.get(code.layout or "", "layout not known")]
@@ -180,7 +180,8 @@ def _partner(code: LayerEncoding) -> int | str:
 
     >>> from clockhands.encodings.rotary import Rotary
     >>> from clockhands.encodings.scaling import Proportional
-    >>> _partner(LayerEncoding("text", "5", "rotary", Rotary(512, scaling=Proportional(0.25)), layout="halves", rotated=128))
+    >>> code = Rotary(512, scaling=Proportional(0.25))
+    >>> _partner(LayerEncoding("text", "5", "rotary", code, layout="halves", rotated=128))
     256
     """
     if isinstance(code.spec, Rotary) and not code.spec.blocks:

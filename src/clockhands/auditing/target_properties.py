@@ -139,7 +139,8 @@ def usual_length(code: LayerEncoding, spec: Any) -> tuple[int, str | None]:
 
     Of a learned table at most 16 million values are measured:
 
-    >>> [usual_length(LayerEncoding("text", None, "learned"), Learned(width, rows=8192))[0] for width in (768, 4096, 65536)]
+    >>> code = LayerEncoding("text", None, "learned")
+    >>> [usual_length(code, Learned(width, rows=8192))[0] for width in (768, 4096, 65536)]
     [4096, 4096, 256]
     """
     served = spec.usable if isinstance(spec, Learned) else code.usable_length
