@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import listed, safe, shown  # noqa: F401
+from clockhands.phrases import shown
 
 # Above this nothing that is counted (channels, rows, tokens) can be; it is also where positions end.
 MOST = 2**63

@@ -144,14 +144,21 @@ def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str | None:
     return next(iter(difflib.get_close_matches(word, list(known), 1, alike)), None)
 
 
-def did_you_mean(word: str, known: Collection[str], otherwise: str = "", alike: float = 0.6) -> str:
-    """The question for a name that does not exist; ``otherwise`` if no name is similar. See `nearest`.
+def did_you_mean(word: str, known: Collection[str], otherwise: str = "", alike: float = 0.6, *, most: int = 1) -> str:
+    """The question for a name that does not exist; ``otherwise`` if no name is similar.
+
+    Args:
+        word: What was given.
+        known: The names that exist.
+        otherwise: What is said instead.
+        alike: See `nearest`.
+        most: The largest number of names in the question.
 
     >>> did_you_mean("tabel", ["table", "audit"])
     'Did you mean table?'
     """
-    near = nearest(word, known, alike)
-    return otherwise if near is None else f"Did you mean {near}?"
+    near = difflib.get_close_matches(word, list(known), most, alike)
+    return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def said(number: float) -> str:

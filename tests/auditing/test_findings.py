@@ -4,7 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from clockhands.auditing.findings import Finding, case_of, filled, json_value, spoken
+from clockhands.auditing.findings import Finding, case_of, json_value
+from clockhands.phrases import filled, spoken
 
 
 def test_a_finding_is_strict_json_whatever_its_evidence_holds():

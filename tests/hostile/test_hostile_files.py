@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clockhands.arguments import shown
+from clockhands.phrases import shown
 from memory_peaks import AT_HAND
 
 from .hostile_files import FILES

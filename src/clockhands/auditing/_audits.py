@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from clockhands.arguments import count, listed, shown
+from clockhands.arguments import count
 from clockhands.auditing._edits import all_applied, disputed, pointer
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
@@ -34,6 +34,7 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import listed, shown
 from clockhands.runtimes import CURRENT, Reading
 from clockhands.runtimes.releases import RuntimeRelease, runtime_of
 from clockhands.runtimes.telling import reach_of, reading_to_dict, release

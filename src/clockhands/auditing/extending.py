@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clockhands.auditing.findings import as_json, filled, spoken
+from clockhands.auditing.findings import as_json
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file
 from clockhands.auditing.findings._releases import extendable_release
@@ -30,6 +30,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
 from clockhands.measures.ladders.turning import turned_through
+from clockhands.phrases import filled, spoken
 from clockhands.recognition.faults import rows_in
 
 # Published results

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clockhands.auditing._audits import Audit
-from clockhands.auditing.findings import spoken
 from clockhands.auditing.layer_words import LISTED, title_of
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError
 from clockhands.measures import completes, turned_beyond
+from clockhands.phrases import spoken
 
 
 @dataclass(frozen=True)

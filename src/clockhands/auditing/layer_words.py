@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clockhands.auditing.findings import spoken
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scores import score_scale
+from clockhands.phrases import spoken
 from clockhands.runtimes.telling import layers_in_words, part_in_words
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}

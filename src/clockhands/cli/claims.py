@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clockhands.cli.group import did_you_mean, one_thread
+from clockhands.cli.group import guess, one_thread
 from clockhands.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _known(ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
         claims = _claims()
         with_it = [word] if word in claims else _naming(word, claims)
         if not with_it:
-            near = did_you_mean(word, claims)
+            near = guess(word, claims)
             raise click.BadParameter(
                 f"no claim has {word!r} in its ID, text or numbers.{near} `clockhands claims` lists all.",
                 ctx,

@@ -6,7 +6,7 @@ import click
 
 from clockhands.auditing import Audit, audit_opened
 from clockhands.auditing.findings import json_value
-from clockhands.cli.group import did_you_mean, say, talk
+from clockhands.cli.group import guess, say, talk
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.configs import Opened, open_target
 from clockhands.configs.resolve import resolve
@@ -51,7 +51,7 @@ def _named_runtimes(ctx: click.Context, param: click.Parameter, value: str | Non
     known = (OWN, *READERS)
     for name in names:
         if name not in known:
-            near = did_you_mean(name, known)
+            near = guess(name, known)
             raise click.BadParameter(
                 f"{name!r} is not a known runtime.{near} The runtimes are {', '.join(known)}.", ctx
             )

@@ -3,7 +3,7 @@
 import click
 
 from clockhands.auditing import CODES
-from clockhands.cli.group import did_you_mean, say
+from clockhands.cli.group import guess, say
 from clockhands.cli.output import json_option, print_json
 from clockhands.recognition.faults import FAULTS
 
@@ -17,7 +17,7 @@ Examples:
 
 def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     if value is not None and value not in CODES and value not in FAULTS:
-        near = did_you_mean(value, [*CODES, *FAULTS])
+        near = guess(value, [*CODES, *FAULTS])
         raise click.BadParameter(
             f"{value!r} is not the code of a finding or a fault.{near} `clockhands explain` without a code lists all.",
             ctx,

@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 import click
 
-from clockhands.arguments import safe
 from clockhands.errors import ClockhandsError
+from clockhands.phrases import did_you_mean, safe
 
 COMMANDS = {
     "audit": "Audit the position settings of a model or config.",
@@ -106,7 +106,7 @@ class CommandGroup(click.Group):
         """Find the command; for a misspelt one, suggest a similar name."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            raise UnknownCommand(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)}", ctx)
+            raise UnknownCommand(f"There is no command {name!r}.{guess(name, COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
     def main(
@@ -165,14 +165,14 @@ class CommandGroup(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean …?` for a word that is similar to a known one, else "".
+def guess(word: str, known: Iterable[str]) -> str:
+    """` Did you mean …?` after a sentence, for a word that is similar to one or two known ones, else "".
 
-    >>> did_you_mean("tabel", ["table", "audit"])
+    >>> guess("tabel", ["table", "audit"])
     ' Did you mean table?'
     """
-    near = get_close_matches(word, list(known), n=2)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    question = did_you_mean(word, list(known), most=2)
+    return f" {question}" if question else ""
 
 
 def known_codes(ctx: click.Context, values: Iterable[str], known: Iterable[str], what: str) -> frozenset[str]:
@@ -182,7 +182,7 @@ def known_codes(ctx: click.Context, values: Iterable[str], known: Iterable[str],
     for code in codes:
         if code not in known:
             raise click.BadParameter(
-                f"{code!r} is not the code of a {what}.{did_you_mean(code, known)} `clockhands explain` lists all.", ctx
+                f"{code!r} is not the code of a {what}.{guess(code, known)} `clockhands explain` lists all.", ctx
             )
     return frozenset(codes)
 

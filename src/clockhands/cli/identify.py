@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from clockhands.arguments import shown
 from clockhands.cli.group import complain, say, talk
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.cli.table import parse_positions
@@ -17,6 +16,7 @@ from clockhands.configs.targets import Opened, is_function, open_target
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.formats import arrays, files
 from clockhands.formats.arrays import TensorInfo
+from clockhands.phrases import shown
 from clockhands.recognition import Matches, identify
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")

@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeAlias
 
 import click
 
-from clockhands.arguments import safe
 from clockhands.cli.group import say
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.phrases import safe
 
 Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from clockhands.arguments import safe
 from clockhands.cli.group import talk
 from clockhands.cli.output import Option, OutPath, json_option, not_there, print_json, write_text
+from clockhands.phrases import safe
 
 EXAMPLES = """\b
 Examples:

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.configs.dialects import dialect_of, in_dialect, whole_length
 from clockhands.configs.local_models import local_path, ollama_folders, open_local
 from clockhands.configs.opened import Opened
@@ -26,6 +25,7 @@ from clockhands.configs.overriding import overridden
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.formats import documents, files
 from clockhands.formats.hub_cache import cached_model, hub_name
+from clockhands.phrases import shown
 
 # Modelfiles contain prompts too: the largest seen has 60 kB.
 _LARGEST = 2**20

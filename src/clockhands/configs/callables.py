@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 """What a function's name looks like."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.section_fields import Section
 from clockhands.errors import Unreadable
 from clockhands.formats.documents import packaged
+from clockhands.phrases import shown
 
 # The key under which a scaling is assembled from several keys of a file.
 BLOCK = "scaling of the file"

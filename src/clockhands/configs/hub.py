@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeVar, cast
 
-from clockhands.arguments import shown
 from clockhands.configs import kept_headers
 from clockhands.configs.gguf_fields import FREQUENCIES, LISTS
 from clockhands.configs.kept_headers import RemoteHeader, away, tensors_of
@@ -32,6 +31,7 @@ from clockhands.formats.documents import CONFIGS
 from clockhands.formats.files import leaves_folder
 from clockhands.formats.hub_cache import PIPELINE, HubName
 from clockhands.formats.transfers import WATCH, Growing, NotFetched, Transferred, Transfers, WholeFilesOnly, at_once
+from clockhands.phrases import shown
 
 LARGEST_TEXT = 5_000_000  # bytes of a config or of a list of files; a config with many labels has 3 MB
 LARGEST_INDEX = 10_000_000  # a checkpoint with 92,000 tensors has an index of 9 MB

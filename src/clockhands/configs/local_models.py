@@ -13,12 +13,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from clockhands.arguments import shown
 from clockhands.configs.opened import Opened
 from clockhands.configs.openers import gguf_models, open_file, open_folder, open_gguf
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays, documents, files
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 PREFIXES = ("ollama:", "lmstudio:")
 """What the name of such a model begins with."""

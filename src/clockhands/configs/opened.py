@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays
 from clockhands.formats.arrays import Summary, TensorInfo
-from clockhands.phrases import nearest
+from clockhands.phrases import nearest, shown
 
 READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
 """What can be a target, in words."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from clockhands import formats
-from clockhands.arguments import shown
 from clockhands.configs.dialects import as_program_reads, in_dialect
 from clockhands.configs.opened import READ, Opened
 from clockhands.encodings.scores import ScoreScale
@@ -17,6 +16,7 @@ from clockhands.errors import Unreadable
 from clockhands.formats import arrays, documents, files
 from clockhands.formats.documents import CONFIGS, Document
 from clockhands.formats.shards import WeightsHeader
+from clockhands.phrases import shown
 
 # The key by which `clockhands.to_json` marks a spec.
 _SPECS = frozenset(kind.__name__ for kind in WRITTEN)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.configs._scaling_fields import BESIDE
 from clockhands.configs.dialects import keys_of_dialects, plain
 from clockhands.configs.model_types import layer_labels, table
@@ -18,7 +17,7 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import Fact, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import NEW, OLD
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 # What precedes the colon of a source for a value from the caller.
 CALLER = "--set"

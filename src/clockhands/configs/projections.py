@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from clockhands import formats
-from clockhands.arguments import shown
 from clockhands.configs.model_types import model_type
 from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers
 from clockhands.configs.section_fields import fields_of, sections
@@ -24,6 +23,7 @@ from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
 from clockhands.formats.documents import packaged
+from clockhands.phrases import shown
 
 # More than any model has; a file that declares more would take hours to examine.
 _MOST_HEADS = _WIDEST = 1024

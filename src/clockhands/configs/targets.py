@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 from clockhands import formats
-from clockhands.arguments import shown
 from clockhands.configs.base_models import on_base, open_modelfile
 from clockhands.configs.callables import NAMED
 from clockhands.configs.kept_headers import with_kept
@@ -27,7 +26,7 @@ from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.formats import documents, files
 from clockhands.formats.hub_cache import HubName, cached_model, hub_folder, hub_name
 from clockhands.formats.transfers import why_not
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 # An address on the hub, with a model and possibly a revision in it, or any other address.
 _ADDRESS = re.compile(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from clockhands.arguments import shown
 from clockhands.configs.rotary_fields import LAYOUT_KEY
 from clockhands.configs.targets import Opened, open_target
 from clockhands.conversion._placing import INDEX, check_out, companions, interrupted, whole
@@ -26,7 +25,7 @@ from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, safetensors
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.shards import LAYOUT_NOTE, WeightsHeader, out_of_folder
-from clockhands.phrases import some_of
+from clockhands.phrases import shown, some_of
 
 FROM_NOTE = "clockhands.layout_from"
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.configs.model_types import model_type
 from clockhands.configs.model_types import table as model_table
 from clockhands.configs.resolve import LayerEncoding, resolve
@@ -36,6 +35,7 @@ from clockhands.conversion._rows import row_order
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError
 from clockhands.formats.arrays import TensorInfo
+from clockhands.phrases import shown
 
 _HINT_AGAIN = "Convert a copy of the model in float32, float16 or bfloat16, and quantise it again."
 _HINT_ROW = "What it is indexed by is not known; convert its rows with clockhands.conversion.convert_rows."

@@ -9,10 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.configs.tensor_names import Part
 from clockhands.encodings.layouts import Layout, layout_of, permutation
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 def convert_rows(  # noqa: PLR0917 - a head's numbers, then the way

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.additive import (
     AdditiveCode,
     AxialSinusoidal,
@@ -23,6 +23,7 @@ from clockhands.encodings.presets import preset
 from clockhands.encodings.specs import describe
 from clockhands.encodings.traces import device_of, is_traced, library
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 SAME_RATE = Decimal("1e-6")
 """Rates that differ by at most a relative 1e-6 count as equal: bases are published with six digits."""

@@ -14,12 +14,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import open_regular, state
 from clockhands.formats.safetensors import TYPES, read_header
 from clockhands.formats.shards import WeightsHeader
+from clockhands.phrases import shown
 
 # Bytes in memory at once: a slot of rows of a large model has 4 MB.
 PIECE = 2**24

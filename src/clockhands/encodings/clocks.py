@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import shown
 from clockhands.encodings.dtypes import before_rounding
 from clockhands.encodings.ladders import Ladder
 from clockhands.encodings.layouts import Layout, pair_channels, place
@@ -20,6 +19,7 @@ from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.phases import fill, units
 from clockhands.encodings.positions import Positions, positions_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _CHUNK = 1 << 20  # phases at once in a kernel: 16 MB
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _NUMPY = (np.ndarray, np.generic)  # a tuple: torch.compile cannot build a union of types
 

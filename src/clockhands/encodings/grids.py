@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, set_fields, shown
+from clockhands.arguments import count, set_fields
 from clockhands.encodings.constants import Source
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import HINT_RANGE, LARGEST, Positions, from_exact, positions_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 @dataclass(frozen=True, init=False, repr=False)

@@ -54,10 +54,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import count, positive, real, shown
+from clockhands.arguments import count, positive, real
 from clockhands.encodings.clocks import Clock, kernel, shift
 from clockhands.encodings.layouts import pair_channels
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _CHUNK = 1 << 16
 

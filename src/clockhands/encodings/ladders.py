@@ -21,10 +21,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, real, set_fields, shown, truth
+from clockhands.arguments import count, not_negative, positive, real, set_fields, truth
 from clockhands.encodings.constants import Source
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 DIGITS = 60
 WORKING = 70

@@ -14,8 +14,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 Layout = Literal["interleaved", "halves"]
 # What other libraries call them, in small letters.

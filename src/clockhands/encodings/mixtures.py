@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from clockhands.arguments import count, set_fields, shown
+from clockhands.arguments import count, set_fields
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 # None is a layer without a position encoding.
 LayerCode = AdditiveCode | Rotary | BiasCode | None

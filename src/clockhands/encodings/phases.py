@@ -54,10 +54,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.ladders import Ladder, Turns
 from clockhands.encodings.positions import LARGEST, Positions, Sizes
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.constants import Source
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, name_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 LARGEST = 2**63
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.memory import refuse_larger
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 def randomised(seq: int, length: int, rng: Any, batch: int | None = None) -> np.ndarray:

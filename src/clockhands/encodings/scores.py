@@ -30,13 +30,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, set_fields, shown
+from clockhands.arguments import count, not_negative, positive, set_fields
 from clockhands.encodings import traces
 from clockhands.encodings.dtypes import float_of
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import Sizes, positions_of, refuse_no_array
 from clockhands.encodings.spec_fields import KnowsItsNames
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 BOUND = 8 * 2.0**-53
 TRACED_BOUND = 16 * 2.0**-24

@@ -7,9 +7,8 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Self
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidType
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 # The words of other libraries for a field, by the word here; a class has at most one of those for the same word.
 _ELSEWHERE = {

@@ -10,11 +10,10 @@ import json
 from fractions import Fraction
 from typing import Any, cast
 
-from clockhands.arguments import shown
 from clockhands.encodings import additive, biases, ladders, mixtures, rotary, scaling, scores
 from clockhands.encodings.spec_fields import no_field
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 Spec = additive.AdditiveCode | rotary.Rotary | biases.BiasCode | mixtures.LayerMixture | scores.ScoreScale
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from clockhands.arguments import shown
 from clockhands.encodings import memory
 from clockhands.errors import Unreadable
 from clockhands.formats.files import miswritten, open_regular, seems
+from clockhands.phrases import shown
 
 if TYPE_CHECKING:
     import zipfile

@@ -22,13 +22,12 @@ from typing import IO
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.formats import archives
 from clockhands.formats.documents import packaged
 from clockhands.formats.files import WRITE_AGAIN, damaged, miswritten, open_regular, place, seems
-from clockhands.phrases import some_of
+from clockhands.phrases import shown, some_of
 
 NUMBER_TYPES = packaged(__file__, "number_types")
 """The types of numbers of each format, by the format's name or number for them."""

@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, pickles, shards
 from clockhands.formats.arrays import Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import damaged, is_not, open_regular, too_many, truncated
 from clockhands.formats.pickles import STORAGES, PickledDict, Tensor
 from clockhands.formats.shards import WeightsHeader
+from clockhands.phrases import shown
 
 # Files from before 2020 begin with a number and a version, both as pickles.
 _MAGIC, _VERSION = 0x1950A86A20F9469CFC6C, 1001

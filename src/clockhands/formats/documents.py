@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.files import open_binary, seems, unreadable
+from clockhands.phrases import shown
 
 # The config of a model, the first existing one: Hugging Face's, Meta's and Mistral's own, ONNX Runtime's, LitGPT's.
 CONFIGS = ("config.json", "params.json", "genai_config.json", "model_config.yaml")

@@ -21,10 +21,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES, PLAIN_COPY, Names, TensorInfo, check_shape, opened_file, taken_rows
 from clockhands.formats.files import ReadAround, damaged, is_not, open_regular, truncated
+from clockhands.phrases import shown
 
 # Kinds of values, by their number in the file: a name, and the letter of the `struct` module.
 SCALARS = {int(number): row for number, row in NUMBER_TYPES["gguf_values"].items()}

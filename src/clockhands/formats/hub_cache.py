@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import files
 from clockhands.formats.documents import CONFIGS
+from clockhands.phrases import shown
 
 PIPELINE = "model_index.json"
 """What a diffusers pipeline has in place of a config; its models are in folders."""

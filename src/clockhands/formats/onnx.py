@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES, Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import (
@@ -38,6 +37,7 @@ from clockhands.formats.files import (
 )
 from clockhands.formats.protobuf import FIXED32, FIXED64, LENGTH, Field, MessageFile, Span
 from clockhands.formats.shards import WeightsHeader
+from clockhands.phrases import shown
 
 # Types by their number.
 TYPES = {int(number): name for number, name in NUMBER_TYPES["onnx"].items()}

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.arrays import NUMBER_TYPES
 from clockhands.formats.files import damaged
+from clockhands.phrases import shown
 
 # Bounds for hostile files. A tensor takes about 35 instructions and 200 bytes; models have 100,000 at most,
 # in many files.

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents, files, shards
 from clockhands.formats.arrays import NUMBER_TYPES, Names, TensorInfo, bits_of, check_shape
 from clockhands.formats.files import damaged, open_regular, seems, truncated
 from clockhands.formats.shards import WeightsHeader
+from clockhands.phrases import shown
 
 # The format's own bound on a header, in bytes.
 LONGEST_HEADER = 100_000_000

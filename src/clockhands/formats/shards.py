@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats import documents
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import is_pointer, leaves_folder, place
+from clockhands.phrases import shown
 
 # An index of a checkpoint with 90,000 tensors has about 9 MB.
 LARGEST_INDEX = 128 * 2**20

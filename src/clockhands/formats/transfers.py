@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from clockhands.arguments import shown
 from clockhands.errors import Unreadable
 from clockhands.formats.hub_cache import HubName, hub_folder
+from clockhands.phrases import shown
 
 MOST_BYTES = 17_000_000
 """Bytes that are taken for one model; with what is on its way when a connection is closed, it stays below 20 MB."""

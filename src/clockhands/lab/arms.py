@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.arguments import real, shown
+from clockhands.arguments import real
 from clockhands.encodings import additive, biases, rotary, specs
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.mixtures import LayerMixture
@@ -26,6 +26,7 @@ from clockhands.lab.sections import (
 )
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED, Study
+from clockhands.phrases import shown
 from clockhands.recognition.faults import FAULTS
 
 NONE = "none"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.arguments import count, not_negative, positive, real
 from clockhands.encodings import scaling, specs
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 SCHEMA = 1
 """The version of the format that this code reads."""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
-from clockhands.arguments import count, one_of, real, shown
+from clockhands.arguments import count, one_of, real
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.formats import files
 from clockhands.jobs.databases import Database, Form, cell
@@ -24,7 +24,7 @@ from clockhands.jobs.databases.locks import hold
 from clockhands.jobs.databases.store_errors import StoreError, read_only, said
 from clockhands.lab._claiming import TrialClaim
 from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 APPLICATION = 0x434C4B48  # "CLKH"
 VERSION = 1

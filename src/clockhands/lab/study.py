@@ -11,7 +11,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, Unreadable
 from clockhands.lab.sections import (
     BOUNDS,
@@ -40,6 +39,7 @@ from clockhands.lab.sections import (
 )
 from clockhands.lab.store import Key
 from clockhands.lab.tasks import TASKS, Task
+from clockhands.phrases import shown
 
 AS_TRAINED = ""
 """The name of the evaluation without any change at test time."""

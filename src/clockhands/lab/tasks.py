@@ -14,11 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, set_fields, shown
+from clockhands.arguments import count, one_of, positive, set_fields
 from clockhands.encodings.memory import refuse_larger
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.lab import _texts as texts
 from clockhands.lab import _tokens as tokens
+from clockhands.phrases import shown
 
 # A target without an answer, which `torch.nn.functional.cross_entropy` ignores.
 IGNORED = -100

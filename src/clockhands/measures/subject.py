@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.additive import AdditiveCode, Learned, NoPosition, WarpedPosition, table
 from clockhands.encodings.additive.waves import check_fits
 from clockhands.encodings.biases import BiasCode
@@ -27,6 +27,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.rotating import cosine_sine
 from clockhands.encodings.specs import SPECS
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Code = AdditiveCode | Rotary | BiasCode
 MakeRows = Callable[[int, int], np.ndarray]

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clockhands.arguments import shown
 from clockhands.configs.expected_rates import Expected
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError, InvalidType
 from clockhands.models.held_tensors import numbers_of, parameters_of
+from clockhands.phrases import shown
 from clockhands.recognition import Match, identify
 from clockhands.recognition.diagnosis import Cosines, Verdict, of_table, one_of_each
 from clockhands.recognition.probe_positions import probe_positions

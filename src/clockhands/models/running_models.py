@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from clockhands.arguments import shown
 from clockhands.configs.resolve import resolve
 from clockhands.configs.targets import Opened, open_target
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import ClockhandsError, InvalidValue, TooLarge, Unreadable
 from clockhands.models.opened_modules import text_config
+from clockhands.phrases import shown
 
 # Weights are held in float32; activations, logits and what the loader holds at once are beside them.
 _BYTES, _BESIDE = 4, 1.5

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clockhands.arguments import listed
 from clockhands.configs.resolve import resolve
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.models.compared_runs import divergence
@@ -24,6 +23,7 @@ from clockhands.models.layer_stacks import begun_at, kept_outputs, stacks
 from clockhands.models.opened_modules import open_module
 from clockhands.models.position_removals import Reached, all_removed, reached
 from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.phrases import listed
 from clockhands.probes._paired_differences import ERRORS, PairedDifference, difference
 from clockhands.probes._position_use import ROUNDING, PositionsUsed, positions_used
 from clockhands.probes._recall import RecallPlan, measure_recall

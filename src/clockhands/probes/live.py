@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import listed
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import make_finding
 from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
@@ -56,6 +55,7 @@ from clockhands.models.layer_rotations import (
 from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions

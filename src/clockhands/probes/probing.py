@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.auditing import Audit, Finding
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.models.opened_modules import text_config
 from clockhands.models.running_models import RunningModel, load, of_module, windows_of
+from clockhands.phrases import shown
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
 from clockhands.probes.live import check_live, measure_live

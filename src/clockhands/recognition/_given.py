@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 # Dtypes that round neighbouring positions and phases of usual context lengths to the same number.
 LOW_PRECISION = ("bfloat16", "float16")

@@ -22,10 +22,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.encodings.traces import library_of
 from clockhands.errors import InvalidType
+from clockhands.phrases import shown
 
 LIBRARIES = ("numpy", "torch", "jax")
 FLOATS = ("float64", "float32", "float16", "bfloat16")

@@ -7,7 +7,6 @@ from a runtime's code is not here. A pattern of misreading is a function of the 
 
 from collections.abc import Sequence
 
-from clockhands.arguments import listed
 from clockhands.configs.resolved import TEXT
 from clockhands.runtimes._comparing import LayerDifference, compared
 from clockhands.runtimes._patterns import PATTERNS
@@ -32,7 +31,7 @@ from clockhands.runtimes.views import View, facts, names, positive_number
 __all__: Sequence[str] = [
     "CURRENT", "FAR_OFF", "PATTERNS", "READERS", "TEXT", "FileReadings", "LayerDifference", "Reading", "Runtime",
     "Statement", "View",
-    "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ", "listed",
+    "code_in_words", "compared", "cosine_in_words", "facts", "incomparable", "lengths_differ",
     "misreadings", "names", "pairs_in_words", "parted_in_words", "parted_to_dict", "positive_number", "ratio_in_words",
     "reach_of", "reading_to_dict", "readings", "release", "release_order", "runtimes", "scaling_in_words",
     "statements",

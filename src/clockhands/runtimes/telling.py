@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from clockhands.arguments import listed
 from clockhands.configs.resolved import MTP, TEXT, LayerEncoding
 from clockhands.measures import LadderDifference, distances
+from clockhands.phrases import listed
 from clockhands.runtimes._comparing import LayerDifference, kind_in_words
 from clockhands.runtimes._reading import Reading
 

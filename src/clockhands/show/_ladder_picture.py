@@ -7,8 +7,8 @@ unscaled one. The shape of a mark, not only its colour, shows whether the pair c
 import math
 from collections.abc import Iterator, Sequence
 
-from clockhands.auditing.findings import spoken
 from clockhands.auditing.frequency_bands import Band
+from clockhands.phrases import spoken
 from clockhands.show._markup import Markup, element
 from clockhands.show._svg import Axis, Scale, across, path, power_of_ten, svg, upright, words
 from clockhands.show.findings import cut

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clockhands.arguments import safe
+from clockhands.phrases import safe
 
 LABEL = 15  # width of the column of names, its margin included
 PLACE = 48  # the column in which sources start, where they fit

@@ -5,11 +5,12 @@ import re
 from functools import cache
 from typing import Any
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.clocks import Clock, HasClock
 from clockhands.encodings.presets import preset
 from clockhands.encodings.specs import from_dict, to_dict
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.show.explorer.data import PLAIN, data, rotates_along_one_axis
 from clockhands.show.explorer.page import module, source
 

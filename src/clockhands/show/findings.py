@@ -7,10 +7,11 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from clockhands.auditing import Audit, Finding
-from clockhands.auditing.findings import in_a_file, spoken
+from clockhands.auditing.findings import in_a_file
 from clockhands.auditing.fixes import file_of
 from clockhands.formats.files import file_and_key
 from clockhands.formats.key_lines import line_in
+from clockhands.phrases import spoken
 from clockhands.show._page import safe
 
 AUDIT = "clockhands-audit"

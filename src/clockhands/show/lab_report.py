@@ -12,14 +12,13 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from clockhands.auditing.findings import spoken
 from clockhands.lab.answers import answers
 from clockhands.lab.drops import rise_of
 from clockhands.lab.result_words import TESTED, Line, in_full, range_note, verdict, verdict_of
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study_words import arm_in_words, duration, measured_in_words
-from clockhands.phrases import listed, number_of
+from clockhands.phrases import listed, number_of, spoken
 from clockhands.show._html import (
     NONE,
     code_words,

@@ -5,7 +5,7 @@ from typing import IO
 
 from rich.text import Text
 
-from clockhands.auditing.findings import spoken
+from clockhands.phrases import spoken
 from clockhands.recognition import Matches
 from clockhands.recognition.match_words import rows_of, title_of
 from clockhands.show._page import LABEL, Page, console_on, safe

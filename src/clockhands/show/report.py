@@ -13,14 +13,14 @@ from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import Extension, lines_of_change
-from clockhands.auditing.findings import price_in_words, spoken
+from clockhands.auditing.findings import price_in_words
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.frequency_bands import bands_of
 from clockhands.auditing.layer_words import LISTED, rates_in_words, rows_of, title_of, where_of
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.measures import SHORT
-from clockhands.phrases import number_of
+from clockhands.phrases import number_of, spoken
 from clockhands.runtimes.telling import layers_in_words, runtime_rows
 from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
 from clockhands.show._ladder_picture import ladder_picture

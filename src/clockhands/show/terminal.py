@@ -17,14 +17,14 @@ from rich.text import Text
 
 from clockhands.auditing import CODES, Audit, Finding
 from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way, lines_of_change
-from clockhands.auditing.findings import price_in_words, spoken
+from clockhands.auditing.findings import price_in_words
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_of, title_of, together, where_of
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.measures import SHORT
-from clockhands.phrases import number_of
+from clockhands.phrases import number_of, spoken
 from clockhands.runtimes.telling import layers_in_words, runtime_rows, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.show.findings import evidence_to_show, grade_of, worst_first

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType
+from clockhands.phrases import shown
 from clockhands.recognition.calling import ForeignFunction, Refused, error_text
 from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, Unasked
 from clockhands.testing.kinds import spec_of

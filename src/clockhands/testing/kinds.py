@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 from clockhands.testing.reports import Report
 
 CHECKS = {

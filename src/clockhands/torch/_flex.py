@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.arguments import shown
 from clockhands.encodings.biases import BiasCode, Fire, LogWindow, Window, bias, some_heads
 from clockhands.encodings.biases.distances import Batches, QueryKeyPairs, batches_of, reals_of
 from clockhands.encodings.biases.values import Values, refuse_distributed, values_of
 from clockhands.encodings.positions import Positions
 from clockhands.encodings.traces import as_tensor, in_full
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 # FlexAttention's own order: score, batch, head, index of the query, index of the key.
 ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]

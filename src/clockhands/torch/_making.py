@@ -4,9 +4,10 @@ from typing import Any
 
 import torch
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings import additive, biases, mixtures, rotary
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.torch._interface import PositionModule, Prepared, PreparedMixture
 from clockhands.torch._modules import Additive, Bias, Rotary
 

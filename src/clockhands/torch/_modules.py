@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.arguments import shown
 from clockhands.encodings import additive, biases, rotary, traces
 from clockhands.encodings.biases.scoring import beside, positions_beside
 from clockhands.encodings.biases.values import values_of, values_of_heads
 from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.phrases import shown
 from clockhands.torch._flex import ScoreMod, score_mod
 from clockhands.torch._interface import PositionModule, Prepared, PreparedRotary, check_prepare, prepared_rotary
 from clockhands.torch._remembering import remembered

@@ -9,11 +9,12 @@ from typing import Any, get_args
 import torch
 from transformers import AutoConfig, AutoModel
 
-from clockhands.arguments import one_of, shown
+from clockhands.arguments import one_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.declared_parts import declared_parts
 from clockhands.models.held_tensors import module_of, walked
+from clockhands.phrases import shown
 from clockhands.transformers._comparing import outputs_of
 from clockhands.transformers._rotary_part import ExactRotary, Form, RotaryOutput, frequencies_of, rotary_by_kind
 

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import shown
 from clockhands.encodings.mixtures import LayerMixture
 from clockhands.encodings.rotary import Rotary, cos_sin
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.transformers._reading import spec_of
 
 Form = Literal["halves", "interleaved", "pairs", "complex"]

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clockhands.arguments import shown
 from clockhands.configs.expected_rates import Expected
 from clockhands.configs.resolved import LayerEncoding, layer_numbers
 from clockhands.encodings.additive import Sinusoidal
@@ -26,6 +25,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.declared_parts import DeclaredPart, declared_parts, in_part
 from clockhands.models.held_tensors import module_of, walked
 from clockhands.models.measured_rotations import error_bound
+from clockhands.phrases import shown
 from clockhands.transformers._comparing import ROUNDING, certain, differs, of_text, outputs_of
 from clockhands.transformers._exact_biases import ExactBloom, ExactBuckets, ExactMpt, buckets_of
 from clockhands.transformers._exact_tables import ExactAttentionTable, ExactRows, ExactTable, exact_rows

@@ -25,18 +25,10 @@ from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks 
     _values,
     weights,
 )
-from clockhands.auditing.findings._finding import (
-    BLAMED,
-    SEVERITIES,
-    Finding,
-    as_json,
-    json_value,
-    price_in_words,
-    spoken,
-)
+from clockhands.auditing.findings._finding import BLAMED, SEVERITIES, Finding, as_json, json_value, price_in_words
 from clockhands.auditing.findings._parts import AuditSubject, cases_of_checks, in_a_file
 from clockhands.auditing.findings._releases import with_release
-from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of, filled, listed
+from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of
 from clockhands.configs.overriding import CALLER
 
 __all__ = [
@@ -51,13 +43,10 @@ __all__ = [
     "as_json",
     "case_of",
     "cases_of_checks",
-    "filled",
     "in_a_file",
     "json_value",
-    "listed",
     "make_finding",
     "price_in_words",
-    "spoken",
     "with_release",
 ]
 

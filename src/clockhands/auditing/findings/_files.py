@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.auditing.findings._parts import AuditSubject, check_of, declared, first_place, main_code, places
-from clockhands.auditing.findings._rules import Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.openers import open_file, open_gguf
 from clockhands.configs.params_fields import SCALED, meta_scaling
@@ -19,6 +18,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.formats import files
 from clockhands.formats.files import file_and_key
 from clockhands.formats.pickled_names import UNREAD, names_that_run
+from clockhands.phrases import shown, spoken
 
 
 class FilesDisagree(Case, code="files-disagree"):

@@ -24,7 +24,7 @@ from clockhands.auditing.findings._releases import (
     releases,
     scaling_in_words,
 )
-from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.auditing.findings._scalings import swapped
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
 from clockhands.configs.model_types import table
@@ -33,6 +33,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import listed, spoken
 
 
 class RopeFreqsDiffer(Case, code="rope-freqs-differ"):

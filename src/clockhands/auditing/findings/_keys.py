@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, renamed, replaced, together
-from clockhands.auditing.findings._rules import Case, listed, spoken
+from clockhands.auditing.findings._rules import Case
 from clockhands.configs.overriding import CALLER
 from clockhands.formats.files import file_and_key
-from clockhands.phrases import nearest
+from clockhands.phrases import listed, nearest, spoken
 
 # A share of the channels and their number express the same setting: the value of one key is not valid for the other.
 _SHARE = re.compile(r"(factor|pct|percentage)$")

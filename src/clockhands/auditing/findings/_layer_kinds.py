@@ -5,10 +5,11 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, moved, removed, replaced, together
 from clockhands.auditing.findings._parts import AuditSubject, Part, check, in_a_file
-from clockhands.auditing.findings._rules import Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.fields import MOST_LAYERS
 from clockhands.configs.model_types import layer_labels
 from clockhands.configs.projections import other_widths
+from clockhands.phrases import spoken
 
 _SPELT_OUT = {"full": "full-attention", "sliding": "sliding-window"}
 

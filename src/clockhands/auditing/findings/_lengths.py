@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from clockhands.arguments import listed
 from clockhands.auditing.findings._parts import AuditSubject, check, declared, first_place, in_a_file, places
-from clockhands.auditing.findings._rules import Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.dialects import set_lengths
 from clockhands.configs.resolved import SECOND, TEXT, LayerEncoding, Resolved
 from clockhands.encodings.rotary import Rotary
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
 from clockhands.measures.ladders.turning import incomplete
+from clockhands.phrases import listed, spoken
 
 # Encodings that scalings in a config do not change.
 _WITHOUT_SCALING = ("alibi", "buckets", "relative", "sinusoidal", "none")

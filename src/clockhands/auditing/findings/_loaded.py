@@ -1,6 +1,7 @@
 """Findings on values that a loaded module holds and that differ from what its own config declares."""
 
-from clockhands.auditing.findings._rules import Case, spoken
+from clockhands.auditing.findings._rules import Case
+from clockhands.phrases import spoken
 from clockhands.recognition.faults import FAULTS
 
 

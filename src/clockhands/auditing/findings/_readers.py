@@ -6,12 +6,13 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
-from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
+from clockhands.phrases import listed, spoken
 from clockhands.runtimes import LayerDifference, Reading
 from clockhands.runtimes.telling import (
     code_in_words,

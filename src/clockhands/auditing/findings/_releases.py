@@ -10,7 +10,7 @@ from typing import Any
 
 from clockhands.auditing._edits import Edit, added, together
 from clockhands.auditing.findings._parts import AuditSubject, Part, check, declared, in_a_file, main_code
-from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.overriding import CALLER
 from clockhands.configs.resolved import LayerEncoding
@@ -18,6 +18,7 @@ from clockhands.configs.rope_blocks import RopeBlock
 from clockhands.configs.section_fields import fields_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
+from clockhands.phrases import listed, spoken
 
 
 class OfRelease(Case, code=("missing-scaling", "context-of-no-release")):

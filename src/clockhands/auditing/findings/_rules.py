@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from clockhands.arguments import listed
 from clockhands.auditing._edits import Edit
-from clockhands.auditing.findings._finding import SEVERITIES, Finding, spoken
+from clockhands.auditing.findings._finding import SEVERITIES, Finding
 from clockhands.formats.files import file_and_key
-from clockhands.phrases import filled
+from clockhands.phrases import filled, listed, spoken
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import Catalogue, rows_in
 

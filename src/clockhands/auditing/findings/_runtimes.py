@@ -8,10 +8,11 @@ from typing import Any
 from clockhands.auditing._edits import Edit, applied, placed
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
-from clockhands.auditing.findings._rules import EXPECTED, Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import EXPECTED, Case, case_of
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD
+from clockhands.phrases import listed, spoken
 from clockhands.runtimes import (
     FileReadings,
     LayerDifference,

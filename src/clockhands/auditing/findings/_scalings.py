@@ -6,12 +6,12 @@ from typing import Any
 from clockhands.auditing._edits import Edit, moved, replaced, together
 from clockhands.auditing.findings._parts import AuditSubject, check, declared, places
 from clockhands.auditing.findings._releases import OfRelease, scaled_as_released
-from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import LongRope
 from clockhands.measures.ladders.base_bound import first_failing_distance
-from clockhands.phrases import nearest
+from clockhands.phrases import listed, nearest, spoken
 
 _BY_ITSELF = "a scaling block with its numbers"
 

@@ -14,7 +14,7 @@ import numpy as np
 from clockhands.auditing._edits import Edit, replaced
 from clockhands.auditing.findings._finding import json_value
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
-from clockhands.auditing.findings._rules import Case, case_of, listed, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.model_types import learned_tensors
 from clockhands.configs.position_tables import is_table, position_tables, rows_of
 from clockhands.configs.resolve import code_of
@@ -27,6 +27,7 @@ from clockhands.encodings.specs import SPECS, describe
 from clockhands.errors import ClockhandsError
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import listed, spoken
 from clockhands.recognition import LOW_PRECISION, Match, Matches, Residual, identify
 
 _TENSOR = "The tensor must be computed or loaded again."

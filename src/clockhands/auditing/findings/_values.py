@@ -3,8 +3,9 @@
 from typing import Any
 
 from clockhands.auditing._edits import Edit, added, replaced
-from clockhands.auditing.findings._rules import Case, spoken
+from clockhands.auditing.findings._rules import Case
 from clockhands.formats.files import file_and_key
+from clockhands.phrases import spoken
 
 # Bases that loaders and classes use if a file has none; they are right for models with a few thousand positions.
 _USUAL_BASE = 10_000.0

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import listed
 from clockhands.auditing.findings._finding import as_json
 from clockhands.auditing.findings._parts import AuditSubject, check_of, declared
-from clockhands.auditing.findings._rules import Case, case_of, spoken
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.projections import Projections, WeightProjection, projections
 from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_ranges
 from clockhands.configs.targets import Opened
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.formats import files
+from clockhands.phrases import listed, spoken
 from clockhands.recognition import LAYOUTS, MODEL_LEAD, MODEL_Z, Score, score, together
 
 _PAIRED = {"interleaved": "neighbouring rows form a pair", "halves": "rows half a head apart form a pair"}

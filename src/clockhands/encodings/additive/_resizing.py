@@ -21,12 +21,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, shown, truth
+from clockhands.arguments import count, one_of, positive, real, truth
 from clockhands.encodings.dtypes import before_rounding, name_of
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import refuse_not_dense
 from clockhands.encodings.traces import device_of, in_full, is_traced, library
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Kind = Literal["linear", "cubic"]
 

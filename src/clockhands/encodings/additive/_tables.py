@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.dtypes import NAMES, before_rounding, float_of, name_of, output_dtype
 from clockhands.encodings.grids import Grid, without_prefix
@@ -32,6 +32,7 @@ from clockhands.encodings.traces import (
     unwrapped,
 )
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 def table(

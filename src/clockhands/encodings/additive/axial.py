@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, one_of, positive, set_fields, shown
+from clockhands.arguments import count, one_of, positive, set_fields
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
 from clockhands.encodings.clocks import Clock
@@ -19,6 +19,7 @@ from clockhands.encodings.ladders import Ladder, Spacing, spacing_of
 from clockhands.encodings.phases import fill
 from clockhands.encodings.positions import Positions
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Channels = Literal[
     "axis-wave-rate", "axis-rate-wave", "wave-axis-rate", "wave-rate-axis", "rate-axis-wave", "rate-wave-axis"

@@ -7,11 +7,12 @@ tokens and give padding a separate row. A spec says which: `Learned.offset` and 
 
 from typing import Any
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.additive._learned import Learned
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.traces import is_traced, library, library_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 def token_positions(tokens: Any, spec: AdditiveCode, padding: int | None = None) -> Any:

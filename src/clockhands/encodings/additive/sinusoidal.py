@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, set_fields, shown, truth
+from clockhands.arguments import count, one_of, positive, set_fields, truth
 from clockhands.encodings.additive.codes import AdditiveCode
 from clockhands.encodings.additive.waves import Waves, check_fits, clock_order, into_waves, sine_first, waves_of
 from clockhands.encodings.clocks import Clock
@@ -20,6 +20,7 @@ from clockhands.encodings.phases import fill
 from clockhands.encodings.positions import Positions, positions_of
 from clockhands.encodings.traces import device_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Odd = Literal["refuse", "zero", "extra", "cut"]
 

@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, set_fields, shown, truth
+from clockhands.arguments import count, positive, set_fields, truth
 from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
+from clockhands.phrases import shown
 
 _SINGLE = UNIT_ROUNDOFF["float32"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings import traces
 from clockhands.encodings.biases.codes import BiasCode
 from clockhands.encodings.biases.values import Values, values_of
 from clockhands.encodings.dtypes import NAMES
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _NARROW = 2**31
 _LOOKED_UP = 1 << 16  # the largest distance whose bucket is read from a table: 256 KiB

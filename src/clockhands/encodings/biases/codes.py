@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.constants import Source
@@ -15,6 +14,7 @@ from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.spec_fields import OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 # What a bias depends on in each head: the distance only (constant along diagonals), the key only, or query and key.
 Reads = Literal["distance", "key", "both"]

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, not_negative, positive, set_fields, shown
+from clockhands.arguments import count, not_negative, positive, set_fields
 from clockhands.encodings.biases.codes import After, BiasCode, Reads, one_of
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.values import Values
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.ladders import working
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Form = Literal["distance", "past", "symmetric", "key", "last-key"]
 

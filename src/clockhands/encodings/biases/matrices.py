@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown, truth
+from clockhands.arguments import truth
 from clockhands.encodings.biases._kernels import Fire
 from clockhands.encodings.biases._traced import is_inside, traced_bias
 from clockhands.encodings.biases.codes import BiasCode, TableCode
@@ -17,6 +17,7 @@ from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import refuse_not_dense
 from clockhands.encodings.traces import in_full, library, library_of, refuse_recording
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _BLOCK = 1 << 18  # pairs at once where each pair is computed separately
 

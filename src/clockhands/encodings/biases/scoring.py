@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.encodings.biases.codes import BiasCode
 from clockhands.encodings.dtypes import float_of
 from clockhands.encodings.positions import refuse_no_array, refuse_single
 from clockhands.encodings.sharding import refuse_sharded
 from clockhands.encodings.traces import counted
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 
 def positions_beside(scores: Any, spec: BiasCode, queries: Any, keys: Any) -> tuple[Any, Any]:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.encodings.dtypes import NAMES, name_of
 from clockhands.encodings.positions import numpy_of, refuse_not_dense
 from clockhands.encodings.sharding import refuse_sharded
 from clockhands.encodings.traces import device_of, known_numbers, library, unwrapped
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 # A tuple: PyTorch's compiler cannot trace a union of types.
 _NUMPY = (np.ndarray, np.generic)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, set_fields, shown, truth
+from clockhands.arguments import count, set_fields, truth
 from clockhands.encodings.biases.codes import Reads, TableCode
 from clockhands.encodings.biases.distances import QueryKeyPairs
 from clockhands.encodings.biases.matrices import row_numbers
@@ -13,6 +13,7 @@ from clockhands.encodings.biases.values import Values
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.encodings.positions import Sizes
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 
 class _Plane(TableCode):

@@ -6,10 +6,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.encodings.specs import Spec, from_dict, with_fields
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 
 @dataclass(frozen=True)

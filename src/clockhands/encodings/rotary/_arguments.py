@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.encodings import traces
 from clockhands.encodings.dtypes import float_of
 from clockhands.encodings.positions import Positions, refuse_no_array, refuse_single
 from clockhands.encodings.rotary._cosines import of_other_axis
 from clockhands.encodings.rotary._spec import Rotary
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 OF_TEXT = "For text, whose tokens have the same coordinate on every axis, give positions[..., None]"
 

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from clockhands.arguments import count, one_of, positive, real, set_fields, shown, truth
+from clockhands.arguments import count, one_of, positive, real, set_fields, truth
 from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
@@ -19,6 +19,7 @@ from clockhands.encodings.scaling import Scaling
 from clockhands.encodings.spec_fields import KnowsItsNames, OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 Place = Literal["first", "last"]
 Direction = Literal["forward", "backward"]

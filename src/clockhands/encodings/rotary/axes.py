@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import positions_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 _MOST = 1 << 20  # pairs; far more than any head has
 

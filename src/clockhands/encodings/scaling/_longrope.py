@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clockhands.arguments import count, positive, set_fields, shown
+from clockhands.arguments import count, positive, set_fields
 from clockhands.encodings.ladders import Geometric, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._scaling import Spelling, factor_of, length_of, positive_or_none
@@ -16,6 +16,7 @@ from clockhands.encodings.scaling.measured import Beyond, Fit, MeasuredRates
 from clockhands.encodings.usual_values import USUAL_BASES
 from clockhands.encodings.written_numbers import Interval, shortest, significant
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 
 # The cost of a list of divisors, to which a quarter of its digits is added.
 _DIVISORS = 12

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from clockhands.arguments import count, not_negative, positive, real, shown
+from clockhands.arguments import count, not_negative, positive, real
 from clockhands.encodings.ladders import Ladder
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 # The exact value of a float. Unlike `Decimal`, it does not depend on the caller's decimal context.
 exact = Decimal.from_float

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clockhands.arguments import count, positive, set_fields, shown, truth
+from clockhands.arguments import count, positive, set_fields, truth
 from clockhands.encodings.ladders import TWO_PI, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling, Mistake
 from clockhands.encodings.scaling._ramps import LENGTHS, fits_by_rotations, length_cost
@@ -25,6 +25,7 @@ from clockhands.encodings.scaling.measured import SCALED, Fit, MeasuredRates, Sh
 from clockhands.encodings.usual_values import YARN_FACTORS
 from clockhands.encodings.written_numbers import Interval, roundest, shortest, significant
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 # Rates are kept to 60 digits; two ratios of a geometric ladder differ by less than this.
 _SAME = Decimal("1e-56")

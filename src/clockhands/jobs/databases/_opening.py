@@ -20,7 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from clockhands.arguments import shown
 from clockhands.jobs.databases.store_errors import (
     Form,
     NotAStore,
@@ -31,6 +30,7 @@ from clockhands.jobs.databases.store_errors import (
     read_only,
     said,
 )
+from clockhands.phrases import shown
 
 _STEPS = 10_000  # of SQLite's machine, after which they are counted
 _ANY_FILE = 100_000_000  # steps of one command or transaction; about a second

@@ -11,10 +11,10 @@ from contextlib import closing
 from functools import partial
 from importlib import import_module
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.errors import InvalidValue
 from clockhands.jobs.engines._jobs import Event, Failed, Finished, Job, JobMessage, Lost, Pool, Started, failure
-from clockhands.phrases import did_you_mean
+from clockhands.phrases import did_you_mean, shown
 
 __all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "JobMessage", "Lost", "Started", "run"]
 

@@ -13,8 +13,9 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, Protocol
 
-from clockhands.arguments import count, not_negative, set_fields, shown
+from clockhands.arguments import count, not_negative, set_fields
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.phrases import shown
 
 # Read by OpenMP, MKL and OpenBLAS when they are loaded.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

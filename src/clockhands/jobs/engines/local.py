@@ -20,7 +20,6 @@ from multiprocessing.process import BaseProcess
 from types import ModuleType
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.jobs.engines._jobs import (
     THREAD_VARIABLES,
@@ -34,6 +33,7 @@ from clockhands.jobs.engines._jobs import (
     shares,
     work,
 )
+from clockhands.phrases import shown
 
 # Seconds from SIGTERM to SIGKILL, for a function that handles SIGTERM.
 GRACE = 2.0

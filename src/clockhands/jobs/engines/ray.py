@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clockhands.arguments import shown
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.jobs.engines._jobs import (
     WITHOUT_CURRENT_FOLDER,
@@ -34,6 +33,7 @@ from clockhands.jobs.engines._jobs import (
     shares,
     work,
 )
+from clockhands.phrases import shown
 
 # Seconds between two looks for messages while no task ends.
 INTERVAL = 0.2

@@ -29,9 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, positive, shown
+from clockhands.arguments import count, positive
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 MOST_ROWS = 2048
 """Rows that `offset_share` takes: it forms all their products."""

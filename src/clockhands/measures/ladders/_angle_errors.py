@@ -32,10 +32,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from clockhands.arguments import count, one_of, positive, shown
+from clockhands.arguments import count, one_of, positive
 from clockhands.encodings.dtypes import before_rounding, limits, output_dtype
 from clockhands.encodings.ladders import Ladder, working
 from clockhands.errors import InvalidValue
+from clockhands.phrases import shown
 
 WAYS: Mapping[str, str] = MappingProxyType(
     {

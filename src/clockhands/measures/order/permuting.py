@@ -33,11 +33,12 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, listed, shown
+from clockhands.arguments import count
 from clockhands.encodings.specs import to_dict
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.measures.order._members import Member, members, through, values_for
 from clockhands.measures.order.attention import Layer, Rounded, drawn_layers, mean
+from clockhands.phrases import listed, shown
 
 WIDTH, HEADS, HIDDEN, LAYERS = 32, 4, 64, 3
 PERMUTED = 16  # tokens that are permuted, and that are alike

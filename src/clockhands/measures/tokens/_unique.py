@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import listed
 from clockhands.encodings.additive import FourierFeatures
 from clockhands.encodings.dtypes import limits
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -51,6 +50,7 @@ from clockhands.measures.subject import (
 )
 from clockhands.measures.tokens.collisions import collisions
 from clockhands.measures.tokens.nearest import LARGEST_TABLE, near_period, nearest_offset, nearest_rows, period
+from clockhands.phrases import listed
 
 _MOST_NUMBERS = 1 << 31  # of rows that are made and hashed
 _MOVED = "rounding_moves_distance_by"

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.recognition._functions_calling import Caller, Refused
 from clockhands.recognition._matches import Match, Matches
 from clockhands.recognition.functions._additions import identify_additive

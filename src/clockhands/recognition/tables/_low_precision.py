@@ -13,12 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from clockhands.arguments import listed
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF, output_dtype
 from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.specs import describe
 from clockhands.errors import ClockhandsError
+from clockhands.phrases import listed
 from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match, Matches, Residual
 from clockhands.recognition._preset_names import KNOWN, alike, of_kind

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, positive, shown
+from clockhands.arguments import count, positive
 from clockhands.encodings.additive import AdditiveCode, Learned, resize
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.positions import numpy_of
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ADDITIVE

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import one_of, shown
+from clockhands.arguments import one_of
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.recognition.calling import (
     FLOATS,
     ForeignFunction,

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import count, shown
+from clockhands.arguments import count
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.phrases import shown
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ROTARY

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.arguments import shown
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.opened_modules import text_config
+from clockhands.phrases import shown
 from clockhands.recognition.calling import (
     FLOATS,
     LIBRARIES,

@@ -4,11 +4,12 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
-from clockhands.arguments import one_of, shown
+from clockhands.arguments import one_of
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import shown
 from clockhands.recognition.calling import Refused
 from clockhands.testing._checks import resolved
 from clockhands.testing.functions._rotary import LENGTH, checked_length
