@@ -57,10 +57,10 @@ def test_every_error_is_within_its_bound(case, causal, turned):
         real = np.vectorize(mpmath.mpf, otypes=[object])(x)
         for layer in layers:
             real = in_digits(real, layer, causal, bias, matrices)
-            found = attend(found, layer, causal=causal, bias=bias, turn=turn)
+            found = attend(found, layer, causal=causal, bias=bias, rotation=turn)
             # A twin whose scores are off by one part in 10**7 must not pass.
             other = Layer(layer.query * (1 + 1e-7), layer.key, layer.value, layer.output, layer.up, layer.down)
-            wrong = attend(wrong, other, causal=causal, bias=bias, turn=turn)
+            wrong = attend(wrong, other, causal=causal, bias=bias, rotation=turn)
             off, off_wrong = (
                 np.array([float(mpmath.norm(list(real[p] - each.numbers[p]))) for p in range(TOKENS)])
                 for each in (found, wrong)

@@ -17,7 +17,7 @@ import clockhands as ch
 from clockhands.encodings.ladders import Explicit, Geometric
 from clockhands.encodings.positions import positions_of
 from clockhands.encodings.rotary import XPos, chunked, cos_sin, grid, rerotate, rotate, rotate_both
-from clockhands.encodings.rotary._ways import WAYS, turned
+from clockhands.encodings.rotary._ways import WAYS, rotated_by_library
 from clockhands.encodings.rotary.formula import plain
 from clockhands.encodings.rotary.rotating import cosine_sine
 from clockhands.encodings.scaling import Dynamic, LongRope, Yarn
@@ -53,7 +53,7 @@ def turn(x, spec, positions, **fields):
 
 
 def real_rotation(head, spec, position, other_way=False):
-    """One head turned at one position (or coordinates) in real numbers, channel by channel, from the formula."""
+    """One head rotated at one position (or coordinates) in real numbers, channel by channel, from the formula."""
     out = [mpf(float(channel)) for channel in head]
     sign = -1 if other_way != (spec.direction == "backward") else 1
     for pair, (a, b) in enumerate(spec.channels):
@@ -149,7 +149,7 @@ def test_every_way_equals_the_plain_formula(spec, backend):
         parts = cosine_sine(spec, positions_of(places(spec, 5)), np.dtype(np.float32), role_of(spec))
         xp = array_namespace(x)
         wanted = backend.to_numpy(plain(x, *map(xp.asarray, parts), spec, xp)).astype(np.float64)
-        got = backend.to_numpy(turned(x, *parts, spec)).astype(np.float64)
+        got = backend.to_numpy(rotated_by_library(x, *parts, spec)).astype(np.float64)
         share = FLOAT32 if dtype == "float32" else 2.0**-7
         assert np.abs(got - wanted).max() <= share * np.abs(wanted).max()
 

@@ -62,13 +62,13 @@ def in_one_kernel(
         if torch.is_grad_enabled() and any(part.requires_grad for part in by):
             return None
         if watched:
-            return kernel.TurnedByGiven.apply(spec, *by, tuple(axes), *heads)  # type: ignore[no-any-return]
+            return kernel.RotationByCosSin.apply(spec, *by, tuple(axes), *heads)  # type: ignore[no-any-return]
         return kernel.by_cos_sin(spec, *by, axes, heads)  # type: ignore[no-any-return]
     if by.dtype == torch.uint64:
         return None
     at = by.to(heads[0].device)
     if watched:
-        return kernel.Turned.apply(spec, at, tuple(axes), False, *heads)  # type: ignore[no-any-return]
+        return kernel.RotationByPositions.apply(spec, at, tuple(axes), False, *heads)  # type: ignore[no-any-return]
     return kernel.by_positions(spec, at, axes, heads)  # type: ignore[no-any-return]
 
 

@@ -631,7 +631,7 @@ def _other_positions(spec: Rotary, seen: RotaryObservations, rates: np.ndarray) 
     """Suspects with scaled or shifted positions, measured from the rates and from the rotation at position 0."""
     ratio = _ratio(rates, np.array(spec.rates))
     if abs(ratio - 2) < 1e-3:
-        yield seen.suspect("rotated-twice", {}, turn=rotated_twice)
+        yield seen.suspect("rotated-twice", {}, rotation=rotated_twice)
     for factor in _as_written(ratio):
         yield seen.scaled(factor)
     for offset in _offsets_at_zero(spec, seen):

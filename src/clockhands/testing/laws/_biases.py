@@ -43,7 +43,7 @@ class BiasSubject:
         return made
 
 
-def distinct_in_either_order(subject: BiasSubject) -> None:
+def told_apart_in_either_order(subject: BiasSubject) -> None:
     """Different specs give different numbers, whichever is asked first."""
     for other in subject.others:
         at = subject.ends(200)[: len(other.ends(200))]
@@ -115,7 +115,7 @@ def falls_with_the_distance(subject: BiasSubject) -> None:
     demand((np.diff(row) > 0).all(), "an earlier key has no lower bias than a later one")
 
 
-def masked_only_on_request(subject: BiasSubject) -> None:
+def masked_only_when_asked(subject: BiasSubject) -> None:
     """A causal mask is minus infinity at later keys and changes nothing else; without it nothing is masked."""
     queries, keys = subject.ends(20)[5:], subject.ends(20)
     plain = subject.matrix(queries, keys)
@@ -143,7 +143,7 @@ def _largest(numbers: np.ndarray) -> float:
 
 LAWS = laws_of(
     frozenset({BIAS}),
-    distinct_in_either_order,
+    told_apart_in_either_order,
     remembers_nothing,
     arguments_stay_as_they_are,
     a_query_is_by_itself,
@@ -151,7 +151,7 @@ LAWS = laws_of(
     constant_along_diagonals,
     zero_where_a_token_meets_itself,
     falls_with_the_distance,
-    masked_only_on_request,
+    masked_only_when_asked,
     heads_differ,
     survives_json,
 )

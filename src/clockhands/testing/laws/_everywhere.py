@@ -9,7 +9,7 @@ from clockhands.encodings.specs import describe, from_json, to_json
 from clockhands.testing.laws._subjects import EVERY_KIND, Subject, close, demand, laws_of
 
 
-def distinct_in_either_order(subject: Subject) -> None:
+def told_apart_in_either_order(subject: Subject) -> None:
     """Different specs give different numbers, whichever is asked first."""
     at = subject.among(np.array([1, 2, 3, 5, 8, 1_000]))
     for other in subject.others:
@@ -91,7 +91,7 @@ def survives_json(subject: Subject) -> None:
 
 LAWS = laws_of(
     EVERY_KIND,
-    distinct_in_either_order,
+    told_apart_in_either_order,
     remembers_nothing,
     the_dtype_of_x_decides_its_rounding_only,
     arguments_stay_as_they_are,
