@@ -170,11 +170,12 @@ def test_documents(cases):
                 in_the_terms_of_the_field(paragraph)
 
 
-# Names of the interface, of laws and of claims, which keep working: what they say is explained where they are documented.
+# Names of the interface, of laws and of claims, which keep working: the documents explain what they say.
 PUBLIC_WORDS = re.compile(r"rates?|ladders?", re.IGNORECASE)
 PUBLIC_NAMES = {
     "Turns", "turns", "turn", "sound", "turning", "turned_beyond", "turned_through", "told_apart", "sound_bases",
-    "smallest_sound_base", "masked_only_when_asked", "told_apart_in_either_order", "_sound_plain_ladders", "turning_backward", "wavelengths_to_ten_thousand_turns",
+    "smallest_sound_base", "masked_only_when_asked", "told_apart_in_either_order", "_sound_plain_ladders",
+    "turning_backward", "wavelengths_to_ten_thousand_turns",
 }  # fmt: skip
 
 
