@@ -217,7 +217,7 @@ class Cases:
             named = ", ".join(map(str, case))
             self.failures.append(f"{named}\n  {Path(place.filename).name}:{place.lineno}: {place.line}\n  {what}")
 
-    def make_finding(self) -> None:
+    def judge(self) -> None:
         """Fail with everything that failed.
 
         Raises:
@@ -319,7 +319,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             pytest.skip(f"{error.name} is not installed")
         raise
     if "cases" in getattr(item, "funcargs", {}):
-        item.funcargs["cases"].make_finding()
+        item.funcargs["cases"].judge()
     return answer
 
 
@@ -344,7 +344,7 @@ class Record:
         if report.skipped:
             self.skipped.append(f"{report.nodeid} (whole file): {report.longrepr}")
 
-    def make_finding(self) -> list[str]:
+    def judge(self) -> list[str]:
         """What the environment asks of the run, and the run did not do: one sentence each."""
         least = int(os.environ.get("EXPECT_TESTS", "0"))
         broken = [
@@ -362,7 +362,7 @@ class Record:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.config.option.collectonly or hasattr(session.config, "workerinput"):
             return  # one of several processes sees a part only; the one that started them sees all
-        self.broken = self.make_finding()
+        self.broken = self.judge()
         if self.broken and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

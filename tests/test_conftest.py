@@ -74,9 +74,9 @@ def test_each_of_these_alone_fails_a_run(monkeypatch: pytest.MonkeyPatch, cases)
         record = Record()
         record.passed, record.skipped = 1, ["test_inner.py"]
         with cases(name):
-            assert record.make_finding() == []
+            assert record.judge() == []
             monkeypatch.setenv(name, value)
-            assert len(record.make_finding()) == 1
+            assert len(record.judge()) == 1
 
 
 def test_only_the_tests_themselves_may_need_a_library_that_is_absent(tmp_path: Path):

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -130,14 +131,17 @@ def test_every_public_function_is_called_below():
     assert set(CALLS) == public_functions()
 
 
+@cache
 def needs_a_framework(name: str) -> bool:
-    """Whether a submodule imports PyTorch or JAX, so that it is only for those who have it."""
+    """Whether a submodule imports PyTorch, JAX or Transformers, itself or by another one."""
+    if name.split(".")[1] in {"torch", "jax", "lab", "transformers"}:
+        return True
     path = Path(ch.__file__).parent.joinpath(*name.split(".")[1:])
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    frameworks = re.search(
-        r"^(?:import|from) (?:torch|jax|array_api_compat\.torch)\b", file.read_text("utf-8"), re.MULTILINE
-    )
-    return frameworks is not None or name.split(".")[1] in {"torch", "jax", "lab", "transformers"}
+    text = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8")
+    if re.search(r"^(?:import|from) (?:torch|jax|transformers|array_api_compat\.torch)\b", text, re.MULTILINE):
+        return True
+    others = set(re.findall(r"^from (clockhands\.[\w.]+) import", text, re.MULTILINE)) - {name}
+    return any(map(needs_a_framework, others))
 
 
 def test_no_order_of_imports_hides_a_function():

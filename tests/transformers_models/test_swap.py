@@ -218,6 +218,30 @@ def test_three_coordinates_of_a_token_are_rotated_as_before(cases, monkeypatch):
                 assert (mine - theirs).abs().max() <= 4 * CLOSE  # phases up to 40 of float32
 
 
+def test_a_part_that_names_its_positions_otherwise_is_swapped(monkeypatch):
+    model, _ = made("llama")
+    kind = type(model.model.rotary_emb)
+    monkeypatch.setattr(kind, "forward", lambda self, x, at, forward=kind.forward: forward(self, x, at))
+    assert exactly.swap(model) == ("model.rotary_emb",)
+
+
+def test_repeated_frequencies_are_recognised_in_the_whole_width(monkeypatch):
+    """Half of the frequencies twice: cosines have equal halves, as those of a narrower rotation have."""
+    model, _ = made("llama")
+    part = model.model.rotary_emb
+    half = part.inv_freq[::2]
+
+    def forward(self, x, position_ids):
+        phases = position_ids[..., None].float() * torch.cat((half, half, half, half))
+        return phases.cos(), phases.sin()
+
+    monkeypatch.setattr(type(part), "forward", forward)
+    said = [each.evidence["behaves as"] for each in ch.audit(model).findings if "behaves as" in each.evidence]
+    width = 2 * len(part.inv_freq)
+    assert len(said) == 1
+    assert f"{width} of {width} dimensions" in said[0]
+
+
 def test_what_is_swapped_exact_or_replaced_already_is_refused():
     model, given = made("llama")
     with pytest.raises(InvalidValue, match="is not swapped"):

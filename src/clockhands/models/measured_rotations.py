@@ -43,10 +43,12 @@ class RotaryPart:
     Attributes:
         owner: The module; only copies of it are called.
         layer_type: The kind of layer that is asked for, where the part serves several.
+        by_place: Whether a part without an argument ``position_ids`` gets the positions as its second argument.
     """
 
     owner: Any
     layer_type: str | None = None
+    by_place: bool = False
 
     def output(self, ids: Tensor, pairs: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...] | None:
         """What it returns for positions [batch, seq] or [axes, batch, seq]; None if it takes none, raises, or differs.
@@ -60,7 +62,8 @@ class RotaryPart:
             One or two tensors, of at least two axes.
         """
         if "position_ids" not in parameters_of(self.owner):
-            return None
+            kind = () if self.layer_type is None else (self.layer_type,)
+            return self._called(lambda part, x, at: part(x, at, *kind), ids, pairs, dtype) if self.by_place else None
         more = {} if self.layer_type is None else {"layer_type": self.layer_type}
         return self._called(lambda part, x, at: part(x, position_ids=at, **more), ids, pairs, dtype)
 
@@ -211,7 +214,8 @@ def _recognised(verdict: Verdict, part: RotaryPart, pairs: int) -> Verdict:
         waves = part.cosines(np.asarray(positions), pairs)
         if waves is None:
             raise ClockhandsError("The module returned no cosines and sines.", "")
-        return rotated_by(x, [torch.from_numpy(each).to(x.dtype) for _, each in waves.parts], "halves")
+        # One number per dimension: from one per pair it could not be told how many dimensions rotate.
+        return rotated_by(x, [torch.from_numpy(np.tile(each, 2)).to(x.dtype) for _, each in waves.parts], "halves")
 
     match = recognised_in(rotated, 2 * pairs)
     if match is None:

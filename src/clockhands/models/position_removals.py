@@ -135,7 +135,7 @@ def reached(model: nn.Module, run: Run, ids: Tensor) -> tuple[Reached, ...]:
             f"The positions of {type(model).__name__} cannot be reached: no attention gets one of the arguments "
             f"{', '.join(HANDED)}, no module that was run is named {', '.join(TABLES)}, and no attention keeps "
             f"{', '.join(KEPT)}.",
-            f"Known families: {families()}. A family is added by a row in clockhands/probes/_places.py.",
+            f"Known families: {families()}. A family is added by a row in clockhands/models/position_removals.py.",
         )
     return tuple(found)
 

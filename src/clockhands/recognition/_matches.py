@@ -60,7 +60,8 @@ class Residual:
             off = np.abs(block - code)
             rows[begin:end] = off.max(axis=1)
             np.maximum(channels, off.max(axis=0), out=channels)
-            squares, power = squares + float((off**2).sum()), power + float((code**2).sum())
+            with np.errstate(over="ignore"):  # a wrong row may hold any number of float64
+                squares, power = squares + float((off**2).sum()), power + float((code**2).sum())
         furthest, most = (
             tuple(int(one) for one in np.argsort(-each, kind="stable")[:10] if each[one] > least)
             for each in (rows, channels)

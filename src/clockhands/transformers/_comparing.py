@@ -74,7 +74,7 @@ def _output(name: str, part: DeclaredPart, kind: str | None, codes: tuple[Expect
             f"The forward of {where} in {name} was replaced on the object, as hooks do: nothing was changed.",
             "Swap before the model is dispatched, or remove the hook first (accelerate.hooks.remove_hook_from_module).",
         )
-    rotary, pairs = RotaryPart(part.owner, kind), len(spec.rates)
+    rotary, pairs = RotaryPart(part.owner, kind, by_place=True), len(spec.rates)
     found: RotaryOutput | None = None
     for length in _lengths(spec):
         positions = probe_positions(length, ROWS)

@@ -147,10 +147,10 @@ def outcomes(
         preload=_PRELOAD,
     )
     with closing(running):
-        yield from _result_row(running, batches)
+        yield from _outcomes(running, batches)
 
 
-def _result_row(running: Iterable[Event], batches: _Batches) -> Iterator[TargetOutcome]:
+def _outcomes(running: Iterable[Event], batches: _Batches) -> Iterator[TargetOutcome]:
     without = 0
     for event in running:
         match event:

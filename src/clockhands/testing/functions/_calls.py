@@ -141,12 +141,12 @@ class Called(ForeignFunction):
         """
         dtype = dtype or self.given
         if self.call == "x":
-            return numbered(lambda part, at: self._call_text(part, at, dtype), x, positions, self.most)
+            return numbered(lambda part, at: self._output(part, at, dtype), x, positions, self.most)
         if self.call == "x, offset":
-            return in_runs(lambda part, at: self._call_text(part, at[0], dtype), x, positions)
-        return self._call_text(x, positions, dtype, beside)
+            return in_runs(lambda part, at: self._output(part, at[0], dtype), x, positions)
+        return self._output(x, positions, dtype, beside)
 
-    def _call_text(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
+    def _output(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
         held = self.library.floats(self._outside(x), dtype)
         arguments: dict[str, Any] = {"x": held}
         if self.call == PAIRS:

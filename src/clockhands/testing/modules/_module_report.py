@@ -134,7 +134,7 @@ def _treated(
         try:
             treated = treatment.run(subject)
             with undone(treated.kept):
-                outcome, share = _experiment_runs(subject, treatment, treated)
+                outcome, share = _outcome_of(subject, treatment, treated)
         except Unasked as reason:
             left_out[treatment.name] = str(reason)
             continue
@@ -155,8 +155,7 @@ def _treated(
     return outcomes, made, left_out, worst
 
 
-def _experiment_runs(subject: ModuleSubject, treatment: Treatment, treated: Any) -> tuple[Outcome | None, float]:
-
+def _outcome_of(subject: ModuleSubject, treatment: Treatment, treated: Any) -> tuple[Outcome | None, float]:
     wanted = treated.wanted or subject.before
     heard = treated.heard or subject.asking.hear(treated.module, dtype=treated.dtype, around=treated.around)
     if heard.rows.shape != wanted.rows.shape:
@@ -172,7 +171,6 @@ def _experiment_runs(subject: ModuleSubject, treatment: Treatment, treated: Any)
 
 
 def _refused(treatment: Treatment, treated: Any, said: str) -> Outcome:
-
     lead = f"when it {treated.what}, " if treated is not None else ""
     said = said if said.startswith(("it ", "cannot")) else f"it {said}"
     return Outcome(treatment, Failure(treatment.name, f"{lead}{said}.", {"said": said}), treated, None)
