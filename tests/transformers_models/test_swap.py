@@ -231,7 +231,7 @@ def test_repeated_frequencies_are_recognised_in_the_whole_width(monkeypatch):
     part = model.model.rotary_emb
     half = part.inv_freq[::2]
 
-    def forward(self, x, position_ids):
+    def forward(_self, _x, position_ids):
         phases = position_ids[..., None].float() * torch.cat((half, half, half, half))
         return phases.cos(), phases.sin()
 
