@@ -161,8 +161,13 @@ class Ladder(Source):
         The attention factors multiply, so that scalings can follow one another.
         """
         with localcontext(working()):
-            rates = tuple(change(pair, rate) for pair, rate in enumerate(self.exact))
-        return Ladder(rates, self.attention_factor * attention_factor, origin=f"{origin} of {self.origin}")
+            rates = [change(pair, rate) for pair, rate in enumerate(self.exact)]
+        return self.with_rates(rates, origin, attention_factor)
+
+    def with_rates(self, rates: Iterable[Decimal], origin: str, attention_factor: float = 1.0) -> "Ladder":
+        """As `mapped`, where all rates are already computed."""
+        factor = self.attention_factor * attention_factor
+        return Ladder(tuple(rates), factor, origin=f"{origin} of {self.origin}")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import localcontext
 from typing import ClassVar
 
 from clockhands.arguments import set_fields
-from clockhands.encodings.ladders import Ladder
+from clockhands.encodings.ladders import Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of
 from clockhands.encodings.scaling.measured import SCALED, Fit, FittedLine
@@ -35,7 +36,9 @@ class Linear(KnownScaling):
     def __call__(self, ladder: Ladder, length: int | None = None) -> Ladder:
         """The scaled ladder; the length does not matter."""
         factor = exact(self.factor)
-        return ladder.mapped(lambda _, rate: rate / factor, f"linear scaling by {self.factor:g}")
+        with localcontext(working()):
+            rates = [rate / factor for rate in ladder.exact]
+        return ladder.with_rates(rates, f"linear scaling by {self.factor:g}")
 
     @classmethod
     def fits_line(cls, line: FittedLine) -> Iterator[Fit]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import ClassVar
 
 from clockhands.arguments import count, positive, set_fields
-from clockhands.encodings.ladders import TWO_PI, Ladder
+from clockhands.encodings.ladders import TWO_PI, Ladder, working
 from clockhands.encodings.scaling._known import KnownScaling
 from clockhands.encodings.scaling._ramps import fits_by_rotations
 from clockhands.encodings.scaling._scaling import Spelling, exact, factor_of
@@ -64,7 +64,7 @@ class Llama3(KnownScaling):
         given = (self.factor, self.low_freq_factor, self.high_freq_factor)
         factor, low, high = map(exact, given)
 
-        def change(_: int, rate: Decimal) -> Decimal:
+        def change(rate: Decimal) -> Decimal:
             turns = self.original * rate / TWO_PI
             if turns >= high:
                 return rate
@@ -73,7 +73,9 @@ class Llama3(KnownScaling):
             kept = (turns - low) / (high - low)
             return (1 - kept) * rate / factor + kept * rate
 
-        return ladder.mapped(change, f"Llama-3 scaling by {self.factor:g} from {self.original}")
+        with localcontext(working()):
+            rates = [change(rate) for rate in ladder.exact]
+        return ladder.with_rates(rates, f"Llama-3 scaling by {self.factor:g} from {self.original}")
 
     @classmethod
     def fits_shares(cls, shares: Shares) -> Iterator[Fit]:
