@@ -2,7 +2,7 @@
 
 from auditing import published_fields as of
 from auditing.model_files import findings
-from clockhands.auditing.findings._releases import ModelShape, family, of_shape, reach_of, releases
+from clockhands.auditing.findings._releases import ModelShape, of_shape, reach_of, releases, whole_model_type
 
 
 def test_a_release_is_named_once_and_says_where_its_numbers_are_from():
@@ -42,7 +42,7 @@ def test_how_far_a_base_reaches_by_itself():
     assert reach_of("llama", 500000.0) == 8192
     assert reach_of("deepseek_v3", 10000.0) == 4096
     assert reach_of("llama", 1.5) is None
-    assert family("gemma3_text") == family("gemma3")
+    assert whole_model_type("gemma3_text") == whole_model_type("gemma3")
 
 
 def test_a_shape_in_words():

@@ -174,22 +174,22 @@ def _found(parts: Sequence[str], document: Any) -> list[str] | None:
     """The keys of a document that match these parts, some joined by dots; None unless there is exactly one match."""
     if len(parts) > _MOST_STEPS:
         return None
-    ways = _ways(tuple(parts), document)
+    ways = _paths_in_document(tuple(parts), document)
     return ways[0] if len(ways) == 1 else None
 
 
-def _ways(parts: tuple[str, ...], here: Any) -> list[list[str]]:
+def _paths_in_document(parts: tuple[str, ...], here: Any) -> list[list[str]]:
     """At most two matches: a second one is enough to know that the match is not unique."""
     if not parts:
         return [[]]
     if isinstance(here, list):
         inner = parts[0].isdecimal() and int(parts[0]) < len(here)
-        return [[parts[0], *rest] for rest in _ways(parts[1:], here[int(parts[0])])] if inner else []
+        return [[parts[0], *rest] for rest in _paths_in_document(parts[1:], here[int(parts[0])])] if inner else []
     ways: list[list[str]] = []
     for count in range(1, len(parts) + 1 if isinstance(here, dict) else 0):
         key = ".".join(parts[:count])
         if key in here and len(ways) < 2:
-            ways += [[key, *rest] for rest in _ways(parts[count:], here[key])]
+            ways += [[key, *rest] for rest in _paths_in_document(parts[count:], here[key])]
     return ways[:2]
 
 

@@ -104,14 +104,14 @@ def held_array(info: TensorInfo) -> HeldCode:
         )
     match = next(iter(identify(rows)), None)
     count, width = rows.shape
-    if match is not None and (found := _computed(match)) is not None:
+    if match is not None and (found := _exact_spec(match)) is not None:
         return HeldCode(found[0], match.values, (_recognised(match),), length=found[1])
     seen = "" if match is None or match.name is None else f" (they are close to {match.name}, but differ)"
     note = f"The numbers match no known encoding{seen}: they are measured as stored."
     return HeldCode(Learned(width, count), np.asarray(rows), (note,), length=count)
 
 
-def _computed(match: Match) -> tuple[Any, int] | None:
+def _exact_spec(match: Match) -> tuple[Any, int] | None:
     """The spec that gives exactly these rows from its first position on, and the number of rows along an axis."""
     if not match.computed or match.residual is not None or match.computed_in in LOW_PRECISION:
         return None

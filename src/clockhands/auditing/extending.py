@@ -341,7 +341,7 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
     turning = [code for code in codes if code.kind == "rotary" and (code.farthest is None or code.farthest > context)]
     ways, without = [], []
     if turning and length > (turning[0].scaled_to or 0):
-        ways, without = _ways(opened, resolved, turning[0], length)
+        ways, without = _settings_for_length(opened, resolved, turning[0], length)
     elif turning:
         without = [said("scaling-reaches", scaling=_scaling(turning[0]), scaled_to=turning[0].scaled_to, length=length)]
     cannot = [said("no-guarantee", length=length), *([said("other-models")] if ways else [])]
@@ -427,7 +427,9 @@ def _trained(code: LayerEncoding, resolved: Resolved) -> int:
 # What would serve
 
 
-def _ways(opened: Opened, resolved: Resolved, code: LayerEncoding, length: int) -> tuple[list[Way], list[str]]:
+def _settings_for_length(
+    opened: Opened, resolved: Resolved, code: LayerEncoding, length: int
+) -> tuple[list[Way], list[str]]:
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):

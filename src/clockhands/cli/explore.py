@@ -51,7 +51,7 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
         talk(f"note: {out} holds the page.")
         opened = True
     else:
-        opened = _opened(text)
+        opened = _browser_shows(text)
     return 0 if opened and not failures else 2
 
 
@@ -65,7 +65,7 @@ def _title(audits: list[Audit]) -> str:
     return f"clockhands: {cut(short_name(audits[0].target), IN_TITLES)}"
 
 
-def _opened(text: str) -> bool:
+def _browser_shows(text: str) -> bool:
     """Show the page in a browser, from a file that is kept, since the browser may reload it."""
     with tempfile.NamedTemporaryFile(prefix="clockhands-", suffix=".html", delete=False) as file:
         path = Path(file.name)

@@ -241,8 +241,8 @@ def _factor(
 ) -> Sourced[float] | None:
     """The factor; if LongRoPE has none, or YaRN a null, the declared context over the original length."""
     if kind == BY_ALPHA:
-        return _stretch(block, "alpha")
-    found = _stretch(block, "factor")
+        return _stretching_factor(block, "alpha")
+    found = _stretching_factor(block, "factor")
     nulled = kind == "yarn" and any(key in block.values for key in block.spellings.get("factor", ()))
     if found is not None or not (kind == "longrope" or nulled):
         return found
@@ -253,7 +253,7 @@ def _factor(
     return Sourced(ratio, f"{context.source} / {original.source}" if context != original else context.source)
 
 
-def _stretch(block: Fields, quantity: str) -> Sourced[float] | None:
+def _stretching_factor(block: Fields, quantity: str) -> Sourced[float] | None:
     return block.number(quantity, lambda value: value >= 1, "a number of at least 1")
 
 
@@ -282,7 +282,7 @@ def _typeless(block: Fields) -> DeclaredScaling:
     _unknown_keys(block, None)
     if not held:
         return DeclaredScaling()
-    factor = _stretch(block, "factor")
+    factor = _stretching_factor(block, "factor")
     evidence = {block.source(key): block.values[key] for key in held}
     block.note("incomplete-scaling", {**evidence, "missing": _key(block, "type")})
     summary = {"type": None, "factor": value_of(factor), "original": value_of(block.whole("original"))}

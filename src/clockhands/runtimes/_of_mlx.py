@@ -53,7 +53,7 @@ def mlx_lm(view: View) -> None:
     elif entry["scaling"] == "su":
         _su(view, block)
     else:
-        view.put(OLD, _shared(view, block))
+        view.put(OLD, _rope_utils_scaling(view, block))
 
 
 def _filled(view: View, entry: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def _unscaled(view: View) -> None:
         view.put(OLD, {"rope_type": "default"})
 
 
-def _shared(view: View, block: dict[str, Any]) -> dict[str, Any]:
+def _rope_utils_scaling(view: View, block: dict[str, Any]) -> dict[str, Any]:
     """Apply what models/rope_utils.py does with a block; it reads ``type`` before ``rope_type``."""
     kind = scaling_name(block, old_first=True) or "default"
     if kind not in _KNOWN:

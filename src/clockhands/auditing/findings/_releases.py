@@ -87,8 +87,8 @@ class ModelShape:
 
     def fits(self, other: "ModelShape") -> bool:
         """Whether a model of this shape may be derived from one of the other: tokens may have been added."""
-        alike = (family(self.type), self.hidden, self.layers, self.heads)
-        if alike != (family(other.type), other.hidden, other.layers, other.heads):
+        alike = (whole_model_type(self.type), self.hidden, self.layers, self.heads)
+        if alike != (whole_model_type(other.type), other.hidden, other.layers, other.heads):
             return False
         if None not in (self.feed_forward, other.feed_forward) and self.feed_forward != other.feed_forward:
             return False
@@ -142,7 +142,9 @@ def of_shape(shape: ModelShape) -> tuple[Release, ...]:
 
 def of_type(model_type: str) -> tuple[Release, ...]:
     """The releases of a model type, of any shape."""
-    return tuple(release for release in releases() if family(release.shape.type) == family(model_type))
+    return tuple(
+        release for release in releases() if whole_model_type(release.shape.type) == whole_model_type(model_type)
+    )
 
 
 def reach_of(model_type: str, base: float) -> int | None:
@@ -152,10 +154,10 @@ def reach_of(model_type: str, base: float) -> int | None:
     return max((length for length in reached if length), default=None)
 
 
-def family(model_type: str) -> str:
+def whole_model_type(model_type: str) -> str:
     """The type of the whole config for that of its text part.
 
-    >>> family("gemma3_text"), family("mllama_text_model"), family("llama")
+    >>> whole_model_type("gemma3_text"), whole_model_type("mllama_text_model"), whole_model_type("llama")
     ('gemma3', 'mllama', 'llama')
     """
     return model_type.removesuffix("_model").removesuffix("_text")

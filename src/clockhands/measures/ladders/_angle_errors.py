@@ -156,11 +156,11 @@ def _way(ladder: Ladder, dtype: object, way: str, base: float | None) -> _Way:
     """The `_Way` with this name, after checking the arguments."""
     one_of("way", way, WAYS, "It selects the steps that are rounded.")
     kind = output_dtype(dtype)
-    return _ways(ladder, ladder.ratio, kind, way, None if base is None else positive("base", base))
+    return _cached_arithmetic(ladder, ladder.ratio, kind, way, None if base is None else positive("base", base))
 
 
 @lru_cache(maxsize=256)
-def _ways(ladder: Ladder, ratio: Decimal | None, dtype: np.dtype, way: str, base: float | None) -> _Way:
+def _cached_arithmetic(ladder: Ladder, ratio: Decimal | None, dtype: np.dtype, way: str, base: float | None) -> _Way:
     """The same, cached; the ratio is part of the key, since ladders that differ only in the ratio compare equal."""
     high, low = _exact(ladder)
     if way in FROM_A_BASE:

@@ -83,7 +83,7 @@ class Layer:
         joined = self.output.reshape(*self.output.shape[:-3], -1, self.output.shape[-1])
         named = {"query": self.query, "key": self.key, "value": self.value, "output": joined}
         named |= {} if self.up is None or self.down is None else {"up": self.up, "down": self.down}
-        return {name: StretchedWeights(weights, _stretch(weights)) for name, weights in named.items()}
+        return {name: StretchedWeights(weights, _norm_bound(weights)) for name, weights in named.items()}
 
 
 class StretchedWeights(NamedTuple):
@@ -190,7 +190,7 @@ def _length(vectors: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.sqrt((vectors * vectors).sum(axis=axis))
 
 
-def _stretch(matrices: np.ndarray) -> np.ndarray:
+def _norm_bound(matrices: np.ndarray) -> np.ndarray:
     """An upper bound of the spectral norm of each matrix, with a margin for the rounding of the bounds."""
     return np.linalg.norm(matrices, 2, axis=(-2, -1))[..., None] * (1 + 2.0**-30)
 
@@ -207,7 +207,7 @@ def _rotated(x: Rounded, rotation: Turn, role: Role) -> Rounded:
     each = np.ascontiguousarray(np.broadcast_to(np.eye(width)[:, None, :], (width, tokens, width)))
     matrices = rotation(each, role).transpose(1, 0, 2)  # [tokens, channel in, channel out]
     rounded = _gamma(4) * _length((np.abs(x.numbers)[..., None, :] @ np.abs(matrices))[..., 0, :])
-    return Rounded(rotation(x.numbers, role), _stretch(matrices)[..., 0] * x.error + rounded)
+    return Rounded(rotation(x.numbers, role), _norm_bound(matrices)[..., 0] * x.error + rounded)
 
 
 def _weights(query: Rounded, key: Rounded, causal: bool, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ def _untreated(subject: ModuleSubject, values: Any) -> tuple[Report | None, tupl
     function = _as_function(subject, subject.original, values)
     if function.sound:
         return function, (), subject
-    return function, (*found, *(_shared(one) for one in function.explanations)), subject
+    return function, (*found, *(_with_shared_state(one) for one in function.explanations)), subject
 
 
 def _failures(
@@ -203,7 +203,7 @@ def _of_others(function: Report) -> bool:
     )
 
 
-def _shared(explanation: Explanation) -> Explanation:
+def _with_shared_state(explanation: Explanation) -> Explanation:
     """An explanation of the function with the code for modules added: a shared table, a shared object."""
     first = explanation.codes[0]
     if first.startswith("cache-without"):
