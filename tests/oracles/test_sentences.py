@@ -41,4 +41,4 @@ def test_rows_that_fail_are_all_reported():
     assert found.tried == 4
     assert [failure.partition("\n")[0] for failure in found.failures] == ["number=2, wanted=3", "number=5, wanted=6"]
     with pytest.raises(AssertionError, match="2 of 4 cases failed"):
-        found.make_finding()
+        found.judge()
