@@ -194,7 +194,7 @@ def subject_of(row: Member, backend: Any) -> Subject:
     return subject(row.spec, tuple(subject(other) for other in row.others))
 
 
-def make_finding(row: Any, law: Law, subject: Any) -> None:
+def judge(row: Any, law: Law, subject: Any) -> None:
     """The law holds, or is broken where the row says so."""
     how = broken(law, subject)
     if law.name in row.breaks:

@@ -13,7 +13,7 @@ from clockhands.encodings.biases import Alibi, BiasCode
 from clockhands.testing import BiasSubject
 from conftest import load_backend
 from laws.bias_members import MEMBERS, subject_of, values_for
-from laws.members import DRAWN, make_finding, other_libraries
+from laws.members import DRAWN, judge, other_libraries
 
 ALL_LAWS = testing.laws_for(Alibi(4))
 LAWS = {law.name: law for law in ALL_LAWS}
@@ -25,7 +25,7 @@ def test_every_bias_keeps_the_laws(row, cases):
     subject = subject_of(row, load_backend("numpy"))
     for law in ALL_LAWS:
         with cases(law.name):
-            make_finding(row, law, subject)
+            judge(row, law, subject)
 
 
 @other_libraries
@@ -33,7 +33,7 @@ def test_laws_that_are_drawn_hold_in_every_library(any_backend, draw, cases):
     """Biases without learned numbers are made in NumPy whatever the library is."""
     for row, law in draw([(row, law) for row in LEARNED for law in ALL_LAWS], DRAWN[any_backend.name]):
         with cases(row.name, law.name):
-            make_finding(row, law, subject_of(row, any_backend))
+            judge(row, law, subject_of(row, any_backend))
 
 
 def test_every_public_bias_is_a_row():

@@ -15,7 +15,7 @@ from clockhands.encodings.mixtures import LayerMixture
 from clockhands.errors import InvalidType
 from conftest import load_backend
 from laws.bias_members import MEMBERS as BIAS_MEMBERS
-from laws.members import DRAWN, MEMBERS, NO_SHIFT, make_finding, other_libraries, subject_of
+from laws.members import DRAWN, MEMBERS, NO_SHIFT, judge, other_libraries, subject_of
 from laws.rotary_members import ROTARY_MEMBERS
 
 NAMES = [row.name for row in MEMBERS]
@@ -28,7 +28,7 @@ def test_every_code_keeps_the_laws_of_its_kind(row, cases):
     subject = subject_of(row, load_backend("numpy"))
     for law in LAWS.values():
         with cases(law.name):
-            make_finding(row, law, subject)
+            judge(row, law, subject)
 
 
 @other_libraries
@@ -36,7 +36,7 @@ def test_laws_that_are_drawn_hold_in_every_library(any_backend, draw, cases):
     """That all numbers are those of NumPy is seen below."""
     for row, law in draw(CELLS, DRAWN[any_backend.name]):
         with cases(row.name, law.name):
-            make_finding(row, law, subject_of(row, any_backend))
+            judge(row, law, subject_of(row, any_backend))
 
 
 def test_every_public_spec_is_a_row():

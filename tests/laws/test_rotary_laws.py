@@ -9,7 +9,7 @@ import clockhands as ch
 from clockhands import testing
 from clockhands.encodings.rotary import rotate
 from conftest import load_backend
-from laws.members import DRAWN, make_finding, other_libraries
+from laws.members import DRAWN, judge, other_libraries
 from laws.rotary_members import FAR, ROTARY_MEMBERS, TOLERANCE, other_layout, rotary_subject_of
 
 LAWS = {law.name: law for law in testing.LAWS if law.kinds == {testing.ROTARY}}
@@ -21,7 +21,7 @@ def test_every_rotary_code_keeps_the_laws(row, cases):
     subject = rotary_subject_of(row, load_backend("numpy"))
     for law in ALL_LAWS:
         with cases(law.name):
-            make_finding(row, law, subject)
+            judge(row, law, subject)
 
 
 @other_libraries
@@ -29,7 +29,7 @@ def test_laws_that_are_drawn_hold_in_every_library(any_backend, draw, cases):
     """That the numbers of every row are those of NumPy is seen in tests/rotary/test_rotate.py."""
     for row, law in draw([(row, law) for row in ROTARY_MEMBERS for law in ALL_LAWS], DRAWN[any_backend.name]):
         with cases(row.name, law.name):
-            make_finding(row, law, rotary_subject_of(row, any_backend))
+            judge(row, law, rotary_subject_of(row, any_backend))
 
 
 def test_rows_name_laws_that_exist():
