@@ -170,4 +170,4 @@ def test_a_model_whose_positions_cannot_be_reached():
         reached(plain()(0.5))
     for family in ("Llama", "GPT-2", "BERT", "OPT", "BLOOM", "MPT", "T5", "Falcon", "GPT-NeoX", "GPT-J"):
         assert family in caught.value.hint
-    assert "_places.py" in caught.value.hint
+    assert "models/position_removals.py" in caught.value.hint
