@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import InvalidValue
+from clockhands.phrases import number_of
 from clockhands.recognition.faults import FAULTS
 
 WIDTH = 88
@@ -192,7 +193,7 @@ class Report:
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""
         # A NaN error is a failure, so `worst` is a number here.
-        made = f"{_counted(len(self.experiments), 'experiment')}{self._way()}"
+        made = f"{number_of(len(self.experiments), 'experiment')}{self._way()}"
         return f"{made}; the largest error is {100 * self.worst:.2g} % of the rounding bound."
 
     def _way(self) -> str:
@@ -214,7 +215,7 @@ class Report:
         shown = ordered if verbose else ordered[:_SHOWN]
         # A failure that is not an experiment, such as a changed argument, counts as one.
         made = len(self.experiments) + sum(failure.experiment not in self.experiments for failure in self.failures)
-        yield ReportLine("heading", f"Failed, {len(self.failures)} of {_counted(made, 'experiment')}:")
+        yield ReportLine("heading", f"Failed, {len(self.failures)} of {number_of(made, 'experiment')}:")
         for failure in shown:
             said = "" if failure.message.startswith(failure.experiment) else f"{failure.experiment}: "
             yield ReportLine("evidence", f"{said}{failure.message}", 2)
@@ -238,7 +239,7 @@ class Report:
         for why, names in ways.items():
             yield ReportLine("rest", f"Skipped: {_listed(names)} ({why.removesuffix('.')}).")
         if others:
-            more = f"{others} more" if ways else _counted(others, "experiment")
+            more = f"{others} more" if ways else number_of(others, "experiment")
             yield ReportLine("rest", f"Skipped: {more}; --verbose and report.left_out give the reasons.")
 
     def __str__(self) -> str:
@@ -294,10 +295,6 @@ def settled(report: Report, raises: bool) -> Report:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(names))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _as_json(value: Any) -> Any:

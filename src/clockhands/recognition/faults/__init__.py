@@ -12,6 +12,8 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, TypeVar
 
+from clockhands.phrases import listed
+
 T = TypeVar("T")
 
 
@@ -80,8 +82,7 @@ def fault_of(fault: Fault) -> str:
         "module": "modules",
         "generation": "generation with a cache",
     }
-    words = [names.get(kind, kind) for kind in fault.about]
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return listed(names.get(kind, kind) for kind in fault.about)
 
 
 def rows_in(module: str, name: str) -> dict[str, dict[str, Any]]:

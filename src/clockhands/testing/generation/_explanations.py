@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.phrases import number_of
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
@@ -21,7 +22,7 @@ from clockhands.testing.generation._caches import (
     with_rows,
 )
 from clockhands.testing.generation._text_experiments import NO_KEYS
-from clockhands.testing.generation.texts import GenerationSubject, Reply, number_of, places_in_pieces
+from clockhands.testing.generation.texts import GenerationSubject, Reply, places_in_pieces
 from clockhands.testing.reports import UNDECIDED, Explanation
 
 # Rounding on both sides.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clockhands.phrases import number_of
 from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._caches import CHANGED, copied, pickled
 from clockhands.testing.generation.texts import (
@@ -18,7 +19,6 @@ from clockhands.testing.generation.texts import (
     Reply,
     counted_together,
     decoding_faults,
-    number_of,
     padded_decoding_faults,
     padding_faults,
     placed_faults,

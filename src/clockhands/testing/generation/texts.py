@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.phrases import number_of
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import UNIT
@@ -334,8 +335,3 @@ def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first:
     """A text that stands where a count of both texts is."""
     how = "it counts the tokens of both texts together, because two caches share one count"
     return Instead("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])
-
-
-def number_of(number: int, what: str) -> str:
-    """A number of things in words."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

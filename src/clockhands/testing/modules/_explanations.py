@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from clockhands.errors import ClockhandsError
+from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import FAULTS
@@ -339,7 +340,7 @@ def joined(words: Sequence[str]) -> str:
     some = list(dict.fromkeys(words))
     if len(some) > 1 and all(one.startswith("is cast to ") for one in some):
         some = [some[0], *(one.removeprefix("is cast to ") for one in some[1:])]
-    return some[0] if len(some) == 1 else f"{', '.join(some[:-1])} or {some[-1]}"
+    return listed(some, "or")
 
 
 def by_tensors(subject: ModuleSubject) -> tuple[list[Explanation], torch.nn.Module | None]:
