@@ -14,6 +14,7 @@ import click
 from clockhands.auditing import CODES, Audit, audit
 from clockhands.auditing.findings import SEVERITIES
 from clockhands.cli.group import complain, known_codes, say, talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import OutPath, not_there, print_json, showing_what_is_fetched, write_text, write_whole
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.phrases import number_of
@@ -108,7 +109,10 @@ def _server_option(name: str, metavar: str, words: str) -> Callable[[Any], Any]:
 @click.command("audit", cls=_Command, epilog=EXAMPLES)
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens for which the frequencies are computed."
+    "--length",
+    type=Length(),
+    metavar="N",
+    help="Length in tokens (131072, 128k, 1M) for which the frequencies are computed.",
 )
 @click.option(
     "--set",

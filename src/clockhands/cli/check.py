@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from clockhands.cli.group import complain, known_codes, talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
@@ -59,7 +60,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--dtype", type=click.Choice(DTYPES), metavar="D", help="Dtype of the function's input (default: float32)."
 )
-@click.option("--length", type=click.IntRange(min=1), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
+@click.option("--length", type=Length(), metavar="N", help="Check positions 0 to N-1 (default: 10,000).")
 @click.option(
     "--width",
     type=click.IntRange(min=1),

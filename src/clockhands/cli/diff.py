@@ -7,6 +7,7 @@ import click
 from clockhands.auditing import Audit, audit_opened
 from clockhands.auditing.findings import json_value
 from clockhands.cli.group import guess, say, talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import json_option, print_json, showing_what_is_fetched
 from clockhands.configs import Opened, open_target
 from clockhands.configs.resolve import resolve
@@ -73,9 +74,7 @@ def _named_runtimes(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option(
     "--readers", metavar="A,B", callback=_named_runtimes, help="Compare what two runtimes compute from one target."
 )
-@click.option(
-    "--length", type=click.IntRange(min=1), metavar="N", help="Length in tokens at which the frequencies are compared."
-)
+@click.option("--length", type=Length(), metavar="N", help="Length in tokens at which the frequencies are compared.")
 @click.option(
     "--draft",
     is_flag=True,

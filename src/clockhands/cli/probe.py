@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from clockhands.cli.group import talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import Option, OutPath, json_option, not_there, print_json, write_text
 from clockhands.phrases import safe
 
@@ -36,7 +37,7 @@ windows_option: Option = click.option(
     "--windows", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Pieces of the text."
 )
 length_option: Option = click.option(
-    "--length", type=click.IntRange(min=8), default=512, show_default=True, metavar="L", help="Tokens of each piece."
+    "--length", type=Length(least=8), default=512, show_default=True, metavar="L", help="Tokens of each piece."
 )
 
 

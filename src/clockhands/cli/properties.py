@@ -3,6 +3,7 @@
 import click
 
 from clockhands.cli.group import one_thread, talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import DTYPES, json_option, print_json, showing_what_is_fetched
 
 EXAMPLES = """\b
@@ -18,7 +19,7 @@ Examples:
 @click.argument("target", metavar="TARGET")
 @click.option(
     "--length",
-    type=click.IntRange(min=1),
+    type=Length(),
     metavar="N",
     help="Number of tokens to measure (default: all that are supported, at most 8,192, or 4,096 for a learned table).",
 )

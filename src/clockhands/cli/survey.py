@@ -12,6 +12,7 @@ import click
 
 from clockhands.cli import output
 from clockhands.cli.group import talk
+from clockhands.cli.lengths import Length
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.phrases import number_of
 
@@ -68,7 +69,7 @@ _page = output.options(
                  help="Address of the Ray cluster (default: Ray is started on this machine)."),
     click.option("--jobs", type=click.IntRange(1, 4096), metavar="N",
                  help="Number of processes (default: one for each core)."),
-    click.option("--length", type=click.IntRange(min=1), metavar="N",
+    click.option("--length", type=Length(), metavar="N",
                  help="Length in tokens for which the frequencies are computed. It cannot change later."),
     click.option("--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S",
                  help="Seconds that an audit may take."),
