@@ -150,11 +150,13 @@ class Handler(BaseHTTPRequestHandler):
         begin, end = int(span[1]), min(int(span[2]) + 1, content.size)
         self.answer(206, content.part(begin, end), {"Content-Range": f"bytes {begin}-{end - 1}/{content.size}"})
 
-    def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> None:
+    def answer(self, status: int, body: bytes = b"", headers: dict[str, str] | None = None, lost: int = 0) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body) + lost))
+        if self.close_connection:  # else a client may send its next request while the connection is closed
+            self.send_header("Connection", "close")
         self.end_headers()
         self.body(body)
 
@@ -244,12 +246,12 @@ def drips_headers(handler: Handler) -> None:
         handler.wfile.write(b"\r\nContent-Length: 0\r\n\r\n")
 
 
-def sends(span: str, data: bytes | None = None) -> Callable[[Handler], None]:
-    """Answer a request for a part of a file with another part, or with one of another file."""
+def sends(span: str, data: bytes | None = None, lost: int = 0) -> Callable[[Handler], None]:
+    """Answer a request for a part of a file with another part, or with one of another file, and lose its end."""
 
     def act(handler: Handler) -> None:
         begin, end = map(int, re.findall(r"\d+", handler.headers["Range"]))
         body = bytes(end + 1 - begin) if data is None else data
-        handler.answer(206, body, {"Content-Range": span.format(begin=begin, end=end)} if span else {})
+        handler.answer(206, body, {"Content-Range": span.format(begin=begin, end=end)} if span else {}, lost)
 
     return act

@@ -417,6 +417,17 @@ def test_another_part_than_was_asked_for_is_refused_and_not_kept(hub, refused, t
         hub.faults.clear()
 
 
+def test_another_part_is_named_where_the_connection_breaks_too(hub, refused, cases):
+    """The header says it before the body comes, and a try that breaks off says nothing about the others."""
+    other = sends("bytes 8-{end}/99999", lost=8)
+    for name, acts in {"in one answer": [other] * 3, "in other tries": [other, breaks_off, breaks_off]}.items():
+        for act in acts:
+            hub.fault("model.safetensors", act=act)
+        with cases(name):
+            assert "sent another part of a file than the requested one (3 tries)" in refused()[0]
+        hub.faults.clear()
+
+
 def test_what_cannot_be_checked_is_not_kept(hub, refused, monkeypatch):
     """A hub that lists no hash must give one with the file; a commit is not answered by another one."""
     monkeypatch.setattr("hub_server.listed", lambda files: [{"rfilename": name} for name in files])

@@ -152,6 +152,7 @@ class Transfers:
     def _get(self, url: str, most: int, start: int | None = None) -> Transferred:
         """Bytes from an address, at most ``most``; with ``start``, those from there on."""
         self._reserve(most)
+        told: Exception | None = None
         try:
             for pause in (*_PAUSES, None):
                 left = max(0.0, self._until - time.monotonic())
@@ -161,10 +162,12 @@ class Transfers:
                     raise
                 # The session's exceptions are those of httpx or of httpx2, by the version of huggingface_hub.
                 except Exception as error:  # noqa: BLE001
+                    # Other bytes are a fault of the server; a broken connection may be one of the network.
+                    told = told if isinstance(told, _OtherBytes) else error
                     if time.monotonic() + (pause or 0.0) >= self._until:
                         raise self._unreachable(TimeoutError(), f"in {_LONGEST_MODEL:g} seconds") from None
                     if pause is None:
-                        raise self._unreachable(error) from None
+                        raise self._unreachable(told) from None
                     time.sleep(pause)
                     continue
                 if answer is not None:
@@ -218,6 +221,8 @@ class Transfers:
                 )
             if response.headers.get("Content-Encoding", "identity") != "identity":
                 raise ConnectionError("the answer is compressed")
+            # Judged before the body, which may break off.
+            end, total = (None, None) if start is None else _part(response.headers, start, most)
             data = bytearray()
             for piece in response.iter_raw():
                 self._count(len(piece))
@@ -229,7 +234,8 @@ class Transfers:
                     )
                 if time.monotonic() > until:
                     raise TimeoutError("the answer takes too long")
-            total = None if start is None else _total(response.headers, start, len(data))
+            if start is not None and start + len(data) != end:
+                raise _OtherBytes(f"{len(data)} bytes from {start} on were to end at {end}")
             if start is not None and total is not None and len(data) < min(most, total - start):
                 raise ConnectionError("the answer ends too early")
             return response.status_code, response.headers, Transferred(bytes(data), total, _blob(response.headers))
@@ -372,13 +378,17 @@ def _seconds_to_wait(headers: Any) -> float | None:
     return None if found is None else float(found[1])
 
 
-def _total(headers: Any, start: int, count: int) -> int | None:
-    """The size of a whole file, of which ``count`` bytes from ``start`` on were sent; None if it is not given."""
+def _part(headers: Any, start: int, most: int) -> tuple[int, int | None]:
+    """Where the bytes from ``start`` on end that are sent, and the size of the whole file, None if it is not given.
+
+    Raises:
+        _OtherBytes: They do not begin there.
+    """
     said = headers.get("Content-Range", "")
     found = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", said)
-    if found is None or (int(found[1]), int(found[2])) != (start, start + count - 1):
-        raise _OtherBytes(f"{count} bytes from {start} on were to be sent as {shown(said)}")
-    return None if found[3] == "*" else int(found[3])
+    if found is None or int(found[1]) != start:
+        raise _OtherBytes(f"{most} bytes from {start} on were to be sent as {shown(said)}")
+    return int(found[2]) + 1, None if found[3] == "*" else int(found[3])
 
 
 def _blob(headers: Any) -> str | None:
