@@ -14,8 +14,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -33,7 +32,25 @@ from clockhands.configs import model_types as known  # noqa: E402
 from clockhands.configs.resolve import resolve  # noqa: E402
 from clockhands.configs.resolved import INDEXER, layer_numbers  # noqa: E402
 from clockhands.configs.targets import Opened  # noqa: E402
-from configs.library import KINDS, modeling, pairing  # noqa: E402
+from clockhands.models.class_encodings import (  # noqa: E402
+    LAYER_KINDS,
+    ladders,
+    layout,
+    windowed_layers,
+)
+from clockhands.models.class_modules import (  # noqa: E402
+    RELATIVE_TERMS,
+    PositionModules,
+    class_default,
+    config_keys,
+    generic_path,
+    is_number,
+    meta_model,
+    model_classes,
+    modeling_code,
+    own_modules,
+    position_modules,
+)
 
 CONFIGS = ROOT / "src" / "clockhands" / "configs"
 BY_HAND, READ = CONFIGS / "model_types.json", CONFIGS / "types_of_classes.json"
@@ -50,127 +67,8 @@ INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_feat
 # What an object inside a config may take from the class around it.
 INSIDE = ("hidden", "heads", "layers", "head_width", "context", "window")
 
-# Relative terms by what their modules are called, and what they are.
-RELATIVE = (
-    ("relative_position_bias_table", "a learned bias for each offset inside a window"),
-    ("rel_pos_h", "learned terms for the distances in rows and in columns"),
-    ("relative_attention_bias", "a learned bias for each bucket of distances"),
-    ("distance_embedding", "learned vectors for clipped distances"),
-    ("rel_pos_emb", "learned vectors for clipped distances"),
-    ("pos_conv_embed", "a convolution over the input"),
-    ("pos_bias_u", "sinusoids of the distance with learned biases (Transformer-XL)"),
-    ("r_r_bias", "sinusoids of the distance with learned biases (Transformer-XL)"),
-    ("rel_logits_proj", "learned logits of the distance"),
-    ("attention_biases", "a learned bias for each offset"),
-)
 
-
-@dataclass
-class Seen:
-    """What the modules of one type hold, apart from those of other types inside."""
-
-    name: str
-    config: Any
-    model: nn.Module
-    rotary: list[nn.Module] = field(default_factory=list)
-    tables: list[tuple[str, nn.Module, tuple[int, int]]] = field(default_factory=list)
-    relative: list[str] = field(default_factory=list)
-    sines: list[str] = field(default_factory=list)
-    inner: list[str] = field(default_factory=list)
-    attends: bool = False
-
-
-def classes_of(config: Any) -> list[type[nn.Module]]:
-    """The classes that a config makes, the bare model first."""
-    kind = type(config)
-    found = []
-    for _, each in inspect.getmembers(modeling(config), inspect.isclass):
-        if not issubclass(each, nn.Module) or "PreTrained" in each.__name__:
-            continue
-        whole = issubclass(each, transformers.PreTrainedModel)
-        if not (whole and getattr(each, "config_class", None) is kind):
-            parameter = inspect.signature(each.__init__).parameters.get("config")
-            if parameter is None or parameter.annotation not in (kind, kind.__name__):
-                continue
-        found.append(
-            ((not whole, "For" in each.__name__, not each.__name__.endswith("Model"), len(each.__name__)), each)
-        )
-    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].__name__))]
-
-
-def made(config: Any, classes: list[type[nn.Module]]) -> nn.Module:
-    """The first of the classes that can be made, without memory for its weights.
-
-    Raises:
-        ValueError: None of them can be made.
-    """
-    why: Exception | None = None
-    for each in classes[:4]:
-        try:
-            with torch.device("meta"):
-                return each(config)
-        except Exception as error:  # noqa: BLE001 - whatever a class does not like about its own default config
-            why = why or error
-    reason = "no class takes this config" if why is None else f"{type(why).__name__}: {why}"
-    raise ValueError(" ".join(reason.split())[:160])
-
-
-def own_modules(model: nn.Module, inner: list[str]) -> Iterator[tuple[str, nn.Module]]:
-    """The modules of a model without those of models of another type inside, whose types are added to ``inner``."""
-    inside: list[str] = []
-    for path, module in model.named_modules():
-        if any(path.startswith(f"{other}.") for other in inside):
-            continue
-        config = getattr(module, "config", None)
-        if isinstance(module, transformers.PreTrainedModel) and type(config) is not type(model.config) and path:
-            inside.append(path)
-            inner.append(config.model_type)
-            continue
-        yield path, module
-
-
-def of_any_layer(path: str) -> str:
-    """The path of a module with N for each number of a layer."""
-    return re.sub(r"\.\d+(?=\.|$)", ".N", path)
-
-
-def seen(name: str, config: Any, model: nn.Module) -> Seen:
-    """What the modules of a model do with position."""
-    found = Seen(name, config, model)
-    paths = set()
-    # A class that is no whole model, such as one layer, may have no config of its own.
-    model.config = config
-    for path, module in own_modules(model, found.inner):
-        generic = of_any_layer(path)
-        kind = type(module).__name__
-        found.attends = found.attends or bool(re.search("Attention|Attn", kind))
-        if generic in paths and not re.search(r"rot|rope|inv_freq", generic):
-            continue
-        paths.add(generic)
-        held = dict(module.named_parameters(recurse=False)) | dict(module.named_buffers(recurse=False))
-        names = f"{generic}.{'.'.join(held)}"
-        for mark, _ in RELATIVE:
-            if mark in names.split(".") and mark not in found.relative:
-                found.relative.append(mark)
-        if any("inv_freq" in each for each in held) and re.search(r"Rot|RoPE|Rope", kind):
-            if not any(type(other) is type(module) for other in found.rotary):
-                found.rotary.append(module)
-            continue
-        if re.search(r"Sine?Position|PositionEmbeddingSine|Sinusoid", kind) and "weight" not in held:
-            found.sines.append(kind)
-        leaf = path.rpartition(".")[2]
-        if isinstance(module, nn.Embedding) and re.search(r"pos|wpe", leaf) and not re.search(r"rel|dist|type", leaf):
-            found.tables.append((f"{generic}.weight", module, tuple(module.weight.shape)))
-        for key, value in module.named_parameters(recurse=False):
-            table = re.fullmatch(r"(absolute_)?pos(ition|itional)?_emb(ed|edding|eddings|eds)?", key)
-            if table and value.dim() == 3 and value.shape[0] == 1:
-                found.tables.append((f"{generic}.{key}".lstrip("."), module, tuple(value.shape[1:])))
-            elif table and value.dim() == 2:
-                found.tables.append((f"{generic}.{key}".lstrip("."), module, tuple(value.shape)))
-    return found
-
-
-def part_of(found: Seen) -> str:
+def part_of(found: PositionModules) -> str:
     """The part of a model that a type is."""
     for part, words in PARTS:
         if words.search(found.name) or words.search(type(found.model).__name__):
@@ -178,36 +76,12 @@ def part_of(found: Seen) -> str:
     return INPUTS.get(getattr(found.model, "main_input_name", "input_ids"), "text")
 
 
-def keys_of(config: Any, quantity: str) -> list[str]:
-    """The keys under which a config class keeps a quantity: its own field first, then the name that stands for it."""
-    aliases = type(config).attribute_map
-    fields = set(config.to_dict()) | set(vars(config))
-    spelt = known.table()["spellings"]["config"].get(quantity, [])
-    more = {"hidden": ["embed_dim", "hidden_dim", "dim"], "layers": ["depth"], "heads": ["num_heads"]}.get(quantity, [])
-    for key in (*spelt, *more):
-        if key in aliases and aliases[key] in fields:
-            return [aliases[key], key]
-        if key in fields:
-            return [key]
-    return []
-
-
-def default_of(config: Any, keys: list[str]) -> Any:
-    """What a config class takes for the first of some keys."""
-    return getattr(config, keys[0], None) if keys else None
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number above 0."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-
-
 def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
     """``reads`` and ``defaults`` of a row for some quantities."""
     reads, defaults = {}, {}
     for quantity in quantities:
-        keys = keys_of(config, quantity)
-        value = default_of(config, keys)
+        keys = config_keys(config, quantity)
+        value = class_default(config, keys)
         if not keys:
             continue
         reads[quantity] = keys
@@ -219,7 +93,7 @@ def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
 # Learned tables
 
 
-def rebuilt(found: Seen, **values: Any) -> nn.Module | None:
+def rebuilt(found: PositionModules, **values: Any) -> nn.Module | None:
     """The same class with other values in its config, or None if it cannot be made."""
     try:
         with torch.device("meta"):
@@ -232,12 +106,12 @@ def rows_at(model: nn.Module | None, path: str) -> int | None:
     """How many rows the table at a path has."""
     if model is None:
         return None
-    held = {of_any_layer(key): value for key, value in model.named_parameters()}
+    held = {generic_path(key): value for key, value in model.named_parameters()}
     value = held.get(path)
     return None if value is None else value.shape[-2]
 
 
-def table_row(found: Seen, path: str, module: nn.Module, size: tuple[int, int]) -> dict[str, Any] | None:
+def table_row(found: PositionModules, path: str, module: nn.Module, size: tuple[int, ...]) -> dict[str, Any] | None:
     """The row of a type with a learned table, or None if what counts its rows cannot be told."""
     config, (rows, width) = found.config, size
     numbers = {key: value for key, value in config.to_dict().items() if is_number(value) and isinstance(value, int)}
@@ -247,11 +121,11 @@ def table_row(found: Seen, path: str, module: nn.Module, size: tuple[int, int]) 
     tensor = ".".join(path.split(".")[-3:])
     row = shape(config, ("layers", "decoder_layers") if part in ("encoder", "decoder") else ("layers",))
     # The width is that of the table: some models have an embedding narrower than their layers.
-    own = [*(keys_of(config, "hidden")[:1]), "embedding_size", "embed_dim"]
+    own = [*(config_keys(config, "hidden")[:1]), "embedding_size", "embed_dim"]
     wide = next((key for key in (*own, *numbers) if numbers.get(key) == width), None)
     if wide is None:
         return None
-    row["reads"]["hidden"], row["defaults"]["hidden"] = [wide, *keys_of(config, "hidden")[1:]], width
+    row["reads"]["hidden"], row["defaults"]["hidden"] = [wide, *config_keys(config, "hidden")[1:]], width
     image, patch = numbers.get("image_size"), numbers.get("patch_size")
     if image and patch and 0 <= rows - (image // patch) ** 2 <= 8:
         extra = rows - (image // patch) ** 2
@@ -273,7 +147,7 @@ def table_row(found: Seen, path: str, module: nn.Module, size: tuple[int, int]) 
         offset = getattr(module, "offset", 0)
         if pad is not None and pad == getattr(config, "pad_token_id", None) and not offset:
             # Its positions follow the row of padding, if the code makes them so.
-            if extra or "create_position_ids_from" not in inspect.getsource(modeling(config)):
+            if extra or "create_position_ids_from" not in inspect.getsource(modeling_code(config)):
                 return None
             row["reads"]["pad"], row["defaults"]["pad"] = ["pad_token_id"], pad
             code |= {"offset": "pad", "padding": "pad"}
@@ -316,9 +190,9 @@ def signature(module: nn.Module) -> str:
     return plain("".join(map(inspect.getsource, methods)) + "".join(sections))
 
 
-def applied(found: Seen) -> frozenset[str]:
+def applied(found: PositionModules) -> frozenset[str]:
     """The functions by which the modules of a model rotate queries and keys, likewise; with those that they call."""
-    code = modeling(found.config)
+    code = modeling_code(found.config)
     named = {
         name: plain(re.sub(r"\b\w*rot\w*(?=\()", "f", inspect.getsource(each)))
         for name, each in inspect.getmembers(code, inspect.isfunction)
@@ -348,7 +222,7 @@ def indexer_by_hand(name: str) -> str | None:
     if not any(code["part"] == INDEXER for code in known._filled(name)["codes"]):
         return None
     config = transformers.CONFIG_MAPPING[name]()
-    return indexer_of(made(config, classes_of(config)))
+    return indexer_of(meta_model(config, model_classes(config)))
 
 
 @cache
@@ -366,22 +240,12 @@ def signatures() -> dict[str, dict[str, frozenset[str]]]:
             continue
         try:
             config = transformers.CONFIG_MAPPING[name]()
-            found = seen(name, config, made(config, classes_of(config)))
+            found = position_modules(name, config, meta_model(config, model_classes(config)))
         except Exception:  # noqa: BLE001 - whatever a class does not like about its own default config
             continue
         for module in found.rotary:
             held.setdefault(signature(module), {})[name] = applied(found)
     return held
-
-
-def frequencies(config: Any, module: nn.Module) -> dict[str, list[float]]:
-    """The numbers that a rotary module computes for its config, by kind of layer."""
-    again = type(module)(config=config)
-    found = {}
-    for key, value in again.named_buffers():
-        if "inv_freq" in key and "original" not in key:
-            found[key.removesuffix("inv_freq").rstrip("_")] = [float(each) for each in value.double().ravel()]
-    return found
 
 
 def with_row(name: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
@@ -406,7 +270,7 @@ def as_file(config: Any) -> dict[str, Any]:
     return json.loads(json.dumps(config.to_dict(), default=str))
 
 
-def same(ours: Any, theirs: list[float]) -> bool:
+def same(ours: Any, theirs: Sequence[float]) -> bool:
     """Whether frequencies agree, of an image those of its rows and those of its columns with what both have."""
     if ours is None:
         return False
@@ -418,27 +282,28 @@ def same(ours: Any, theirs: list[float]) -> bool:
     )
 
 
-def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config: Any) -> Iterator[str]:
+def gaps(found: PositionModules, row: Mapping[str, Any], values: Mapping[str, Any], config: Any) -> Iterator[str]:
     """What the audit would say otherwise than the modules of the class, if the type had this row."""
     resolved = with_row(found.name, row, values)
     codes = [code for code in resolved.codes if code.kind == "rotary"]
     listed = getattr(config, "layer_types", None)
     for module in found.rotary:
-        for label, theirs in frequencies(config, module).items():
+        for label, ladder in ladders(type(module)(config=config)).items():
+            theirs = ladder.rates
             if label and listed is not None and label not in listed:
                 continue
             if not any(same(code.rates, theirs) for code in codes):
                 ours = [(code.layers, code.rates and (len(code.rates), code.rates[-1])) for code in codes]
                 yield f"frequencies of {label or 'all layers'} ({len(theirs)}, {theirs[-1]:.4g}), not {ours}"
     layers = sum(len(layer_numbers(code.layers or "")) for code in resolved.codes if code.part != INDEXER)
-    count = default_of(config, keys_of(config, "layers"))
+    count = class_default(config, config_keys(config, "layers"))
     if codes and isinstance(count, int) and layers != count:
         yield f"{layers} layers, not {count}"
     slides = {layer for code in codes if code.window for layer in layer_numbers(code.layers or "")}
-    theirs = windowed(found, config)
+    theirs = windowed_layers(found, config)
     if codes and slides != theirs:
         yield f"a window in the layers {sorted(slides)[:4]}, not {sorted(theirs)[:4]}"
-    still = {layer for layer, kind in enumerate(listed or ()) if KINDS.get(kind) == "none"}
+    still = {layer for layer, kind in enumerate(listed or ()) if LAYER_KINDS.get(kind) == "none"}
     ours = {layer for code in resolved.codes if code.kind == "none" for layer in layer_numbers(code.layers or "")}
     if codes and not still <= ours:
         yield f"rotation in the layers {sorted(still - ours)[:4]}, which have no attention"
@@ -449,26 +314,13 @@ def gaps(found: Seen, row: Mapping[str, Any], values: Mapping[str, Any], config:
     yield from sorted(bad)
 
 
-def windowed(found: Seen, config: Any) -> set[int]:
-    """The layers that see a window, by the list of the config or by the code of the class."""
-    listed, count = getattr(config, "layer_types", None), default_of(config, keys_of(config, "layers"))
-    if listed is not None:
-        return {layer for layer, kind in enumerate(listed) if kind == "sliding_attention"}
-    if not is_number(getattr(config, "sliding_window", None)) or not isinstance(count, int):
-        return set()
-    kinds = {type(module) for _, module in own_modules(found.model, [])}
-    code = modeling(found.config).__name__
-    used = any("sliding_window" in inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
-    return set(range(count)) if used else set()
-
-
 def defaults_like(config: Any, other: str) -> dict[str, Any]:
     """The defaults of a config class for what the row of another type reads."""
     row = known._filled(other)
     values: dict[str, Any] = {}
     for quantity, keys in row["reads"].items():
         present = [key for key in keys if hasattr(config, key)]
-        value = default_of(config, present)
+        value = class_default(config, present)
         if value is None or isinstance(value, dict | str) or value == []:
             continue
         if quantity == "head_width" and getattr(type(config), present[0], value) is None:
@@ -501,15 +353,15 @@ def varied(config: Any) -> Iterator[tuple[dict[str, Any], Any]]:
             }
         else:
             values["rope_parameters"] = {**block, "rope_theta": 3 * block.get("rope_theta", 1e4)}
-    heads = keys_of(config, "heads")
-    hidden = keys_of(config, "hidden")
+    heads = config_keys(config, "heads")
+    hidden = config_keys(config, "hidden")
     if (
         heads
         and hidden
         and getattr(type(config), "head_dim", None) is None
-        and isinstance(default_of(config, hidden), int)
+        and isinstance(class_default(config, hidden), int)
     ):
-        values[hidden[0]] = 2 * default_of(config, hidden)
+        values[hidden[0]] = 2 * class_default(config, hidden)
     try:
         other = type(config)(**values)
         yield as_file(other), other
@@ -517,7 +369,7 @@ def varied(config: Any) -> Iterator[tuple[dict[str, Any], Any]]:
         return
 
 
-def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
+def rotary_row(found: PositionModules, reasons: list[str]) -> dict[str, Any] | None:
     """The row of a type with rotary modules, like the first type by hand that computes the same."""
     part = part_of(found)
     names = [name for module in found.rotary for name in sorted(signatures().get(signature(module), ()))]
@@ -544,9 +396,9 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
             parted = [gap for values, config in varied(found.config) for gap in gaps(found, row, values, config)]
             parted += list(gaps(found, row, {}, found.config))
             if not parted and applied(found) not in _ways(found, name):
-                layout, ours = pairing(found.config) if part == "text" else "by other code", codes[0].get("layout")
-                if layout != ours:
-                    parted.append(f"layout {layout}, not {ours}")
+                theirs, ours = layout(found.config) if part == "text" else "by other code", codes[0].get("layout")
+                if theirs != ours:
+                    parted.append(f"layout {theirs}, not {ours}")
         except Exception as error:  # noqa: BLE001 - the library's own code on an unusual config
             parted = [f"{type(error).__name__}: {error}"]
         if not parted:
@@ -555,7 +407,7 @@ def rotary_row(found: Seen, reasons: list[str]) -> dict[str, Any] | None:
     return None
 
 
-def _ways(found: Seen, name: str) -> list[frozenset[str]]:
+def _ways(found: PositionModules, name: str) -> list[frozenset[str]]:
     held = (signatures().get(signature(module), {}) for module in found.rotary)
     return [types[name] for types in held if name in types]
 
@@ -588,8 +440,8 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     more = section_defaults(config, inner)
     if main is not None:
         return {"like": main, "sections": inner, **more, "class": type(config).__name__}
-    model = made(config, classes_of(config))
-    found = seen(name, config, model)
+    model = meta_model(config, model_classes(config))
+    found = position_modules(name, config, model)
     row = row_of_modules(found, bool(inner), reasons)
     if row is None:
         return None
@@ -608,7 +460,7 @@ def section_defaults(config: Any, inner: Mapping[str, str]) -> dict[str, dict[st
         try:
             inside = getattr(type(config)(**{key: {"model_type": inner[part]}}), key)
             numbers = [
-                {name: default_of(each, keys_of(own, name)) for name in INSIDE} | {"base": base_in(each)}
+                {name: class_default(each, config_keys(own, name)) for name in INSIDE} | {"base": base_in(each)}
                 for each in (own, inside)
             ]
         except Exception:  # noqa: BLE001 - a class that is not made from a type alone
@@ -633,7 +485,7 @@ def with_fields_of_the_class(row: dict[str, Any], config: Any) -> dict[str, Any]
     return row | {"reads": row.get("reads", {}) | {"unused": further}} if further else row
 
 
-def row_of_modules(found: Seen, framed: bool, reasons: list[str]) -> dict[str, Any] | None:
+def row_of_modules(found: PositionModules, framed: bool, reasons: list[str]) -> dict[str, Any] | None:
     """The row that the modules of a model give; ``framed`` where its config holds those of models inside."""
     part = part_of(found)
     if found.rotary:
@@ -647,7 +499,7 @@ def row_of_modules(found: Seen, framed: bool, reasons: list[str]) -> dict[str, A
         return None
     around = shape(found.config, ("hidden", "layers"))
     if found.relative:
-        said = "; ".join(dict(RELATIVE)[mark] for mark in found.relative)
+        said = "; ".join(dict(RELATIVE_TERMS)[mark] for mark in found.relative)
         return around | {"codes": [{"part": part, "kind": "relative"}], "notes": said}
     if found.sines:
         reasons.append(f"sinusoids of {', '.join(dict.fromkeys(found.sines))} are computed where they are added")

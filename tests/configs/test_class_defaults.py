@@ -7,7 +7,7 @@ import pytest
 
 from clockhands.configs.model_types import model_type, model_types, table
 from configs.expected import layer_numbers, reasons, resolved
-from configs.library import gaps, kinds, pairing, read_config
+from configs.library import gaps, kinds, read_config
 
 
 def by_hand():
@@ -25,6 +25,8 @@ def of_the_library(transformers):
 
 
 def default_gaps(name):
+    from clockhands.models.class_encodings import layout
+
     config, found = read_config({"model_type": name}), resolved({"model_type": name})
     config = getattr(config, "text_config", config)
     listed = kinds(config)
@@ -32,8 +34,8 @@ def default_gaps(name):
         yield from gaps(config, found)
     rotary = [code for code in found.codes if code.kind == "rotary" and code.part == "text"]
     layouts = {code.layout for code in rotary}
-    if rotary and layouts != {pairing(config)}:
-        yield f"layout: {layouts}, the code pairs {pairing(config)}"
+    if rotary and layouts != {layout(config)}:
+        yield f"layout: {layouts}, the code pairs {layout(config)}"
     number = sum(len(list(layer_numbers(code))) for code in found.codes if code.part == "text")
     if number != config.num_hidden_layers:
         yield f"layers: {number}, the class has {config.num_hidden_layers}"
@@ -62,12 +64,14 @@ COMPLETED = {
 
 @pytest.mark.usefixtures("library")
 def test_types_that_need_more_than_their_name(cases):
+    from clockhands.models.class_encodings import layout
+
     for name, more in COMPLETED.items():
         with cases(name):
             values = {"model_type": name, **more}
             config, found = read_config(values), resolved(values)
             rotary = [code for code in found.codes if code.kind == "rotary"]
-            assert {code.layout for code in rotary} == {pairing(config)}
+            assert {code.layout for code in rotary} == {layout(config)}
             bases = {base for base in more.get("layer_rope_theta", ()) if base}
             if bases:  # the module has the ladder of the first of them
                 assert {code.base for code in rotary} == bases

@@ -17,6 +17,8 @@ from written_files import written
 
 pytestmark = pytest.mark.slow
 
+CLOSE = 4e-6  # the modules hold their frequencies in float32
+
 
 def defaults(transformers):
     for name in sorted(transformers.CONFIG_MAPPING):
@@ -59,12 +61,13 @@ def appear(theirs, rates, close):
 def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
     import torch
 
-    import model_types as tool
+    from clockhands.models.class_encodings import ladders
+    from clockhands.models.class_modules import meta_model, model_classes
 
     missing, held = {}, 0
     for name, config in defaults(library):
         try:
-            model = tool.made(config, tool.classes_of(config))
+            model = meta_model(config, model_classes(config))
         except (ValueError, ImportError):  # it cannot be made here: without its package, or with its own defaults
             continue
         path = written(
@@ -82,13 +85,13 @@ def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
                 continue
             done.add(type(module))
             with torch.device("cpu"):
-                frequencies = tool.frequencies(own, module)
+                frequencies = {label: each.rates for label, each in ladders(type(module)(config=own)).items()}
             listed = getattr(own, "layer_types", None)
             for label, theirs in frequencies.items():
                 if label and listed is not None and label not in listed:
                     continue
                 held += 1
-                if not any(appear(theirs, rates, tool.CLOSE) for rates in codes):
+                if not any(appear(theirs, rates, CLOSE) for rates in codes):
                     missing.setdefault(name, []).append(
                         f"{type(module).__name__} {label} ({len(theirs)}, {theirs[-1]:.4g})"
                     )
@@ -103,6 +106,7 @@ def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
     import torch
 
     import model_types as tool
+    from clockhands.models.class_modules import meta_model, model_classes
 
     held = set()
     for name, config in defaults(library):
@@ -110,7 +114,7 @@ def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):
         rows = [] if known is None else [row for row in known.rows if row.grid and row.part == "vision"]
         if not rows or config.sub_configs or name in reasons("not_by_places"):
             continue
-        model = tool.made(config, tool.classes_of(config))
+        model = meta_model(config, model_classes(config))
         (module,) = {type(each): each for each in model.modules() if hasattr(each, "inv_freq")}.values()
         places = np.random.default_rng(1).integers(0, 50, (7, 2))
         embedding = type(module)(config=module.config)

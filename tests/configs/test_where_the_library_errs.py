@@ -3,7 +3,7 @@
 import pytest
 
 from configs.expected import resolved
-from configs.library import gaps, read_config, rotary_module
+from configs.library import gaps, read_config
 
 BASE = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 4, "head_dim": 128}
 BASE |= {"max_position_embeddings": 32768}
@@ -60,6 +60,8 @@ def test_the_library_does_drop_it(name):
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("name", ["mixtral", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "minimax"])
 def test_classes_that_fail_where_no_width_is_written(name):
+    from clockhands.models.class_encodings import rotary_module
+
     whole = {"model_type": name, **BASE, "rope_theta": 1e6, "rope_scaling": YARN}
     bare = {key: value for key, value in whole.items() if key != "head_dim"}
     told = [dict(fact.evidence) for fact in resolved(bare).facts if "without it" in fact.evidence]

@@ -1,0 +1,163 @@
+"""What a class of the installed Transformers computes: RoPE frequencies, layout, and the layers with a window."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.models.class_modules import (
+    PositionModules,
+    class_default,
+    config_keys,
+    is_number,
+    modeling_code,
+    own_modules,
+)
+
+LAYER_KINDS: dict[str, str] = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "none",
+    "conv": "none",
+    "mamba": "none",
+    "hybrid": "full",
+    "attention": "full",
+    "indexed_attention": "full",
+    "heavily_compressed_attention": "full",
+    "compressed_sparse_attention": "full",
+}
+"""What the library calls kinds of layers, and what they see: ``none`` for layers without attention."""
+
+# Rotary modules of other parts than the text, which lie in the same files.
+_ELSEWHERE = re.compile(r"Vision|Audio|Code2Wav|Talker|DiT|ViT")
+
+
+@dataclass(frozen=True)
+class ClassLadder:
+    """RoPE frequencies that a module holds.
+
+    Attributes:
+        rates: In radians per token.
+        factor: What the module multiplies cosine and sine by (the attention factor).
+    """
+
+    rates: tuple[float, ...]
+    factor: float
+
+
+def rotary_module(config: Any) -> Any:
+    """The rotary module of the text part of a type, made for this config.
+
+    Raises:
+        StopIteration: The code of the type has none.
+    """
+    code = modeling_code(config)
+    classes = [
+        each
+        for name, each in inspect.getmembers(code, inspect.isclass)
+        if name.endswith("RotaryEmbedding") and each.__module__ == code.__name__ and issubclass(each, nn.Module)
+    ]
+    named = type(config).__name__
+    # A file may hold several: that whose config is this one comes first.
+    classes.sort(key=lambda each: named not in str(inspect.signature(each.__init__)))
+    return next(each for each in classes if not _ELSEWHERE.search(each.__name__))(config)
+
+
+def ladders(rotary: nn.Module, length: int | None = None) -> dict[str, ClassLadder]:
+    """The frequencies of a rotary module by kind of layer; ``""`` for all layers.
+
+    Args:
+        rotary: The module.
+        length: Tokens of a sequence that the module is called for before; None calls it for none.
+    """
+    labels = [name.removesuffix("inv_freq").rstrip("_") for name, _ in rotary.named_buffers() if "inv_freq" in name]
+    labels = [label for label in dict.fromkeys(labels) if "original" not in label]
+    made = {}
+    for label in labels:
+        if length is not None:
+            _cosine_sine(rotary, torch.zeros(1, 1, 2), torch.tensor([[length - 1]]), label)
+        prefix = f"{label}_" if label else ""
+        factor = getattr(rotary, f"{prefix}attention_scaling", None)
+        rates = getattr(rotary, f"{prefix}inv_freq").double()
+        made[label] = ClassLadder(
+            tuple(float(rate) for rate in rates.ravel()),
+            float(getattr(rotary, "attention_scaling", 1.0) if factor is None else factor),
+        )
+    return made
+
+
+def layout(config: Any) -> str:
+    """``halves`` or ``interleaved``: which channels of a query the code of the text part of a type rotates together.
+
+    Two channels are a pair if they change the same channels of the result, wherever the code puts those.
+    """
+    rotary = rotary_module(config)
+    label, ladder = next(iter(ladders(rotary).items()))
+    width = 2 * len(ladder.rates)
+    # So far out that the slowest pair has moved, and in double precision, so that it shows.
+    waves = _cosine_sine(rotary, torch.zeros(1, 1, width).double(), torch.tensor([[10**6 + 1]]), label)
+    function = _rotation(modeling_code(config), config)
+
+    def rotated(query: Tensor) -> Tensor:
+        if not isinstance(waves, tuple):  # complex numbers, for heads on the second axis from the end
+            return _first(function, query.transpose(1, 2), waves).transpose(1, 2)
+        return _first(function, query, *waves)
+
+    query = torch.randn(1, 1, 1, width, dtype=torch.float64)
+    before = rotated(query)
+    changed: dict[frozenset[int], list[int]] = {}
+    for channel in range(width):
+        moved = query.clone()
+        moved[..., channel] += 1
+        places = (rotated(moved) - before).abs().flatten().gt(1e-9).nonzero().flatten().tolist()
+        changed.setdefault(frozenset(places), []).append(channel)
+    # A pair of rate 0 stands still: its channels change themselves alone.
+    pairs = sorted(channels for channels in changed.values() if len(channels) > 1)
+    if pairs and all(pair == [pair[0], pair[0] + width // 2] for pair in pairs):
+        return "halves"
+    if pairs and all(pair == [pair[0], pair[0] + 1] and pair[0] % 2 == 0 for pair in pairs):
+        return "interleaved"
+    return f"neither: {pairs[:4]}"
+
+
+def _cosine_sine(rotary: nn.Module, like: Tensor, positions: Tensor, label: str) -> Any:
+    """What a rotary module returns for positions, on each of three axes if it takes several."""
+    kind = {"layer_type": label} if label else {}
+    try:
+        return rotary(like, positions, **kind)
+    except (IndexError, RuntimeError):
+        return rotary(like, positions[None].expand(3, 1, 1))
+
+
+def _rotation(code: Any, config: Any) -> Callable[..., Any]:
+    """The function by which the code of a type rotates queries and keys."""
+    by_turns = getattr(code, "apply_rotary_pos_emb_interleave", None)
+    if by_turns is not None and getattr(config, "rope_interleave", True) is not False:
+        return by_turns
+    return getattr(code, "apply_rotary_pos_emb", None) or code.apply_rotary_emb
+
+
+def _first(function: Callable[..., Any], query: Tensor, *waves: Tensor) -> Tensor:
+    """The query that comes back: some functions take it alone, some with a key."""
+    parameters = list(inspect.signature(function).parameters)
+    alone = len(parameters) < 2 or parameters[1] in ("cos", "freqs", "freqs_cis")
+    result = function(query, *waves) if alone else function(query, query, *waves)
+    return result[0] if isinstance(result, tuple) else result
+
+
+def windowed_layers(found: PositionModules, config: Any) -> set[int]:
+    """The layers that see a window, by the list of the config or by the code of the class."""
+    listed, count = getattr(config, "layer_types", None), class_default(config, config_keys(config, "layers"))
+    if listed is not None:
+        return {layer for layer, kind in enumerate(listed) if kind == "sliding_attention"}
+    if not is_number(getattr(config, "sliding_window", None)) or not isinstance(count, int):
+        return set()
+    kinds = {type(module) for _, module in own_modules(found.model, [])}
+    code = modeling_code(found.config).__name__
+    used = any("sliding_window" in inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
+    return set(range(count)) if used else set()
