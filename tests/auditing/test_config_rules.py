@@ -64,7 +64,7 @@ EACH_WAY = [
      of.LLAMA_31 | {"max_position_embeddings": 8192}),
     ("context-of-no-release", "note", of.LLAMA_31 | {"max_position_embeddings": 4096},
      of.LLAMA_31 | {"hidden_size": 3840, "max_position_embeddings": 4096}),
-    ("context-of-no-release", "note", of.LLAMA_3 | {"max_position_embeddings": 20000}, of.LLAMA_3),
+    ("context-of-no-release", "warning", of.LLAMA_3 | {"max_position_embeddings": 20000}, of.LLAMA_3),
     ("wrong-original", "warning", of.PHI3 | {"max_position_embeddings": 4096},
      of.PHI3 | {"max_position_embeddings": 4096, "rope_scaling": LONG | {"long_factor": of.PHI3_SHORT}}),
     # 64 pairs of base 10,000 fail at a distance of 1,707 first, and 20 times that is 34,140.

@@ -100,7 +100,7 @@ def test_the_table_of_releases_says_what_the_copies_say(published, all_audited, 
         codes = [code for code in audited.layers if code.kind == "rotary" and code.part == "text"]
         code = next((code for code in codes if code.window is None), codes[0])
         nothing = code.scaling in (None, {"type": "linear", "factor": 1.0, "original": None})
-        there = release.scaling and (release.scaling["rope_type"], release.scaling["factor"])
+        there = release.scaling and (release.scaling["rope_type"], release.scaling.get("factor"))
         with cases(release.name):
             assert code.base == release.base
             assert (None if nothing else (code.scaling["type"], code.scaling["factor"])) == there

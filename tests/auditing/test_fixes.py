@@ -89,13 +89,13 @@ def test_a_copy_is_made_of_what_another_fix_has_left(tmp_path):
 
 
 def test_fixes_that_contradict_each_other_are_refused_with_the_key(tmp_path):
-    shape = {"hidden_size": 576, "num_attention_heads": 9, "num_hidden_layers": 30, "vocab_size": 49152}
-    config = {"model_type": "llama", "max_position_embeddings": 8192, "rope_theta": "1e4"} | shape
+    shape = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 100352}
+    config = {"model_type": "olmo2", "max_position_embeddings": 4096, "rope_theta": "5e4"} | shape
     found = ch.audit(written(tmp_path, config))
     assert [each.code for each in found.problems if each.edit] == ["differs-from-release", "text-number"]
     # The number of the release is no text either.
     fix = fix_of(found, "config.json", ch.audit)
-    assert ([each.code for each in fix.made], json.loads(fix.after)["rope_theta"]) == (["differs-from-release"], 1e5)
+    assert ([each.code for each in fix.made], json.loads(fix.after)["rope_theta"]) == (["differs-from-release"], 5e5)
     assert fix.left.problems == ()
     # Where the other one is still there, whichever is made, a person decides.
     with pytest.raises(InvalidValue, match="set rope_theta to different values"):

@@ -1,38 +1,53 @@
 """The table of published models: what it holds is what the named copies of their configs hold, and it finds them."""
 
+import pytest
+
 from auditing import published_fields as of
 from auditing.model_files import findings
 from clockhands.auditing.findings._releases import ModelShape, of_shape, reach_of, releases, whole_model_type
+from clockhands.configs.model_types import model_type
 
 
 def test_a_release_is_named_once_and_says_where_its_numbers_are_from():
     names = [release.name for release in releases()]
-    assert len(names) == len(set(names)) > 60
+    assert len(names) == len(set(names)) > 150
     for release in releases():
         repository, _, rest = release.source.partition(", ")
         assert rest, release
         # One copy stands in the test of another program, found as text.
         assert "/" in repository or release.name == "Command-R"
         assert release.base > 1
-        assert release.scaling is None or {"rope_type", "factor"} <= release.scaling.keys()
+        needed = (
+            {"rope_type"} if (release.scaling or {}).get("rope_type") == "proportional" else {"rope_type", "factor"}
+        )
+        assert release.scaling is None or needed <= release.scaling.keys()
 
 
 LLAMA_8B = ModelShape("llama", 4096, 32, 32, 128256)
 
 
 def test_releases_of_a_shape(cases):
-    sevens = {"Llama-2-7B", "CodeLlama-7B", "Llama-3-8B", "Llama-3.1-8B", "Yi-6B"}
+    sevens = {
+        "Llama-2-7B",
+        "CodeLlama-7B",
+        "CodeLlama-7B-Python",
+        "Llama-3-8B",
+        "Llama-3.1-8B",
+        "Salamandra-7B",
+        "Yi-6B",
+    }
     for shape, names in (
         (LLAMA_8B, {"Llama-3-8B", "Llama-3.1-8B"}),
         (ModelShape("llama", 4096, 32, 32, 128300), {"Llama-3-8B", "Llama-3.1-8B"}),  # tokens were added
         (ModelShape("llama", 4096, 32, 32, 128000), set()),
         (ModelShape("llama", 4096, 32, 32, 32016), {"CodeLlama-7B"}),
-        (ModelShape("llama", 4096, 32, 32, 32000), {"Llama-2-7B"}),
+        (ModelShape("llama", 4096, 32, 32, 32000), {"CodeLlama-7B-Python", "Llama-2-7B"}),
         (ModelShape("llama", 4096, 32, 32, None), sevens),
         (ModelShape("gemma3", 2560, 34, 8, 262208), {"Gemma-3-4B"}),
         (ModelShape("qwen2", 4096, 32, 32, 128256), set()),
         (ModelShape("phimoe", 4096, 32, 32, 32064, 960), {"Phi-mini-MoE"}),
-        (ModelShape("phimoe", 4096, 32, 32, 32064, 6400), set()),  # Phi-3.5-MoE
+        (ModelShape("phimoe", 4096, 32, 32, 32064, 6400), {"Phi-3.5-MoE"}),
+        (ModelShape("phimoe", 4096, 32, 32, 32064, 5000), set()),
     ):
         with cases(shape):
             assert {release.name for release in of_shape(shape)} == names
@@ -121,3 +136,89 @@ def test_the_context_of_a_class_does_not_say_which_release_a_file_is_of():
     for base, severities in ((10000.0, []), (1e6, []), (12345.0, ["note"])):
         found = findings(shape | {"rope_theta": base})
         assert [each.severity for each in found if each.code == "differs-from-release"] == severities
+
+
+def config_of(release):
+    """What the config of a release says of position, with the first names that its class reads."""
+    known = model_type(release.shape.type)
+    values = {name: getattr(release.shape, name) for name in ("hidden", "layers", "heads")}
+    values |= {"context": release.context, "base": release.base}
+    config = {
+        known.reads[name][0]: value for name, value in values.items() if value is not None and known.reads.get(name)
+    }
+    block = dict(release.scaling or {})
+    if release.sections:
+        block = {"rope_type": "default", "mrope_section": release.sections, **block}
+    if block and any(row.nested for row in known.rows) and not known.reads.get("base"):
+        block = {"full_attention": {**block, "rope_theta": release.base}}
+    if block:
+        config[(known.reads.get("blocks") or ["rope_scaling"])[0]] = block
+    sizes = {"vocab_size": release.shape.vocabulary, "intermediate_size": release.shape.feed_forward}
+    return {"model_type": release.shape.type, **{key: size for key, size in sizes.items() if size}, **config}
+
+
+def of_releases(config):
+    """The findings that compare with releases."""
+    codes = ("context-of-no-release", "differs-from-release", "missing-scaling", "wrong-original")
+    return [found for found in findings(config) if found.code in codes]
+
+
+def values_of(patch, key):
+    """The values that a fix writes for a key."""
+    return {step["value"] for step in patch if step["path"].endswith(f"/{key}")}
+
+
+def hold_a_row(release):
+    """A released config is silent; with another base, context or original length a released value is named."""
+    config, known, reads = config_of(release), of_shape(release.shape), model_type(release.shape.type).reads
+    assert of_releases(config) == []
+    kind = (release.scaling or {}).get("rope_type")
+    if kind == "longrope":
+        return  # the lists of divisors are not in the row, and without them there are no frequencies
+    if reads.get("base"):
+        key, wrong = (
+            reads["base"][0],
+            next(release.base * by for by in (10, 30) if release.base * by not in {*map(base_of, known)}),
+        )
+        told = of_releases(config | {key: wrong})
+        assert any(f"a base of {each.base:,.0f}" in found.message for found in told for each in known)
+        fitting = {each.base for each in known if each.context == release.context}
+        fixes = [values_of(found.patch, key) for found in told]
+        assert all(not fix or (fix == fitting and len(fix) == 1) for fix in fixes), "a fix that is not certain"
+    contexts = {each.context for each in known}
+    if None not in contexts:
+        told = of_releases(config | {reads["context"][0]: 2 * max(contexts)})
+        assert "warning" in {found.severity for found in told}
+        assert all(values_of(found.patch, reads["context"][0]) <= contexts for found in told)
+    if kind in ("llama3", "yarn"):
+        block = {**release.scaling, "original_max_position_embeddings": 512}
+        assert of_releases(config | {reads["blocks"][0]: block})
+
+
+def base_of(release):
+    return release.base
+
+
+@pytest.mark.parametrize("number", [8, pytest.param(len(releases()), marks=pytest.mark.slow)])
+def test_a_released_config_is_silent_and_another_value_is_named_with_the_released_one(number, cases, draw):
+    for release in draw(releases(), number):
+        with cases(release.name):
+            hold_a_row(release)
+
+
+def test_the_base_of_one_release_beside_the_context_of_another_is_named_with_both_and_not_fixed():
+    glm = next(release for release in releases() if release.name == "GLM-5")
+    (found,) = of_releases(config_of(glm) | {"max_position_embeddings": 1048576})
+    assert (found.code, found.severity, found.edit) == ("context-of-no-release", "warning", None)
+    assert "GLM-5, published with this size, has 202,752" in found.message
+    assert "GLM-5.2 with a base of 8,000,000 has this length" in found.message
+    assert "the base of one release and the length of another" in found.hint
+
+
+def test_a_shorter_model_of_the_usual_base_is_not_held_for_a_longer_one_that_lost_its_base():
+    """LLaMA 1 has the sizes of Llama 2 and of Code Llama for Python, 2,048 positions and no base in its file."""
+    llama = {"model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "num_attention_heads": 32}
+    sizes = {"num_hidden_layers": 32, "intermediate_size": 11008}
+    for context, codes in ((2048, []), (4096, []), (16384, ["differs-from-release"])):
+        found = of_releases(llama | sizes | {"max_position_embeddings": context})
+        assert [each.code for each in found] == codes

@@ -26,8 +26,8 @@ class OfRelease(Case, code=("missing-scaling", "context-of-no-release")):
 
     def edit(self) -> Edit | None:
         place, value = self.mended_at, self.mended_with
-        if not isinstance(place, str) or value is None:
-            return None
+        if not isinstance(place, str) or value is None or value == {}:
+            return None  # of a block that has all values of the release already, nothing is to be changed
         if self.merged and isinstance(value, Mapping):
             numbers = listed([f"{key} to {spoken(number)}" for key, number in value.items()])
             steps = (added(f"{place}.{key}", number) for key, number in value.items())
@@ -212,7 +212,7 @@ class SizedModel:
         here, there = self.scaling, release.scaling
         if here is None or there is None:
             return here is there
-        same = here["rope_type"] == there["rope_type"] and here["factor"] == there["factor"]
+        same = here["rope_type"] == there["rope_type"] and here["factor"] == there.get("factor")
         unsaid = here["original"] is None and there.get("original_max_position_embeddings") is not None
         return same and not unsaid and not _differing_keys(here, there)
 
@@ -258,7 +258,7 @@ def _parts(subject: AuditSubject) -> Iterator[Part]:
         yield Part(found.section, fields_of(found.section, file, found.known, []), found.known, None, named)
 
 
-def _sized(subject: AuditSubject, parts: Iterable[Part] | None = None) -> Iterator[tuple[Part, SizedModel]]:
+def sized(subject: AuditSubject, parts: Iterable[Part] | None = None) -> Iterator[tuple[Part, SizedModel]]:
     """The parts of a config for text whose sizes are known."""
     for part in _parts(subject) if parts is None else parts:
         code, shape = _main_code(subject, part), _shape(subject, part)
@@ -293,7 +293,7 @@ def with_release(subject: AuditSubject, case: Case) -> Case:
     """
     if case.code not in ("default-base", "incomplete-scaling", "missing-original", "factor-times-original"):
         return case
-    found = (_published(part, model, case) for part, model in _sized(subject, subject.rotary_parts))
+    found = (_published(part, model, case) for part, model in sized(subject, subject.rotary_parts))
     more = next(filter(None, found), None)
     return case if more is None else case_of(case.code, {**case.evidence, **more}, case.layers)
 
@@ -315,7 +315,7 @@ def _published(part: Part, model: SizedModel, case: Case) -> dict[str, Any]:
         return {} if own is None or not stretches else {"switched on in": own.name}
     block = next((each for each in part.blocks() if any(place.startswith(each.place) for place in evidence)), None)
     if block is None and case.code == "missing-original":
-        block = _full_block(part)
+        block = full_block(part)
     own = next((each for each in known if block is not None and _completes(block, each)), None)
     if own is not None:
         return {"release": own.name, **_scaling_of_release(part, own)}
@@ -325,7 +325,7 @@ def _published(part: Part, model: SizedModel, case: Case) -> dict[str, Any]:
     return {"release": trained.name, **_trained_at(block, trained)}
 
 
-def _full_block(part: Part) -> RopeBlock | None:
+def full_block(part: Part) -> RopeBlock | None:
     """The block of the full-attention layers, or of all layers."""
     return next((each for each in part.blocks() if each.kind in (None, "full")), None)
 
@@ -345,7 +345,7 @@ def _base_place(part: Part) -> str:
 @check
 def releases_of_the_shape(subject: AuditSubject) -> Iterator[Case]:
     """A base or scaling that no release of the shape has, or a context without the scaling that it needs."""
-    for part, model in _sized(subject):
+    for part, model in sized(subject):
         known = _of_their_length(model)
         if model.code.base is None or not model.code.rates or not known:
             continue
@@ -354,14 +354,22 @@ def releases_of_the_shape(subject: AuditSubject) -> Iterator[Case]:
 
 
 def _of_their_length(model: SizedModel) -> tuple[Release, ...]:
-    """Remove releases with the common fallback base, if others of the shape have another base.
+    """Remove releases with the common fallback base that a file with a lost base only seems to be from.
 
-    That base only shows that a file is from such a release if the context agrees as well, unless a scaling has changed
-    the context.
+    That base is lost where others of the shape have another one, and the context is one of theirs, or longer than that
+    of the release; unless a scaling has changed the context.
     """
-    if model.scaling is not None or all(each.base == _USUAL_BASE for each in model.every):
+    context = model.context
+    if model.scaling is not None or context is None:
         return model.every
-    return tuple(each for each in model.every if each.base != _USUAL_BASE or model.context in (None, each.context))
+    others = {each.context for each in model.every if each.base != _USUAL_BASE}
+
+    def plausible(release: Release) -> bool:
+        if release.base != _USUAL_BASE or release.context == context or not others:
+            return True
+        return context not in others and context < (release.context or 0)
+
+    return tuple(filter(plausible, model.every))
 
 
 def _differing(part: Part, model: SizedModel, known: tuple[Release, ...]) -> Iterator[Case]:
@@ -395,7 +403,7 @@ def _differing(part: Part, model: SizedModel, known: tuple[Release, ...]) -> Ite
 
 def extendable_release(subject: AuditSubject) -> Release | None:
     """The release of the model's shape and base without a scaling, if its publisher documents a YaRN extension."""
-    return next((model.extendable() for _, model in _sized(subject)), None)
+    return next((model.extendable() for _, model in sized(subject)), None)
 
 
 def _trained_at(block: RopeBlock, release: Release) -> dict[str, Any]:
@@ -406,7 +414,7 @@ def _trained_at(block: RopeBlock, release: Release) -> dict[str, Any]:
 
 def _other_original(part: Part, model: SizedModel, release: Release) -> Case:
     """A YaRN whose original length is not the trained length of the release."""
-    block, original = _full_block(part), spoken((model.code.scaling or {}).get("original"))
+    block, original = full_block(part), spoken((model.code.scaling or {}).get("original"))
     evidence: dict[str, Any] = {} if block is None else block.said("original_max_position_embeddings")
     evidence = evidence or {"here": f"The original length of the scaling is {original}"}
     evidence |= {"release": release.name, "shape": str(model.shape)}
@@ -428,7 +436,9 @@ def missing_sections(subject: AuditSubject) -> Iterator[Case]:
         released = [each for each in of_type(part.name) if each.sections]
         if held or not released or any(each.sections != released[0].sections for each in released):
             continue
-        release, sections = released[0], released[0].sections
+        shape = _shape(subject, part)
+        release = next((each for each in released if shape is not None and shape.fits(each.shape)), released[0])
+        sections = release.sections
         if sections is None or 2 * sum(sections) != code.rotated:
             continue
         values: dict[str, Any] = {"mrope_section": list(sections)}
@@ -460,43 +470,49 @@ _USUAL_LENGTHS = tuple(1 << power for power in range(9, 16))
 @check
 def contexts_of_no_release(subject: AuditSubject) -> Iterator[Case]:
     """A context that the releases of the shape do not have."""
-    for _, model in _sized(subject):
+    for _, model in sized(subject):
         yield from context_of_no_release(model)
 
 
 def context_of_no_release(model: SizedModel) -> Iterator[Case]:
     """A context beyond that of every release with the file's base and scaling, or a usual length far below them."""
-    context, known, resolved = model.context, model.every, model.subject.resolved
-    if context is None or not known or not model.code.rates or any(each.context is None for each in known):
+    context, known, resolved = model.context, _of_their_length(model), model.subject.resolved
+    if context is None or not known or not model.code.rates or any(each.context is None for each in model.every):
         return
     alike = [*filter(model.equals, known)]
     # A setting that the file lacks tells no release from another; a context that is too long for it is told with it.
     near = alike or [each for each in known if model.has_base(each) and model.scaling is None]
     near = near or ([] if declared(model.code, "base") else [*known])
+    elsewhere = [each for each in known if each.context == context]
     if not near:
         return
     shortest, longest = min(each.context or 0 for each in known), max(each.context or 0 for each in near)
     original = (near[0].scaling or {}).get("original_max_position_embeddings", 0)
     below = (context in _USUAL_LENGTHS and CLAIMED * context <= shortest) or context <= original
+    below = below and all(each.context != context for each in near)
     # A release of this base and context has another scaling, which other checks look at.
-    reached = any(model.has_base(each) and each.context == context for each in known)
-    above = bool(alike) and context > longest and not reached
+    above = bool(alike) and context > longest and not any(map(model.has_base, elsewhere))
     if not below and not above:
         return
     names = listed([each.name for each in near[:3]])
     several = "have" if len(near[:3]) > 1 else "has"
     evidence: dict[str, Any] = {**declared(resolved, "context"), "context": context, "longer": above}
     evidence |= {"published": f"{names}, published with this size, {several} {spoken(longest)}"}
+    if above and elsewhere:
+        evidence["elsewhere"] = listed([f"{each.name} with a base of {spoken(each.base)}" for each in elsewhere])
+    trained = next((each.trained for each in near if each.trained and each.scaling is None), None)
+    evidence |= {"trained": trained} if trained and above else {}
     evidence |= {"release": near[0].name, "source of the release": near[0].source}
     place = next(iter(declared(resolved, "context")), None)
-    if len({each.context for each in near}) == 1 and place is not None and model.subject.opened.form != "gguf":
+    certain = len({each.context for each in near}) == 1 and not (above and elsewhere)
+    if certain and place is not None and model.subject.opened.form != "gguf":
         evidence |= {"mended at": place, "mended with": near[0].context}
     yield case_of("context-of-no-release", evidence, None)
 
 
 def scaled_as_released(subject: AuditSubject) -> bool:
     """Whether base and scaling are those of a release of the model's sizes: then its lengths are right too."""
-    model = next((model for _, model in _sized(subject, subject.rotary_parts) if model.scaling is not None), None)
+    model = next((model for _, model in sized(subject, subject.rotary_parts) if model.scaling is not None), None)
     return model is not None and any(map(model.equals, model.every))
 
 
@@ -600,7 +616,7 @@ def _scaling_of_release(part: Part, release: Release) -> dict[str, Any]:
     """Where the release's scaling belongs, and its numbers; empty if it has lists, which are not stored here."""
     if release.scaling is None or release.scaling["rope_type"] == "longrope":
         return {}
-    block = _full_block(part)
+    block = full_block(part)
     if block is None:
         return {"mended at": part.fields.source("rope_scaling"), "mended with": dict(release.scaling)}
     name = "type" if "type" in block.values and "rope_type" not in block.values else "rope_type"
@@ -626,8 +642,9 @@ def scaling_in_words(block: Mapping[str, Any] | None, keys: Sequence[str] = ()) 
     """The scaling of a release, as text."""
     if block is None:
         return "no scaling"
-    ends = listed([f"{key} {spoken(block[key])}" for key in keys if key in block])
-    return f"the scaling {block['rope_type']} with a factor of {spoken(block['factor'])}{f', {ends}' if ends else ''}"
+    numbers = [f"a factor of {spoken(block['factor'])}"] if block.get("factor") is not None else []
+    numbers += [f"{key} {spoken(block[key])}" for key in keys if key in block]
+    return f"the scaling {block['rope_type']}{' with ' if numbers else ''}{listed(numbers)}"
 
 
 def _differing_keys(here: Mapping[str, Any] | None, there: Mapping[str, Any] | None) -> tuple[str, ...]:
