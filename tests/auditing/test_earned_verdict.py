@@ -210,16 +210,20 @@ def test_what_the_table_says_of_a_type_in_words_is_reported(cases, tmp_path, cap
             continue
         with cases(name):
             assert entry["notes"] in {says for _, says in audit({"model_type": name}).remarks}
-    for name, keys in table()["told"].items():
-        if name in table()["types"]:
-            with cases(name, keys):
-                found = audit({"model_type": name, **dict.fromkeys(keys, 7)})
-                assert "; ".join(f"{key} is 7" for key in keys) in {says for _, says in found.remarks}
-    path = written(tmp_path, {"model_type": "longformer", "attention_window": [512, 512]})
+    path = written(tmp_path, {"model_type": "longformer", "attention_window": [512, 256], "num_hidden_layers": 2})
     for more in ((), ("--verbose",)):
         with pytest.raises(SystemExit):
             main(["audit", str(path), *more])
-        assert "besides      text: attention_window is [512, 512]" in capsys.readouterr().out
+        told = " ".join(capsys.readouterr().out.split())
+        assert "256 positions on either side" in told
+        assert "128 positions on either side" in told
+
+
+def test_what_layers_have_beside_their_encoding_is_in_the_remarks_too():
+    found = audit({"model_type": "deberta-v2", "relative_attention": True, "pos_att_type": "c2p|p2c"}).to_dict()
+    assert found["layers"][0]["relative"] == {"max_distance": 512, "rows": 1024, "terms": ["c2p", "p2c"]}
+    says = "layers 0-23: distances up to 512, 1,024 rows, terms content-to-position and position-to-content"
+    assert {"part": "text", "says": says} in found["remarks"]
 
 
 def test_a_default_base_beside_a_default_context_is_no_fault():

@@ -62,9 +62,12 @@ def fact_gaps(found: Resolved, facts: Mapping[str, Any], tower: str | None = Non
     rotary = [code for code in codes if code.kind == "rotary"]
     context = {found.context} if tower is None else {(code.rows or 0) - (code.offset or 0) for code in codes}
     expected = {
-        "kind": _kinds({code.kind for code in codes}, facts["kind"]),
+        # Layers with a window beside a table at the input say what they see, and have no encoding of their own.
+        "kind": _kinds({code.kind for code in codes if code.kind != "none" or code.window is None}, facts["kind"]),
         "context": (context, {facts.get("usable_length") or facts.get("max_length")}),
     }
+    if any(code.kind is not None for code in codes):
+        expected["window"] = ({code.window for code in codes if code.window} or {None}, {facts.get("window")})
     if rotary:
         # Where kinds of layers differ, each says its own, and what is said of the whole is one of them.
         kinds = [kind for kind in (facts.get("per_layer_type") or {}).values() if "head_dim" in kind] or [facts]
@@ -78,7 +81,6 @@ def fact_gaps(found: Resolved, facts: Mapping[str, Any], tower: str | None = Non
             "scaling": (_scalings(rotary), scalings or {None}),
             "sections": (_sections(rotary), {tuple(facts["sections"]) if facts.get("sections") else None}),
             "layers": ({len(numbers)}, {facts.get("layers")}),
-            "window": ({code.window for code in rotary if code.window} or {None}, {facts.get("window")}),
             "layers without position": (
                 {number for code in codes if code.kind == "none" for number in layer_numbers(code)},
                 set(facts.get("layers_without_position") or ()),

@@ -1,5 +1,6 @@
 """The table of model types: every row can be used, and names only what exists."""
 
+from clockhands.configs._table_fields import COUNTED_ROWS
 from clockhands.configs.layer_rules import COVERED, RULES
 from clockhands.configs.model_types import model_type, model_types, table
 from configs.expected import reasons, resolved
@@ -13,7 +14,8 @@ FURTHER = (
     "latent interleave pad chunk two_sided frames buckets max_distance unused alibi style switch norm_groups biased"
     " cycle compressions ladder_width shared stages layer_shares decoder_context speech_layers cells per_layer"
     " grid_rows grid_columns local_head_width local_unrotated local_rotated index_width index_interleave indexed"
-    " index_every index_offset"
+    " index_every index_offset area merge table_image table_rows table_height table_width arrangements tiles windows"
+    " cycles terms symmetric"
 )
 
 
@@ -60,7 +62,7 @@ def test_rows_speak_of_quantities_that_exist(cases):
                 assert row.sides in (None, "encoder", *COVERED)
                 assert row.unturned in (None, "windowed", "windowless", "always")
                 named = {*row.bases.values(), *row.widths.values(), *row.quantities.values(), row.rows, row.zero_rows}
-                assert {one for one in named if one} - {"patches"} <= {*known.reads, *known.fixed}
+                assert {one for one in named if one} - {*COUNTED_ROWS} <= {*known.reads, *known.fixed}
 
 
 def test_an_architecture_pairs_in_one_way():

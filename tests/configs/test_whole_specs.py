@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clockhands.encodings.additive import Learned
 from clockhands.encodings.presets import preset
 from clockhands.encodings.rotary import rotate
 from clockhands.encodings.rotary.axes import grid
@@ -62,10 +63,11 @@ def test_towers_of_images_turn_by_rows_and_columns():
     assert specs(CASES["qwen2-vl-7b"], "vision") == [preset("qwen2-vl-vision")]
     e2b = {"model_type": "gemma4_vision", "head_dim": 64, "rope_parameters": {"rope_type": "default"}}
     found = specs({"model_type": "gemma4", "text_config": {"head_dim": 256}, "vision_config": e2b}, "vision")
-    assert found == [preset("gemma4-vision")]
+    assert found == [preset("gemma4-vision"), Learned(768, 10240)]
     # Old files name the whole model's type in the tower.
-    tower = specs(CASES["qwen3-vl-32b"], "vision")
-    assert [(spec.head_width, spec.number_of_axes, len(spec.axes)) for spec in tower] == [(72, 2, 36)]
+    tower, beside = specs(CASES["qwen3-vl-32b"], "vision")
+    assert (tower.head_width, tower.number_of_axes, len(tower.axes)) == (72, 2, 36)
+    assert beside == Learned(1152, 2304)
 
 
 @pytest.mark.parametrize("name", ["t5", "mt5", "umt5"])

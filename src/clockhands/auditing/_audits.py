@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from clockhands.auditing.findings import (
 from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_examined, pairing, with_layout
+from clockhands.auditing.layer_words import details_of
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
@@ -66,6 +67,13 @@ LAYER_FIELDS = (
     "usable_length",
     "length",
     "sections",
+    "component",
+    "window_area",
+    "rotating_heads",
+    "coordinates",
+    "placement",
+    "relative",
+    "assumed",
     "source",
 )
 """The fields of one position code in JSON, in the order of the schema."""
@@ -281,12 +289,18 @@ class Audit:
             **as_json(self, "target", "model_type", "context", "length"),
             "layers": [as_json(code, *LAYER_FIELDS) for code in self.layers],
             **as_json(self, "findings", "source", "ignored", "weights", "extension"),
-            "remarks": [{"part": part, "says": says} for part, says in self.remarks],
+            "remarks": [{"part": part, "says": says} for part, says in (*self.remarks, *self._details())],
             "properties": json_value(self.properties),
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
             **({} if self.live is None else as_json(self, "live")),
         }
+
+    def _details(self) -> Iterator[tuple[str, str]]:
+        """What the layers have beside the usual fields, in words."""
+        for code in self.layers:
+            for _, says, _ in details_of(code):
+                yield code.part, f"layers {code.layers}: {says}" if code.layers not in (None, "input") else says
 
     def _of_the_runtime(self) -> str:
         """What is known about the runtime that the caller named, if it computes the same as the audit."""

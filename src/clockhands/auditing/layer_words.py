@@ -1,25 +1,88 @@
 """Layers and their encodings in words: where they are, what they are, and each value with the fields of its source."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clockhands.auditing.main_properties import MainProperties
-from clockhands.configs.resolved import COMPUTED, LayerEncoding
+from clockhands.configs.resolved import COMPUTED, SECOND, LayerEncoding
 from clockhands.encodings.layouts import LAYOUTS
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scores import score_scale
-from clockhands.phrases import spoken
+from clockhands.phrases import listed, spoken
 from clockhands.runtimes.telling import layers_in_words, part_in_words
 
 _PLURAL = {"sin": "sines", "cos": "cosines", "-sin": "sines with a minus", "-cos": "cosines with a minus"}
 
 
+def part_of_layers(code: LayerEncoding | MainProperties) -> str:
+    """The part in words: by the object of the config if several are alike; empty for the main text.
+
+    >>> part_of_layers(LayerEncoding("audio", "0-3", "rotary", component="token2wav_config.dit_config"))
+    'token2wav dit'
+    >>> part_of_layers(LayerEncoding("mtp", "4", "rotary", component="talker_config"))
+    'talker multi-token prediction'
+    """
+    named = re.sub(r"_(config|cfg)(?=\.|$)", "", code.component or "").replace(".", " ").replace("_", " ")
+    kind = "" if code.part in ("text", "other") else part_in_words(code.part)
+    return " ".join(filter(None, (named, kind if not named or code.part in SECOND else "")))
+
+
 def label_of(code: LayerEncoding) -> str:
     """Part and layers, short enough for a column."""
-    part = "" if code.part in ("text", "other") else part_in_words(code.part)
+    part = part_of_layers(code)
     where = "input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most=16)
     return " ".join(filter(None, (part, where))) or "encoding"
+
+
+LIKE_LLAMA = "if its code is like Llama's"
+_PLACEMENTS = {
+    "interpolated": "interpolated to the size of the image",
+    "repeated": "repeated over the image",
+    "per axis": "as many for columns as for rows, of which two are added",
+    "in each tile": "the same in each tile",
+    "per tile": "one for each tile of each arrangement of tiles",
+    "per patch of each tile": "one for each patch of each tile of each arrangement of tiles",
+}
+
+
+def details_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """What a code has beside the usual fields: name, value and the fields whose sources are shown with it.
+
+    >>> [says for _, says, _ in details_of(LayerEncoding("vision", "0-3", "rotary", window_area=(8, 8)))]
+    ['windows of 8 x 8 patches']
+    """
+    if code.window_area is not None:
+        yield "window", f"windows of {code.window_area[0]} x {code.window_area[1]} patches", ("window_area",)
+    if code.rotating_heads is not None:
+        heads = "head rotates" if code.rotating_heads == 1 else f"{code.rotating_heads} heads rotate"
+        yield "heads", f"only the first {heads}", ("kind",)
+    if code.coordinates is not None:
+        factor, first, last = (spoken(code.coordinates[name]) for name in ("factor", "first", "last"))
+        yield "positions", f"{factor} times coordinates from {first} to {last} over the image, not tokens", ("kind",)
+    if code.placement is not None:
+        yield "placement", _PLACEMENTS[code.placement], ("kind",)
+    if code.relative:
+        yield "distances", relative_in_words(code.relative), ("buckets", "max_distance", "terms")
+
+
+_TERMS = {"c2p": "content-to-position", "p2c": "position-to-content"}
+
+
+def relative_in_words(numbers: Mapping[str, Any]) -> str:
+    """The numbers of a code of relative distances.
+
+    >>> relative_in_words({"buckets": 256, "max_distance": 512, "rows": 512, "terms": ["c2p", "p2c"]})
+    '256 buckets, distances up to 512, 512 rows, terms content-to-position and position-to-content'
+    """
+    words = [f"{spoken(numbers['buckets'])} buckets"] if numbers.get("buckets") else []
+    words += [f"distances up to {spoken(numbers['max_distance'])}"] if numbers.get("max_distance") else []
+    words += [f"{spoken(numbers['rows'])} rows"] if numbers.get("rows") else []
+    if "terms" in numbers:
+        terms = [_TERMS.get(term) or term for term in map(str, numbers["terms"])]
+        words.append(f"terms {listed(terms)}" if terms else "no terms of positions")
+    return ", ".join(words)
 
 
 def in_short(code: LayerEncoding) -> str:
@@ -30,7 +93,10 @@ def in_short(code: LayerEncoding) -> str:
     """
     if code.kind == "rotary":
         words = ["RoPE", LAYOUTS.get(code.layout or "", "layout not known")]
-        words += [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions"] if code.rotated and code.width else []
+        like = f" {LIKE_LLAMA}" if "rotated" in code.assumed else ""
+        words += (
+            [f"{spoken(code.rotated)} of {spoken(code.width)} dimensions{like}"] if code.rotated and code.width else []
+        )
         words += [] if code.sections is None else [f"sections {sections_in_words(code)}"]
         words += [] if code.base is None else [f"base {spoken(code.base)}"]
         words += [] if code.rates else ["frequencies cannot be computed"]
@@ -45,6 +111,7 @@ def in_short(code: LayerEncoding) -> str:
         words.append(f"sliding window, {code.seen}" if code.two_sided else f"sliding window {spoken(code.window)}")
     words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
     words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
+    words += [says for _, says, _ in details_of(code)]
     return ", ".join(words)
 
 
@@ -76,7 +143,7 @@ _KINDS = {"rotary": "RoPE", "none": "no position encoding", "": "an encoding tha
 
 def title_of(code: LayerEncoding, most: int | None = None) -> str:
     """The layers and their encoding: `layers 0-29: RoPE`; with ``most``, as `layers_in_words` shortens a long list."""
-    part = "" if code.part in ("text", "other") else part_in_words(code.part)
+    part = part_of_layers(code)
     where = "added to the input" if code.layers == "input" else code.layers and layers_in_words(code.layers, most)
     kind = code.kind or ("" if code.spec is None else type(code.spec).__name__)
     kind = _KINDS.get(kind, kind)
@@ -95,6 +162,7 @@ def rows_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "layout", "not known: only the model's code says it", ()
     if code.kind == "rotary":
         turned = f"{code.rotated} of {code.width} per head" if code.rotated and code.width else "not known"
+        turned += f", {LIKE_LLAMA}" if "rotated" in code.assumed and code.rotated else ""
         yield "RoPE dims", turned, ("rotated", "width")
         if code.sections is not None:
             yield "sections", sections_in_words(code), ("axes",)
@@ -102,7 +170,10 @@ def rows_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "width", spoken(code.width), ("width",)
     if code.base is not None:
         yield "base", spoken(code.base), ("base",)
-    if code.rates:
+    if code.rates and code.coordinates is not None:
+        ends = (spoken(code.coordinates["factor"] * code.rates[place]) for place in (0, -1))
+        yield "frequencies", f"{' to '.join(ends)} rad per unit of the coordinates, {len(code.rates)} pairs", ("rates",)
+    elif code.rates:
         yield "frequencies", rates_in_words(code.rates), ("rates",)
         yield "wavelengths", wavelengths_in_words(code.rates), ()
     elif code.kind == "rotary":
@@ -127,6 +198,7 @@ def _window(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "chunk", code.seen, ("chunk",)
     if code.score_scale is not None:
         yield "scores", score_scale_in_words(code), ("score_scale",)
+    yield from details_of(code)
 
 
 def score_scale_in_words(code: LayerEncoding) -> str:
@@ -257,6 +329,6 @@ LISTED = 40
 
 def where_of(one: MainProperties, most: int | None = None) -> str:
     """The layers as text, as in `layers_in_words`; empty if they are all layers."""
-    part = "" if one.part in ("text", "other") else part_in_words(one.part)
+    part = part_of_layers(one)
     layers = "" if one.layers in (None, "input") else layers_in_words(one.layers, most)
     return ", ".join(filter(None, (part, layers)))

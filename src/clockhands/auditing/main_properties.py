@@ -78,6 +78,7 @@ class MainProperties:
         length: The length in tokens for which they hold: that of the code, or 2,048 if none is declared.
         properties: The measured properties, by name; those that do not apply to the code are left out.
         notes: Remarks on the length.
+        component: The object of the config that describes the part, as in the code.
     """
 
     part: str
@@ -85,6 +86,7 @@ class MainProperties:
     length: int
     properties: Mapping[str, Property] = field(hash=False)
     notes: tuple[str, ...] = ()
+    component: str | None = None
 
     @property
     def over(self) -> str:
@@ -98,7 +100,8 @@ class MainProperties:
 
 def main_properties(resolved: Resolved) -> tuple[MainProperties, ...]:
     """The main properties of all codes with a known spec or known frequencies, each over the length of the code."""
-    found = (_of_code(code) for code in resolved.codes if code.part not in SECOND)
+    tokens = (code for code in resolved.codes if code.part not in SECOND and code.coordinates is None)
+    found = map(_of_code, tokens)
     return tuple(one for one in found if one is not None and one.properties)
 
 
@@ -121,4 +124,4 @@ def _of_code(code: LayerEncoding) -> MainProperties | None:
     measures = _MEASURES | (_OF_BIASES if subject.kind == "bias" else {})
     found = {name: measure(subject) for name, measure in measures.items()}
     measured_ones = {name: one for name, one in found.items() if one.state == "measured"}
-    return MainProperties(code.part, code.layers, length, measured_ones, tuple(notes))
+    return MainProperties(code.part, code.layers, length, measured_ones, tuple(notes), code.component)

@@ -31,6 +31,7 @@ class LayerGroup:
         base: Their own base, if the file has one for each layer.
         share: Their own partial rotary factor, likewise.
         own: The config with the values of these layers, if single layers have other values; else None.
+        area: Height and width of the window of an image that they see, in patches; None for all of it.
         source: The source of each field.
     """
 
@@ -45,6 +46,7 @@ class LayerGroup:
     two_sided: bool = False
     share: Sourced[float] | None = None
     own: Fields | None = None
+    area: tuple[int, int] | None = None
 
 
 def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part: str) -> list[LayerGroup]:
@@ -59,7 +61,8 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
     sides = layer_rules.sides_of_window(fields, row, part)
     count = fields.whole("layers", most=MOST_LAYERS)
     number = None if count is None else count.value
-    window = layer_rules.window_of(fields, row)
+    window, area = layer_rules.window_of(fields, row), layer_rules.area_of(fields, row)
+    windows = layer_rules.windows_of_layers(fields, number)
     still = _still_layers(fields, row, number, type_source)
     kinds, source = layer_rules.kinds_of_layers(layer_rules.Layers(fields, row, number, window, still, type_source))
     labels = layer_labels(row)
@@ -75,7 +78,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
         kinds = [kind if base else "none" for kind, base in zip(kinds, bases.value or [], strict=True)]
     shares = _layer_shares(fields, number)
     nothing = [None] * len(kinds)
-    of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares)]
+    of_layers = [nothing if found is None else found.value or nothing for found in (bases, shares, windows)]
     apart = fields.raw("per_layer")
     owns = None if apart is None else _own_values(fields, fields.key_of(apart), number)
     # For an unknown type, what layers without RoPE see is not known.
@@ -89,7 +92,7 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
         {} if apart is None or owns is None else {int(layer): layer for layer in fields.values[fields.key_of(apart)]}
     )
     groups: list[LayerGroup] = []
-    for (kind, slide, own, turned, values), places in alike.items():
+    for (kind, slide, own, turned, single, values), places in alike.items():
         known = {} if count is None or count.value is None else {"layers": _join(count.source, source)}
         if kind == "none" and still and not set(places) - still[0]:
             known["kind"] = still[1]
@@ -98,6 +101,8 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
             place = f"{fields.key_of(apart)}.{written.get(places[0])}."
             of_group = fields.with_values(dict(values or ()), place)
             window = layer_rules.window_of(of_group, row)
+        if windows is not None:
+            window = Sourced(single, windows.source)
         seen = None
         if slide and window is not None:
             size = window.value or None
@@ -105,12 +110,15 @@ def layer_groups(fields: Fields, row: CodeOfType | None, type_source: str, part:
             known["window"] = _join(window.source, source)
         elif kind == "chunked" and chunk is not None and chunk.value:
             known["chunk"] = chunk.source
+        if slide and area is not None:
+            known["window_area"] = _join(area.source, source)
         layers = layer_ranges(places) if number is not None else None
         base = None if bases is None or not own else Sourced(own, bases.source)
         cut = chunk.value if "chunk" in known and chunk is not None else None
         share = None if shares is None or turned is None else Sourced(turned, shares.source)
         two_sided = seen is not None and sides not in (None, "half")
         more = {"base": base, "chunk": cut, "share": share, "two_sided": two_sided, "own": of_group if owns else None}
+        more["area"] = area.value if "window_area" in known and area is not None else None
         groups.append(LayerGroup(kind, labels.get(kind, ()), layers, seen, source is not None, known, **more))
     return groups
 

@@ -1,9 +1,11 @@
 """Reads codes that are added to the embeddings, and biases, from configs and headers of weights."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from clockhands.configs._layer_fields import layer_groups
 from clockhands.configs.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Sourced, code_from, value_of
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.resolved import LayerEncoding, layer_ranges
@@ -26,7 +28,8 @@ def table_code(
     architecture = known.architecture_source
     source = {"kind": architecture, "layers": architecture}
     width = fields.whole("hidden", most=WIDEST)
-    declared = _patches(fields) if row.rows == "patches" else fields.whole(row.rows or "context")
+    counted = COUNTED_ROWS.get(row.rows or "")
+    declared = counted(fields) if counted is not None else fields.whole(row.rows or "context")
     rows = None
     if declared is not None:
         more = f" + {row.extra_rows}, {architecture}" if row.extra_rows else ""
@@ -38,7 +41,7 @@ def table_code(
     if rows is not None and offset is not None and usable is not None and usable < 1:
         fields.impossible_together("more rows than the offset", rows, offset, layers="input")
         usable = None
-    elif row.extra_rows and declared is not None and row.rows != "patches":
+    elif row.extra_rows and declared is not None and counted is None:
         usable = declared.value  # the rows before the first position are additional to the declared ones
     found = _tensor(row.tensors, tensors, row.part)
     if found is not None:
@@ -47,6 +50,7 @@ def table_code(
         within = offset is not None and isinstance(row.offset, str) and not row.extra_rows
         source["context"] = f"{declared.source} - ({offset.source})" if offset and within else declared.source
     code = code_from(row.part, "input", row.kind, source, width=width, rows=rows, offset=offset)
+    code = replace(code, placement=row.placement)
     if row.layout:
         code = replace(code, layout=row.layout, source={**code.source, "layout": architecture})
     if row.kind == "sinusoidal":
@@ -73,12 +77,30 @@ def bias_codes(
         source |= {name: found.source for name, found in (("layers", count), ("width", width)) if found is not None}
         layers = None if count is None or count.value is None else layer_ranges(range(count.value))
         spec, sources = _bias(fields, row, part)
-        code = LayerEncoding(part, layers, kind, spec, width=value_of(width), source=source | sources)
+        relative, places = _relative(fields, row, spec)
+        sources = places | sources
+        code = LayerEncoding(
+            part, layers, kind, spec, width=value_of(width), source=source | sources, relative=relative
+        )
         if row is not None and row.distances is not None and code.width is not None and code.width > 1:
             rates = geometric(code.width // 2, row.distances).rates
             code = replace(code, base=row.distances, rates=rates, source={**code.source, "base": because or ""})
-        codes.append(code)
+        codes += [code] if row is None or row.rule is None else _in_windows(code, fields, row, because or "")
+    if row is not None and row.rule is not None and kind == "none":
+        # Such a row only says what layers see; those that see all are like any other.
+        codes = [code for code in codes if code.window is not None]
     return codes
+
+
+def _in_windows(code: LayerEncoding, fields: Fields, row: CodeOfType, because: str) -> list[LayerEncoding]:
+    """The code in each group of layers that see as much."""
+    return [
+        replace(
+            code, layers=group.layers, window=group.window, two_sided=group.two_sided, window_area=group.area,
+            source={**code.source, **group.source},
+        )
+        for group in layer_groups(fields, row, because, row.part)
+    ]  # fmt: skip
 
 
 def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode | None, dict[str, str]]:
@@ -101,6 +123,33 @@ def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode |
     except ClockhandsError as error:
         fields.impossible_together(error.message, *found.values())
     return None, sources
+
+
+def _relative(
+    fields: Fields, row: CodeOfType | None, spec: BiasCode | None
+) -> tuple[dict[str, Any] | None, dict[str, str]]:
+    """The numbers of a learned code of distances, and their sources."""
+    if isinstance(spec, Buckets):
+        numbers = {"buckets": spec.buckets, "max_distance": spec.max_distance, "rows": spec.buckets}
+        return {**numbers, "two_sided": spec.bidirectional}, {}
+    if row is None or row.relative_sides is None:
+        return None, {}
+    # A number below 1 stands for none: no buckets, and a distance as long as the text.
+    read = {name: fields.whole(name, least=-1, most=LONGEST) for name in ("buckets", "max_distance", "context")}
+    known = {name: each for name, each in read.items() if each is not None and (each.value or 0) > 0}
+    buckets, distance = known.get("buckets"), known.get("max_distance", known.get("context"))
+    found = {name: each for name, each in (("buckets", buckets), ("max_distance", distance)) if each is not None}
+    values: dict[str, Any] = {name: each.value for name, each in found.items()}
+    symmetric = fields.flag("symmetric")
+    each = buckets or distance
+    if each is not None and each.value is not None:
+        values["rows"] = each.value * (1 if symmetric is not None and symmetric.value else row.relative_sides)
+    terms = fields.raw("terms") or Sourced(fields.defaults.get("terms"), fields.default_source)
+    if isinstance(terms.value, list | str):
+        named = terms.value.split("|") if isinstance(terms.value, str) else terms.value
+        values["terms"] = [str(term) for term in named if term]
+        found["terms"] = terms
+    return values or None, {name: each.source for name, each in found.items()}
 
 
 def _sinusoidal(fields: Fields, known: ModelType, row: CodeOfType, code: LayerEncoding) -> LayerEncoding:
@@ -140,17 +189,61 @@ def _learned(fields: Fields, row: CodeOfType, code: LayerEncoding) -> LayerEncod
         return code
 
 
-def _patches(fields: Fields) -> Sourced[int] | None:
-    """The number of patches of an image, whose size is one number or two; incomplete patches do not count."""
+def patches_along(fields: Fields) -> Sourced[tuple[int, int]] | None:
+    """Patches in the height and in the width of an image, whose size is one number or two; only complete ones count."""
     image, patch = _sides(fields, "image"), _sides(fields, "patch")
     if image is None or patch is None:
         return None
     both = f"{image.source} / {patch.source}"
     if image.value is None or patch.value is None:
-        return Sourced(None, f"({both})^2")
-    along = [side // each for side, each in zip(image.value, patch.value, strict=True)]
-    source = f"({both})^2" if along[0] == along[1] else f"({both}, height x width)"
-    return Sourced(along[0] * along[1] or None, source)
+        return Sourced(None, both)
+    return Sourced((image.value[0] // patch.value[0], image.value[1] // patch.value[1]), both)
+
+
+def _patches(fields: Fields) -> Sourced[int] | None:
+    """The number of patches of an image."""
+    along = patches_along(fields)
+    if along is None:
+        return None
+    height, width = along.value or (0, 0)
+    source = f"({along.source})^2" if height == width else f"({along.source}, height x width)"
+    return Sourced(height * width or None, source)
+
+
+def _product(*found: Sourced[int] | None) -> Sourced[int] | None:
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    numbers = [each.value for each in known if each.value is not None]
+    source = " x ".join(dict.fromkeys(each.source for each in known))
+    return Sourced(math.prod(numbers) if len(numbers) == len(found) else None, source)
+
+
+def _rectangle(fields: Fields) -> Sourced[int] | None:
+    return _product(fields.whole("table_height", most=WIDEST), fields.whole("table_width", most=WIDEST))
+
+
+def _tiles(fields: Fields) -> Sourced[int] | None:
+    """Tiles of all arrangements; arrangement 0 stands for no image."""
+    listed = fields.items("arrangements")
+    if listed is None or listed.value is None:
+        return None
+    return _product(Sourced(len(listed.value) + 1, listed.source), fields.whole("tiles", most=WIDEST))
+
+
+def _patches_of_tiles(fields: Fields) -> Sourced[int] | None:
+    """Patches of all these tiles, each with a row for the token of the class."""
+    patches = _patches(fields)
+    return _product(_tiles(fields), patches and Sourced(patches.value and patches.value + 1, patches.source))
+
+
+# Rows that no single quantity counts.
+COUNTED_ROWS: Mapping[str, Callable[[Fields], Sourced[int] | None]] = {
+    "patches": _patches,
+    "rectangle": _rectangle,
+    "tiles": _tiles,
+    "patches of tiles": _patches_of_tiles,
+}
 
 
 def _sides(fields: Fields, quantity: str) -> Sourced[tuple[int, int]] | None:

@@ -58,6 +58,7 @@ class Dialect:
             is beyond the context (``then``), and whether it goes no further then (``stops``).
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``, and at the
             top ``beside``) and of the length that it is used at, the first that is there (``length``).
+        scores: What scores are multiplied by, as in `ModelType`.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Dialect:
     texts: tuple[str, ...] = ()
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
+    scores: Mapping[str, Any] = field(default_factory=dict)
 
     def length(self, config: Mapping[str, Any], file: str) -> tuple[str | None, int | None]:
         """The key and the length that the model of a training file is used at, where the file says it.
@@ -184,7 +186,8 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     held = [key for name in ("base", "blocks") for key in reads.get(name, ()) if values.get(key) is not None]
     # The code of a model that is not on this machine is known as far as the file changes it.
     rows = () if dialect.base and not held else dialect.codes
-    known = ModelType(dialect.name, dialect.library, reads, defaults, {}, tuple(CodeOfType(**row) for row in rows), {})
+    codes = tuple(CodeOfType(**row) for row in rows)
+    known = ModelType(dialect.name, dialect.library, reads, defaults, {}, codes, {}, scores=dialect.scores)
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from clockhands.configs.fields import MOST_LAYERS, Fields, Sourced, value_of
+from clockhands.configs.fields import LONGEST, MOST_LAYERS, Fields, Sourced, value_of
 from clockhands.configs.model_types import CodeOfType, layer_labels
 
 Kinds = tuple[list[str], str | None]
@@ -137,6 +137,34 @@ def gemma4(layers: Layers) -> Kinds:
     return _last_too(layers, last_full(layers))
 
 
+def gpt_neo(layers: Layers) -> Kinds:
+    """Kinds are listed, or written as lists that are repeated; those of the class are for its number of layers."""
+    listed, cycles = _listed(layers), layers.fields.items("cycles")
+    if listed is not None or cycles is None:
+        return listed or _alike(layers)
+    meaning = {name: kind for kind, names in layer_labels().items() for name in names}
+    try:
+        names = [name for cycle, times in cycles.value or () for _ in range(min(times, MOST_LAYERS)) for name in cycle]
+        kinds = [meaning[name] for name in names]
+    except (TypeError, ValueError, KeyError):
+        kinds = []
+    if layers.number is not None and len(kinds) == layers.number:
+        return kinds, cycles.source
+    if layers.fields.declares("cycles"):
+        layers.fields.impossible(layers.fields.key_of(cycles), f"lists of global and local for {layers.number} layers")
+    return _alike(layers)
+
+
+def own_windows(layers: Layers) -> Kinds:
+    """All layers slide, and each may have a window of its own."""
+    return ["sliding"] * (layers.number or 1), None
+
+
+def listed_see_all(layers: Layers) -> Kinds:
+    """The layers of a list of numbers see all of an image, the others a window of it."""
+    return _by_numbers(layers, "full", "sliding", "sliding")
+
+
 def llama4(layers: Layers) -> Kinds:
     """Unless kinds are listed, all layers that rotate attend inside chunks of the text."""
     kinds, source = all_full(layers)
@@ -202,8 +230,8 @@ RULES: Mapping[str, Callable[[Layers], Kinds]] = {
     rule.__name__: rule
     for rule in (
         all_slide, last_full, first_full, last_attends, slide_from, listed_attend, bamba, baichuan_m1, deepseek_v4,
-        exaone4, flint, gemma4, llama4, mimo_v2_flash, minimax, ministral, muse_glimmer, qwen2_moe, qwen3_moe,
-        recurrent_gemma, smollm3,
+        exaone4, flint, gemma4, gpt_neo, own_windows, listed_see_all, llama4, mimo_v2_flash, minimax, ministral,
+        muse_glimmer, qwen2_moe, qwen3_moe, recurrent_gemma, smollm3,
     )
 }  # fmt: skip
 
@@ -229,6 +257,35 @@ def size_seen(fields: Fields, quantity: str) -> Sourced[int] | None:
     if fields.raw(quantity) is None and quantity in fields.defaults and fields.written(quantity):
         return None
     return fields.whole(quantity, least=0)
+
+
+def area_of(fields: Fields, row: CodeOfType | None) -> Sourced[tuple[int, int]] | None:
+    """Height and width, in patches, of the windows of an image; None if it has none."""
+    size = None if row is None or row.area is None else fields.whole("area", least=0)
+    if row is None or size is None or not size.value:
+        return None
+    if row.area == "patches":
+        return Sourced((size.value, size.value), size.source)
+    # The window holds whole groups of the patches that are merged afterwards.
+    patch, merge = fields.whole("patch"), fields.whole("merge")
+    if patch is None or merge is None or not patch.value or not merge.value:
+        return None
+    side = size.value // merge.value // patch.value * merge.value
+    return Sourced((side, side), f"{size.source} / {patch.source}") if side else None
+
+
+def windows_of_layers(fields: Fields, number: int | None) -> Sourced[list[int]] | None:
+    """The window of each layer, where a type has a list of them or one number for all."""
+    found = fields.raw("windows")
+    held = fields.defaults.get("windows") if found is None else found.value
+    if held is None or number is None:
+        return None
+    sizes = list(held) if isinstance(held, list | tuple) else [held] * number
+    if len(sizes) == number and all(type(size) is int and 0 < size <= LONGEST for size in sizes):
+        return Sourced(sizes, fields.default_source if found is None else found.source)
+    if found is not None:
+        fields.impossible(fields.key_of(found), f"a window of 1 or more tokens for each of the {number} layers")
+    return None
 
 
 # How many tokens a window of a size covers, by where it lies; those of ``half`` are all before the query.

@@ -3,8 +3,10 @@
 A config does not say how its class pairs channels, nor the class default of a missing key; both follow from the model
 type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
 ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and an entry by a
-person has priority. The keys are in ``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type
-may be ``like`` another: its own entries override those of the other, and its ``code`` fields of the other's one code.
+person has priority. ``type_details.json`` adds what a type has beside its main encoding, such as windows of an image or
+a second table; it is for the types that it names, and not for types that are like them. The keys are in
+``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type may be ``like`` another: its own
+entries override those of the other, and its ``code`` fields of the other's one code.
 """
 
 import json
@@ -18,7 +20,7 @@ from typing import Any
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
-FILES = ("config_keys", "model_types", "types_of_classes", "gguf_architectures")
+FILES = ("config_keys", "model_types", "types_of_classes", "type_details", "gguf_architectures")
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class CodeOfType:
         only: Which layers have this code, where not all: ``marks``, the quantities that list a mark for each layer,
             to the marks of such layers; ``kinds`` of codes that they have; where a file lists nothing, the ``first``
             of them, or how many ``leading`` layers all have it, and after how many ``every`` further one follows.
+        area: What the size of the windows of an image counts, ``pixels`` or ``patches``; None without such windows.
+        fitted: Whether layers that see the whole image divide positions by the windows that its width has.
+        rotating_heads: As in `LayerEncoding`; so are ``coordinates`` and ``placement``.
+        relative_sides: How often the learned rows of relative distances are there, once or for each of two directions.
     """
 
     part: str
@@ -123,6 +129,12 @@ class CodeOfType:
     quantities: Mapping[str, str] = field(default_factory=dict)
     heads: str | None = None
     only: Mapping[str, Any] = field(default_factory=dict)
+    area: str | None = None
+    fitted: bool = False
+    rotating_heads: int | None = None
+    coordinates: Mapping[str, float] | None = None
+    placement: str | None = None
+    relative_sides: int | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +199,7 @@ def table() -> Mapping[str, Any]:
 @cache
 def learned_tensors() -> frozenset[str]:
     """Endings of the names of tensors that are learned tables in every type that has them."""
-    codes = [code for name in model_types() for code in _filled(name)["codes"]]
+    codes = [code for name in model_types() for code in _detailed(name)["codes"]]
     kinds = {(name, code["kind"]) for code in codes for name in code.get("tensors", ())}
     return frozenset(name for name, kind in kinds if kind == "learned" and (name, "sinusoidal") not in kinds)
 
@@ -198,7 +210,7 @@ def model_type(name: str) -> ModelType | None:
     data = table()
     if name not in data["types"]:
         return None
-    entry = _filled(name)
+    entry = _detailed(name)
     # The version that the program read, if the entry was not written by a person.
     read_from = data["library"] if "class" not in data["types"][name] else data["library_of_classes"]
     return ModelType(
@@ -318,6 +330,17 @@ def layer_labels(row: CodeOfType | None = None) -> dict[str, tuple[str, ...]]:
 def model_types() -> tuple[str, ...]:
     """All names in the table."""
     return tuple(table()["types"])
+
+
+def _detailed(name: str) -> dict[str, Any]:
+    """The entry of a type with its details: ``code`` for its first code, and ``further`` codes."""
+    entry = _filled(name)
+    for detail in (each for each in table()["details"] if name in each["types"]):
+        first, *others = entry["codes"]
+        codes = [{**first, **detail.get("code", {})}, *others, *detail.get("further", ())]
+        read = {key: {**entry.get(key, {}), **detail.get(key, {})} for key in ("reads", "defaults")}
+        entry = {**entry, **read, "codes": codes}
+    return entry
 
 
 def _filled(name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ type reads, and make specs from them. A type that is not in the table is read by
 from a type (the layout) is then unknown.
 """
 
-import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +25,6 @@ from clockhands.configs.model_types import (
     class_of_others,
     model_type,
     remote_class,
-    table,
 )
 from clockhands.configs.overriding import by_caller, overridden
 from clockhands.configs.params_fields import is_params, params_codes
@@ -170,11 +169,25 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     facts += _given_twice(opened, file)
     reader = _ConfigResolver(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
-    parts = [reader.part(section) for section in found]
+    parts = _named_apart([(section, reader.part(section)) for section in found])
     ignored = beside(config, file) if all(section.path for section in found) else {}
     whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
     notes, not_covered = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_covered))
     return replace(whole, notes=notes, not_covered=not_covered)
+
+
+def _named_apart(found: list[tuple[Section, _Part]]) -> list[_Part]:
+    """The parts; one that is of no usual kind, or of the same kind as another one, has the keys of its object."""
+    kinds = Counter(section.part for section, _ in found)
+    alike = [section.path and (section.part == "other" or kinds[section.part] > 1) for section, _ in found]
+    return [
+        _called(part, section.path.removesuffix(".")) if several else part
+        for (section, part), several in zip(found, alike, strict=True)
+    ]
+
+
+def _called(part: _Part, keys: str) -> _Part:
+    return replace(part, codes=[(replace(code, component=keys), original) for code, original in part.codes])
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -321,7 +334,8 @@ class _ConfigResolver:
             elif own.kind in ("learned", "sinusoidal") and own.rows:
                 code, positions = table_code(of_row, known, own, self.opened.tensors)
                 made.append((_because(code, because), None))
-                if own.rows == "patches" and context is None and positions is not None:
+                beside_rope = any(other.kind == "rotary" for other, _ in made)
+                if own.rows == "patches" and context is None and positions is not None and not beside_rope:
                     context = Sourced(positions, code.source.get("rows", ""))
                 if own.rows == "context" and context is not None:
                     # Positions, not rows: a table may begin with rows that no token uses.
@@ -339,10 +353,7 @@ class _ConfigResolver:
         made += self._predicting(section, fields, known, [code for code, _ in made])
         certain = self.opened.form != "dialect"
         of = made[0][0].part if made else section.part
-        held = [key for key in table()["told"].get(known.name, ()) if fields.values.get(key)]
-        fields.read.update(held)
-        told = "; ".join(f"{key} is {json.dumps(shown(fields.values[key]))}" for key in held)
-        remarks = tuple((of, each) for each in (known.remark, told) if each)
+        remarks = () if known.remark is None else ((of, known.remark),)
         idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
         misspelt_keys(fields, known)
         if context is not None and context.source == known.default_source:

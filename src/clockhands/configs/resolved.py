@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clockhands.encodings.rotary import Rotary, chunked
+from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scores import ScoreScale
 
 # How the source of a derived value begins, which is in no key.
@@ -70,6 +70,18 @@ class LayerEncoding:
         layer_kind: ``full``, ``sliding`` or ``chunked``, as the type or the file names these layers, whatever they see;
             None if neither does.
         either: The code of the sliding layers among these, if a file has a window but not the layers that use it.
+        component: The object of the config that describes this part, such as ``talker``, if ``part`` alone does not
+            tell which of several parts it is.
+        window_area: Height and width, in patches, of the window of an image that a query of these layers can see.
+        rotating_heads: How many heads of a layer rotate, if not all do.
+        coordinates: What is rotated by if not by numbers of tokens: ``{"factor", "first", "last"}``, a factor times a
+            coordinate that goes from the first to the last value over an image, whatever its size.
+        placement: How the rows of a table are placed: ``interpolated`` to the size of an image, ``repeated`` over it,
+            ``per axis`` (one row for its row and one for its column), the same ``in each tile``, or one ``per tile`` or
+            ``per patch of each tile`` of each arrangement of tiles.
+        relative: The numbers of a code of relative distances: ``{"buckets", "max_distance", "rows", "two_sided",
+            "terms"}``, those that are known.
+        assumed: Fields that hold only if the model's code is like Llama's, as nothing that was read says so.
     """
 
     part: str
@@ -95,17 +107,26 @@ class LayerEncoding:
     source: Mapping[str, str] = field(default_factory=dict)
     layer_kind: str | None = field(default=None, compare=False)
     either: "LayerEncoding | None" = None
+    component: str | None = None
+    window_area: tuple[int, int] | None = None
+    rotating_heads: int | None = None
+    coordinates: Mapping[str, float] | None = None
+    placement: str | None = None
+    relative: Mapping[str, Any] | None = None
+    assumed: tuple[str, ...] = ()
 
     @property
     def sections(self) -> dict[str, Any] | None:
         """The pairs of each position axis, if a rotary code has several axes; else None.
 
         ``axes`` are their names, ``pairs`` how many each has, and ``order`` their arrangement among the pairs of a
-        head: ``consecutive``, ``interleaved`` (in turns), or ``mixed``.
+        head: ``consecutive``, ``interleaved`` (in turns), or ``mixed``. The axis of the first pair comes first.
 
         >>> from clockhands.encodings.rotary import Rotary, chunked
         >>> LayerEncoding("text", "0-3", "rotary", Rotary(128, axes=chunked([16, 24, 24]))).sections["pairs"]
         (16, 24, 24)
+        >>> LayerEncoding("vision", "0-3", "rotary", Rotary(8, axes=(1, 1, 0, 0))).sections["axes"]
+        ('width', 'height')
         """
         if not isinstance(self.spec, Rotary) or self.spec.axes is None:
             return None
@@ -114,10 +135,12 @@ class LayerEncoding:
             names: tuple[str, ...] = ("position", "place in the block")
         else:
             names = _AXES.get(number) or tuple(f"axis {axis}" for axis in range(number))
-        pairs = tuple(map(axes.count, range(number)))
-        turns = tuple(range(number)) * min(pairs)
-        order = "consecutive" if axes == chunked(pairs) else "interleaved" if axes[: len(turns)] == turns else "mixed"
-        return {"axes": names, "pairs": pairs, "order": order}
+        first = tuple(dict.fromkeys((*axes, *range(number))))
+        pairs = tuple(map(axes.count, first))
+        runs = tuple(axis for axis, size in zip(first, pairs, strict=True) for _ in range(size))
+        turns = first * min(pairs)
+        order = "consecutive" if axes == runs else "interleaved" if axes[: len(turns)] == turns else "mixed"
+        return {"axes": tuple(names[axis] for axis in first), "pairs": pairs, "order": order}
 
     @property
     def scaled_to(self) -> int | None:

@@ -11,14 +11,16 @@ from clockhands.configs._head_fields import HeadShapeParser
 from clockhands.configs._layer_fields import LayerGroup, layer_groups
 from clockhands.configs._scaling_fields import DeclaredScaling, ScalingContext, read_scaling, scaling_type
 from clockhands.configs._score_fields import score_scale_of, with_scores
+from clockhands.configs._table_fields import patches_along
 from clockhands.configs.fields import LONGEST, WIDEST_HEAD, Fields, Sourced, above_one, above_zero, code_from, value_of
+from clockhands.configs.layer_rules import area_of
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.resolved import INDEXER, LayerEncoding
 from clockhands.configs.section_fields import inner_base
 from clockhands.encodings.ladders import Explicit, Geometric, Joined, Spacing, geometric
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.axes import interleaved
-from clockhands.encodings.scaling import Dynamic, LongRope, Ntk, Proportional, Yarn
+from clockhands.encodings.scaling import Dynamic, Linear, LongRope, Ntk, Proportional, Yarn
 from clockhands.errors import ClockhandsError
 
 ANOTHER_BASE = re.compile(r"(rope|rotary)_?\w*(theta|base)")
@@ -103,6 +105,8 @@ class RotaryResolver:
         if self.row is not None and self.row.fragile and isinstance(declared.scaling, Dynamic | Ntk | Yarn | LongRope):
             self._without_width()
         declared = grown(self.fields, self.row, declared, self.length)
+        if self.row is not None and self.row.fitted and group.kind == "full":
+            declared = fitted_to_windows(self.fields, self.row, declared)
         if self.known is None and not self._switches_are_complete():
             declared = replace(declared, known=False)
         code = code_from(
@@ -123,7 +127,12 @@ class RotaryResolver:
             two_sided=group.two_sided,
             chunk=group.chunk,
             layer_kind=group.kind,
+            window_area=group.area,
         )
+        if self.row is not None:
+            code = replace(code, rotating_heads=self.row.rotating_heads, coordinates=self.row.coordinates)
+        elif not heads.is_latent() and not any(map(self.fields.declares, ("rotated", "share"))):
+            code = replace(code, assumed=("rotated", "rates"))
         last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
@@ -357,6 +366,18 @@ def grown(fields: Fields, row: CodeOfType | None, declared: DeclaredScaling, len
     missing = "the formula by which the model's code stretches longer texts"
     fields.missing(missing, "the frequencies", **{trained.source: trained.value})
     return DeclaredScaling(None, summary, known=False, original=trained.value, source=source)
+
+
+def fitted_to_windows(fields: Fields, row: CodeOfType, declared: DeclaredScaling) -> DeclaredScaling:
+    """The scaling of layers that see all of an image, if their positions go as far as those inside a window (SAM 3)."""
+    area, across = area_of(fields, row), patches_along(fields)
+    if area is None or across is None or area.value is None or across.value is None:
+        return declared if area is None else replace(declared, known=False)
+    factor = across.value[1] / area.value[1]
+    if factor == 1:
+        return declared
+    summary = {"type": "linear", "factor": factor, "original": None}
+    return DeclaredScaling(Linear(factor), summary, source={"scaling": f"{across.source} / {area.source}"})
 
 
 def multiplied(fields: Fields, base: Sourced[float] | None) -> Sourced[float] | None:

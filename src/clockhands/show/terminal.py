@@ -225,9 +225,9 @@ class _AuditPage(Page):
         column = min(max([len(label) for label in labels] + [LABEL - 4]) + 4, self.width // 2)
         for label, code in zip(labels, shown, strict=True):
             self.hanging(f"  {safe(label)}".ljust(column), in_short(code))
-        self.remarks()
         if len(audit.layers) > len(shown):
             self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
+        self.remarks()
         if words := runtimes_in_short(audit.readings):
             self.row("runtimes", words, None)
 

@@ -1,0 +1,133 @@
+"""What types have beside their main encoding, against classes of the installed Transformers, made without memory."""
+
+import importlib
+import math
+
+import pytest
+
+from clockhands.configs.model_types import model_types, table
+from clockhands.encodings.additive import Learned
+from clockhands.models.class_modules import modeling_code
+from configs.expected import resolved
+from configs.library import read_config
+
+# The class of a type, how small it is made, and how many elements its further tables have.
+SMALL = {"depth": 1, "num_hidden_layers": 1}
+TABLES = {
+    "qwen3_vl_vision": ("Qwen3VLVisionModel", ["pos_embed.weight"]),
+    "qwen3_vl_moe_vision": ("Qwen3VLMoeVisionModel", ["pos_embed.weight"]),
+    "qwen3_5_vision": ("Qwen3_5VisionModel", ["pos_embed.weight"]),
+    "qwen3_5_moe_vision": ("Qwen3_5MoeVisionModel", ["pos_embed.weight"]),
+    "qwen3_omni_moe_vision_encoder": ("Qwen3OmniMoeVisionEncoder", ["pos_embed.weight"]),
+    "qwen4_exp_vision": ("Qwen4ExpVisionModel", ["pos_embed.weight"]),
+    "cohere_compass_vision": ("CohereCompassVisionModel", ["pos_embed.weight"]),
+    "inkling2_vision": ("Inkling2VisionModel", ["position_embedding.weight"]),
+    "muse_glimmer_vision": ("MuseGlimmerVisionModel", ["position_embedding_table.weight"]),
+    "muse_spark_vision": ("MuseSparkVisionModel", ["position_embedding_table.weight"]),
+    "kimi_k25_vision": ("Kimi_K25VisionModel", ["position_embeddings"]),
+    "llama4_vision_model": ("Llama4VisionModel", ["positional_embedding_vlm"]),
+    "sam3_vit_model": ("Sam3ViTModel", ["embeddings.position_embeddings"]),
+    "mllama_vision_model": (
+        "MllamaVisionModel",
+        ["gated_positional_embedding.embedding", "pre_tile_positional_embedding.embedding.weight",
+         "gated_positional_embedding.tile_embedding.weight"],
+    ),
+}  # fmt: skip
+
+
+def made(kind, name, **values):
+    """The class of a type on the device that has no memory."""
+    import torch
+
+    importlib.import_module("transformers")
+    config = read_config({"model_type": kind, **values})
+    with torch.device("meta"):
+        return getattr(modeling_code(config), name)(config)
+
+
+def elements(module, ending):
+    (found,) = (value for name, value in module.named_parameters() if name.endswith(ending))
+    return found.numel()
+
+
+def test_the_details_are_of_types_that_exist(cases):
+    for detail in table()["details"]:
+        for name in detail["types"]:
+            with cases(name):
+                assert name in model_types()
+
+
+def test_further_tables_have_the_rows_of_the_class(cases):
+    pytest.importorskip("transformers")
+    for kind, (name, endings) in TABLES.items():
+        with cases(kind):
+            found = [code for code in resolved({"model_type": kind}).codes if code.kind == "learned"]
+            module = made(kind, name, **({} if kind in ("sam3_vit_model", "mllama_vision_model") else SMALL))
+            assert [code.rows * code.width for code in found] == [elements(module, ending) for ending in endings]
+            assert all(code.spec == Learned(code.width, code.rows) for code in found)
+
+
+def test_the_two_tables_of_gemma_4_have_as_many_rows_each():
+    pytest.importorskip("transformers")
+    (code,) = (code for code in resolved({"model_type": "gemma4_vision"}).codes if code.kind == "learned")
+    module = made("gemma4_vision", "Gemma4VisionModel", num_hidden_layers=1)
+    assert elements(module, "position_embedding_table") == 2 * code.rows * code.width
+    assert code.placement == "per axis"
+
+
+def test_the_windows_of_qwen_are_those_that_its_class_cuts():
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    utils = importlib.import_module("transformers.vision_utils")
+    config = transformers.CONFIG_MAPPING["qwen2_5_vl"]().vision_config
+    _, lengths = utils.get_vision_window_index(
+        torch.tensor([[1, 32, 32]]), config.spatial_merge_size, config.window_size, config.patch_size
+    )
+    windows, whole = resolved({"model_type": "qwen2_5_vl_vision"}).codes
+    assert set(torch.diff(torch.unique_consecutive(lengths)).tolist()) == {math.prod(windows.window_area)}
+    assert (whole.layers, whole.window_area) == ("7,15,23,31", None)
+
+
+def test_layers_of_sam_3_that_see_all_rotate_by_the_places_of_a_window():
+    pytest.importorskip("transformers")
+    import torch
+
+    windows, whole, _ = resolved({"model_type": "sam3_vit_model"}).codes
+    config = read_config({"model_type": "sam3_vit_model"})
+    layer = modeling_code(config).Sam3ViTLayer
+    for code, size in ((windows, 24), (whole, 0)):
+        positions = layer.precompute_positions(config, size)
+        cosine, _ = modeling_code(config).Sam3ViTRotaryEmbedding(config)(torch.zeros(1), positions)
+        # The second position is one column further, and columns come first.
+        assert math.acos(cosine.reshape(len(positions), -1)[1, 0]) == pytest.approx(code.rates[0], rel=1e-6)
+    assert windows.window_area == (24, 24)
+    assert (whole.layers, whole.scaling["factor"]) == ("7,15,23,31", 3.0)
+    assert whole.sections == {"axes": ("width", "height"), "pairs": (16, 16), "order": "consecutive"}
+
+
+def test_relative_codes_have_the_rows_of_their_classes(cases):
+    pytest.importorskip("transformers")
+    for kind, name, ending, values in (
+        ("deberta-v2", "DebertaV2Model", "rel_embeddings.weight", {"position_buckets": 256}),
+        ("deberta-v2", "DebertaV2Model", "rel_embeddings.weight", {"max_relative_positions": 100}),
+        ("deberta", "DebertaModel", "rel_embeddings.weight", {"max_relative_positions": 100}),
+        ("deberta", "DebertaModel", "rel_embeddings.weight", {}),
+    ):
+        with cases(kind, values):
+            config = {"relative_attention": True, "num_hidden_layers": 1, "pos_att_type": ["p2c"], **values}
+            code = next(code for code in resolved({"model_type": kind, **config}).codes if code.kind == "relative")
+            assert code.relative["rows"] * code.width == elements(made(kind, name, **config), ending)
+            assert code.relative["terms"] == ["p2c"]
+
+
+def test_windows_of_single_layers():
+    codes = resolved({"model_type": "longformer", "num_hidden_layers": 4, "attention_window": [64, 64, 32, 64]}).codes
+    assert [(code.layers, code.window, code.two_sided) for code in codes[1:]] == [("0-1,3", 65, True), ("2", 33, True)]
+    short = resolved({"model_type": "longformer", "num_hidden_layers": 4, "attention_window": [64]})
+    assert "impossible-value" in {fact.code for fact in short.facts}
+    cycles = {"model_type": "gpt_neo", "num_layers": 4, "attention_types": [[["global", "local", "local", "local"], 1]]}
+    codes = resolved(cycles | {"window_size": 9}).codes
+    assert [(code.layers, code.window) for code in codes[1:]] == [("1-3", 9)]
+    odd = resolved(cycles | {"attention_types": [[["global"], 3]]})
+    assert "impossible-value" in {fact.code for fact in odd.facts}
