@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from clockhands.configs.composition import is_reference, unread_parents
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.section_fields import Section
 from clockhands.errors import Unreadable
@@ -20,11 +21,6 @@ from clockhands.phrases import shown
 
 # The key under which a scaling is assembled from several keys of a file.
 BLOCK = "scaling of the file"
-
-# OmegaConf's marker for a value that must be set on the command line.
-_UNSET = "???"
-_REFERENCE = re.compile(r"\$\{(\.*)([\w.-]+)\}")
-_REFERENCES = 8  # the longest chain of references
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Dialect:
         name: The program.
         library: The library and release that was read, without commas, since commas join sources.
         marks: Lists of keys, with dots into objects; a file that has all keys of one list is of this dialect.
-        unless: Keys that no file of this dialect has.
+        unless: Keys that no file of this dialect has; after = the only value that one may have.
         at: Possible places of the model in the file, the first existing one counts; "" is the file itself.
         inner: Objects there whose keys are read too, under their name with a dot.
         merged: Objects there whose keys the program merges with those of the model.
@@ -154,10 +150,10 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     reads = {quantity: spelling.of(*names) for quantity, names in dialect.reads.items()}
     mentioned = {key for names in reads.values() for key in names}
     mentioned |= {key for rule in dialect.scaling for key in spelling.of(*_keys_of(rule))}
-    for key in sorted(mentioned & values.keys()):
-        values[key], unread = _referred(keys, path, key, values[key])
-        if unread is not None:
-            notes.append(f"{file}:{path}{key} is {shown(unread)[1:-1]}, whose value is not in this file.")
+    elsewhere = sorted(key for key in mentioned & values.keys() if is_reference(values[key]))
+    notes += [
+        f"{file}:{path}{key} is {shown(values[key])[1:-1]}, whose value is not in this file." for key in elsewhere
+    ]
     for key, nothing in dialect.unset.items():
         values |= {spelt: None for spelt in spelling.of(key) if values.get(spelt) in nothing}
     for key in spelling.of(*dialect.left_sides):
@@ -175,6 +171,10 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     for quantity, other in dialect.instead.items():
         if all(values.get(key) is None for key in reads[quantity]):
             reads[quantity] = reads[other]
+    for quantity, names in reads.items():
+        if next((key for key in names if values.get(key) is not None), None) in elsewhere:
+            reads[quantity] = ()
+            defaults.pop(quantity, None)
     chosen = _chosen(values, dialect, spelling)
     block = _block(values, chosen, dialect, spelling, lambda key: places.get(key) or f"{file}:{path}{key}")
     spent = _spent(values, chosen, dialect, spelling) - {key for names in reads.values() for key in names}
@@ -186,6 +186,9 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     held = [key for name in ("base", "blocks") for key in reads.get(name, ()) if values.get(key) is not None]
     # The code of a model that is not on this machine is known as far as the file changes it.
     rows = () if dialect.base and not held else dialect.codes
+    if unread_parents(config):  # which may set what this file does not
+        defaults = {}
+        rows = tuple({**row, "formula": block is not None and row.get("formula", True)} for row in rows)
     codes = tuple(CodeOfType(**row) for row in rows)
     known = ModelType(dialect.name, dialect.library, reads, defaults, {}, codes, {}, scores=dialect.scores)
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
@@ -308,8 +311,10 @@ class _Spelling:
 
 
 def _fits(keys: _Keys, dialect: Dialect) -> bool:
-    if any(keys.found(key)[1] is not None for key in dialect.unless):
-        return False
+    for key in dialect.unless:
+        name, _, allowed = key.partition("=")
+        if keys.found(name)[1] not in (None, allowed):
+            return False
     return any(all(_marked(keys, mark) for mark in marks) for marks in dialect.marks)
 
 
@@ -403,23 +408,3 @@ def _block(
         if value is not None:
             block[name] = (value, place(spelt))
     return block
-
-
-def _referred(keys: _Keys, path: str, key: str, value: Any) -> tuple[Any, str | None]:
-    """A value, with references ``${a.b}`` and ``${.b}`` resolved; None and the text if they lead out of the file.
-
-    Source: https://omegaconf.readthedocs.io/en/2.3_branch/usage.html#variable-interpolation
-    """
-    place, written = f"{path}{key}", value
-    for _ in range(_REFERENCES):
-        if not isinstance(value, str) or ("${" not in value and value != _UNSET):
-            return value, None
-        found = _REFERENCE.fullmatch(value)
-        if found is None:
-            break
-        above = place.split(".")[: -len(found[1])] if found[1] else []
-        place = ".".join([*above, found[2]])
-        value = keys.found(place)[1]
-        if value is None:
-            break
-    return None, written

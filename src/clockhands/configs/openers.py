@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands import formats
+from clockhands.configs.composition import composed
 from clockhands.configs.dialects import as_program_reads, in_dialect
 from clockhands.configs.opened import READ, Opened
 from clockhands.encodings.scores import ScoreScale
@@ -69,12 +70,16 @@ def open_file(path: Path, target: str, tensor: str | None) -> Opened:
 
 def open_document(document: Document, target: str, path: Path | None, name: str) -> Opened:
     """Open a parsed config, in the dialect that its keys belong to; ``name`` is its name in sources."""
-    config = as_program_reads(document.fields, document.exponents)
-    opened = Opened(target, "config", path, config, name, duplicates=document.duplicates)
+    file = None if path is None else path / name if files.place(path) == "folder" else path
+    made = composed(as_program_reads(document.fields, document.exponents), file, name)
+    config, notes = made.fields, tuple(made.notes)
+    opened = Opened(
+        target, "config", path, config, name, notes=notes, duplicates=document.duplicates, overridden=made.places
+    )
     found = in_dialect(config, name)
     if found is None:
         return opened
-    notes = (f"{name} is read as a config of {found.dialect.name}.", *found.notes)
+    notes = (f"{name} is read as a config of {found.dialect.name}.", *notes, *found.notes)
     key, length = found.dialect.length(config, opened.config_name or "")
     place = key and f"{opened.config_name}:{key}"
     return replace(opened, form="dialect", notes=notes, length=length, length_place=place)
