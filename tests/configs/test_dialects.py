@@ -13,12 +13,14 @@ import pytest
 from clockhands.configs import dialects as dialects_module
 from clockhands.configs import open_target
 from clockhands.configs.dialects import dialect_of, dialects, in_dialect
+from clockhands.configs.models_under import models_under
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
+from clockhands.errors import Unreadable
 from configs.expected import fact_gaps
 
 PUBLISHED = Path(__file__).parents[1] / "published"
-LEAST = 45  # files; a file fewer is one that was lost
+LEAST = 62  # files; a file fewer is one that was lost
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,65 @@ def test_configs_of_transformers_are_in_no_dialect(published):
     for path in sorted((published / "configs").glob("*.json")):
         config = json.loads(path.read_text(encoding="utf-8"))["config"]
         assert dialect_of(config) is None, path.name
+
+
+FILES_OF_OTHERS = {
+    "llm-analysis": {"name": "opt", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "vocab_size": 50272,
+                     "max_seq_len": 2048, "ffn_embed_dim": 4096, "model_type": "opt"},
+    "timm": {"architecture": "vit_base_patch16_224", "num_classes": 1000, "pretrained_cfg": {"tag": "x"}},
+    "OpenCLIP": {"model_cfg": {"embed_dim": 512, "vision_cfg": {"layers": 12}, "text_cfg": {}}},
+    "KerasHub": {"registered_name": "keras_hub>Llama3Backbone", "config": {"num_layers": 32}},
+    "Levanter": {"model": {"type": "llama", "seq_len": 4096, "hidden_dim": 512, "num_layers": 12}},
+    "OLMo-core": {"model": {"_CLASS_": "olmo_core.nn.transformer.config.TransformerConfig", "d_model": 64}},
+    "Qualcomm's Genie": {"dialog": {"context": {"size": 1024}, "engine": {"model": {"type": "binary"}}}},
+    "fairseq": {"task": {"_name": "masked_lm"}, "model": {"_name": "masked_lm", "encoder_layers": 12}},
+    "OpenNMT": {"model_type": "text", "decoder_type": "transformer", "dec_layers": 6, "heads": 8,
+                "position_encoding": True},
+    "CTranslate2": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "layer_norm_epsilon": None,
+                    "add_source_bos": False},
+    "DeepSpeed": {"train_batch_size": 16, "zero_optimization": {"stage": 3}},
+    "MNN": {"llm_model": "llm.mnn", "llm_weight": "llm.mnn.weight", "backend_type": "cpu"},
+    "LLaMA-Factory (with rope_scaling)": {"model_name_or_path": "org/name", "stage": "sft", "rope_scaling": "yarn"},
+    "the settings of generation in Transformers": {"eos_token_id": 2, "transformers_version": "4.31.0"},
+    "an image or sound processor of Transformers": {"image_processor_type": "CLIPImageProcessor"},
+    "a tokenizer of Transformers": {"tokenizer_class": "LlamaTokenizer", "model_max_length": 4096},
+}  # fmt: skip
+
+
+def test_a_file_of_a_program_that_is_not_read_is_refused_by_name(tmp_path, cases):
+    assert FILES_OF_OTHERS.keys() == {dialect.name for dialect in dialects() if dialect.refused}
+    for program, config in FILES_OF_OTHERS.items():
+        with cases(program):
+            path = tmp_path / ("config.json" if program in {"timm", "MNN"} else "file.yaml")
+            path.write_text(json.dumps(config))
+            with pytest.raises(Unreadable) as refused:
+                open_target(path)
+            assert f"is a file of {program}, and clockhands does not read it." in refused.value.message
+            assert list(models_under(tmp_path)) == []
+            path.unlink()
+
+
+def test_files_that_name_a_model_are_read_with_it(tmp_path, monkeypatch, cases):
+    """The values of the file that its program lays over the model count, in its spelling."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    base = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "config.json").write_text(json.dumps(base | {"max_position_embeddings": 64}))
+    over = {"hf-overrides": {"rope_theta": 500000}, "max-model-len": 32}
+    foundry = {"name": "hf_causal_lm", "pretrained_model_name_or_path": "base"}
+    foundry |= {"config_overrides": {"rope_theta": 500000}}
+    for name, config, base_of_rope, length in (
+        ("serve.yaml", {"model": "base"} | over, 500_000, 32),
+        ("train.yaml", {"model": foundry, "max_seq_len": 32}, 500_000, 32),
+        ("adapter_config.json", {"peft_type": "LORA", "base_model_name_or_path": "base"}, 10_000, None),
+        ("sft.yaml", {"model_name_or_path": "base", "stage": "sft", "cutoff_len": 32}, 10_000, 32),
+    ):
+        (tmp_path / name).write_text(json.dumps(config))
+        with cases(name):
+            opened = open_target(tmp_path / name)
+            (code,) = resolve(opened).codes
+            assert (code.base, opened.length) == (base_of_rope, length)
+            assert name in code.source["base"] or base_of_rope == 10_000
 
 
 def test_mlx_writes_a_config_of_transformers():

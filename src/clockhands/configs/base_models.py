@@ -40,8 +40,8 @@ def on_base(opened: Opened) -> Opened:
         Unreadable: The model is not on this machine or cannot be read, and the file itself has no position settings.
     """
     dialect = dialect_of(opened.config or {}) if opened.form == "dialect" else None
-    name = (opened.config or {}).get(dialect.base["name"]) if dialect is not None and dialect.base else None
-    if dialect is None or not isinstance(name, str) or not name:
+    key, name, changes = ("", None, {}) if dialect is None else dialect.of_base(opened.config or {})
+    if not isinstance(name, str) or not name:
         return opened
     try:
         base = _model(name, opened.path)
@@ -52,16 +52,11 @@ def on_base(opened: Opened) -> Opened:
         found = in_dialect(opened.config or {}, opened.config_name or "")
         if found is None or not found.known.rows:
             raise Unreadable(
-                f"{opened.config_name} says nothing about positions but by the model that it trains. {reason}",
-                f"Download the model, or write its folder under {dialect.base['name']}.",
+                f"{opened.config_name} says nothing about positions but by the model that it names. {reason}",
+                f"Download the model, or write its folder under {key}.",
             )
         return _noted(opened, reason)
-    config, changed = opened.config or {}, base
-    at_the_top = {key: config[key] for key in dialect.base.get("beside", ()) if config.get(key) is not None}
-    changed = _changed(changed, at_the_top, f"{opened.config_name}:")
-    inside = next((key for key in dialect.inner if isinstance(config.get(key), Mapping)), None)
-    if inside is not None:
-        changed = _changed(changed, config[inside], f"{opened.config_name}:{inside}.")
+    changed = _changed(base, changes, f"{opened.config_name}:")
     where = base.path if base.path is not None else base.target
     notes = (*opened.notes, f"The base model {shown(name)[1:-1]} is read from {where}.", *base.notes)
     # Without a path, a fix of the training file is not written into a model that others use.
@@ -130,11 +125,12 @@ def _model(name: str, beside: Path | None, stores: Iterable[Path] = ()) -> Opene
     return None if cached is None else open_folder(cached, name)
 
 
-def _changed(base: Opened, changes: Mapping[str, Any], place: str) -> Opened:
+def _changed(base: Opened, changes: Mapping[str, Any], file: str) -> Opened:
     """A model with the position changes of a training file, which may change other keys too."""
-    for key, value in changes.items():
+    for place, value in changes.items():
+        holder, _, key = place.rpartition(".")
         try:
-            base = overridden(base, {key: value}, place)
+            base = overridden(base, {key: value}, f"{file}{holder}." if holder else file)
         except InvalidValue:
             continue
     return base

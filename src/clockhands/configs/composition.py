@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from clockhands import formats
 from clockhands.errors import Unreadable
-from clockhands.formats import documents, files, yaml_documents
+from clockhands.formats import documents, files
 
 _EXTENDING = ("extends", "_base_", "base", "defaults")
 _HYDRA = "defaults"
@@ -140,7 +141,7 @@ class _ParentFiles:
                 f"{chain[0]} takes values from more than {_MOST_FILES} files.", "Check that this is the file you mean."
             )
         try:
-            read = documents.read if found.suffix == ".json" else yaml_documents.read
+            read = documents.read if found.suffix == ".json" else formats.yaml_documents.read
             document = read(found, found=True)
         except Unreadable as error:
             self.into.notes.append(f"{parent.name} is not read: {error.message}")

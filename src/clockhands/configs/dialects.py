@@ -55,6 +55,7 @@ class Dialect:
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``, and at the
             top ``beside``) and of the length that it is used at, the first that is there (``length``).
         scores: What scores are multiplied by, as in `ModelType`.
+        refused: For files of a program that are recognised and not read, what to do instead.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Dialect:
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
 
     def length(self, config: Mapping[str, Any], file: str) -> tuple[str | None, int | None]:
         """The key and the length that the model of a training file is used at, where the file says it.
@@ -87,8 +89,23 @@ class Dialect:
         Raises:
             Unreadable: It is not a positive whole number; the program refuses it too.
         """
-        key = next((key for key in self.base.get("length", ()) if config.get(key) is not None), None)
-        return key, None if key is None else whole_length(config[key], f"{file}:{key}")
+        for name in self.base.get("length", ()):
+            key, value = _Keys(config).found(name)
+            if value is not None:
+                return key, whole_length(value, f"{file}:{key}")
+        return None, None
+
+    def of_base(self, config: Mapping[str, Any]) -> tuple[str, Any, dict[str, Any]]:
+        """The key of the model that a file names, its name, and the values in this file that replace the model's."""
+        at = next((at for at in self.at if isinstance(_Keys(config).found(at)[1], Mapping)), "")
+        keys, start = _Keys(config), f"{at}." if at else ""
+        key, name = keys.found(f"{start}{self.base.get('name', '')}") if self.base else ("", None)
+        beside = [keys.found(f"{start}{each}") for each in self.base.get("beside", ())]
+        changes = {place: value for place, value in beside if value is not None}
+        for place, held in (keys.found(f"{start}{each}") for each in self.inner):
+            if isinstance(held, Mapping):
+                return key, name, changes | {f"{place}.{each}": value for each, value in held.items()}
+        return key, name, changes
 
 
 @dataclass(frozen=True)
@@ -135,11 +152,17 @@ def could_be_dialect(text: str) -> bool:
 
 
 def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
-    """A config as a part that is read by its dialect; None if it is in none."""
+    """A config as a part that is read by its dialect; None if it is in none.
+
+    Raises:
+        Unreadable: It is of a program whose files are not read.
+    """
     keys = _Keys(config)
     dialect = _dialect_of(keys)
     if dialect is None:
         return None
+    if dialect.refused:
+        raise Unreadable(f"{file} is a file of {dialect.name}, and clockhands does not read it.", dialect.refused)
     at = next((at for at in dialect.at if isinstance(keys.found(at)[1], Mapping)), "")
     path = f"{at}." if at else ""
     model = _Keys(keys.found(at)[1] or {})

@@ -61,7 +61,7 @@ def _is_model_file(path: Path) -> bool:
             return False
         except Exception:  # noqa: BLE001 - one file must not cost the others theirs; its audit says what it is
             return True
-        return dialect is not None and not dialect.base
+        return dialect is not None and not dialect.base and not dialect.refused
     return name.endswith((".gguf", ".modelfile")) or name == "modelfile"
 
 
@@ -73,7 +73,8 @@ def _is_model(path: Path) -> bool:
             with files.open_regular(path) as file:
                 held = json.loads(file.read(MOST))
         if isinstance(held, dict):
-            return not _OF_MODELS.isdisjoint(held) or dialect_of(held) is not None
+            dialect = dialect_of(held)
+            return (dialect is not None and not dialect.refused) or not _OF_MODELS.isdisjoint(held)
     except (ClockhandsError, OSError, ValueError, RecursionError):
         pass
     except Exception:  # noqa: BLE001 - as above
