@@ -44,7 +44,10 @@ def test_what_fails_and_what_is_wrong_is_exit_code_1(run, folder: Path):
     done = run("survey", "run", "models", "--jobs", 1, "--store", "s.sqlite")
     assert done.code == 1
     assert done.out.startswith("2 models: 1 not audited, 1 correct.\n\nnot audited\n  b\n")
-    assert done.err == "1 model audited, 1 could not be audited, 0 known from an earlier run.\n"
+    assert done.err.splitlines() == [
+        "1 model audited, 1 could not be audited, 0 known from an earlier run.",
+        "All rows are in s.sqlite: `clockhands survey report --store s.sqlite` shows them again.",
+    ]
     assert run("survey", "report", "--store", "s.sqlite").code == 1
     done = run("survey", "run", "models/a", f"{folder}/absent", "--jobs", 1)  # never led to a file: not gone, a failure
     assert (done.code, done.out.splitlines()[0]) == (1, "2 models: 1 not audited, 1 correct.")
@@ -172,8 +175,9 @@ def test_an_interrupted_survey_says_what_is_kept_and_continues(run, folder: Path
 
 def test_progress_is_one_line_on_a_terminal_and_is_cleared(monkeypatch: pytest.MonkeyPatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    shown = _Progress()
-    shown.update(SurveyProgress(1200, 3, 7))
-    assert capsys.readouterr().err == "\raudited 1,200, 3 failed, known 7 "
+    for total, done in ((2000, "1,207 of 2,000"), (None, "1,207")):
+        shown = _Progress(total)
+        shown.update(SurveyProgress(1200, 3, 7))
+        assert capsys.readouterr().err == f"\r{done} models: audited 1,200, 3 failed, known 7 "
     shown.end()
     assert capsys.readouterr().err == "\r" + " " * 60 + "\r"

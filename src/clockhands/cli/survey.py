@@ -1,5 +1,6 @@
 """`clockhands survey`: many models audited in parallel, one row for each in a store, and a page of them all."""
 
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -93,11 +94,16 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
     progress = None
     with SurveyStore.open(store) as opened:
         try:
-            with _listed(targets, names) as listed, closing(survey(targets_of(listed), opened, options)) as running:
-                shown = _Progress()
-                for progress in running:
-                    shown.update(progress)
-                shown.end()
+            with _listed(targets, names) as listed:
+                meant, total = targets_of(listed), None
+                if names != "-":  # whose names may come one by one
+                    meant = list(meant)
+                    total = len(meant)
+                with closing(survey(meant, opened, options)) as running:
+                    shown = _Progress(total)
+                    for progress in running:
+                        shown.update(progress)
+                    shown.end()
         except KeyboardInterrupt:
             stored = 0 if progress is None else progress.stored
             was = "was" if stored == 1 else "were"
@@ -107,6 +113,8 @@ def run(targets: tuple[str, ...], names: str | None, store: Path, **how: Any) ->
             failed = f", {progress.failed:,} could not be audited" if progress.failed else ""
             audited = number_of(progress.stored - progress.failed, "model")
             talk(f"{audited} audited{failed}, {progress.known:,} known from an earlier run.")
+            again = f"clockhands survey report --store {shlex.quote(str(store))}"
+            talk(f"All rows are in {store}: `{again}` shows them again.")
         return _report(opened, how)
 
 
@@ -216,7 +224,8 @@ def _model_page(store: "SurveyStore", row: "SurveyRow") -> str:
 class _Progress:
     """The progress of a survey: one line on a terminal, and nothing elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, total: int | None) -> None:
+        self.total = total
         stream = sys.stderr
         self.shown = stream is not None and stream.isatty()  # pyright: ignore[reportUnnecessaryComparison] - closed
         self.next = 0.0
@@ -226,7 +235,9 @@ class _Progress:
         if self.shown and time.monotonic() >= self.next:
             self.next = time.monotonic() + 0.2
             failed = f", {progress.failed:,} failed" if progress.failed else ""
-            click.echo(f"\raudited {progress.stored:,}{failed}, known {progress.known:,} ", nl=False, err=True)
+            done = f"{progress.stored + progress.known:,}" + (f" of {self.total:,}" if self.total is not None else "")
+            says = f"\r{done} models: audited {progress.stored:,}{failed}, known {progress.known:,} "
+            click.echo(says, nl=False, err=True)
 
     def end(self) -> None:
         """End the progress line."""

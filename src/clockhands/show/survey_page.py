@@ -15,7 +15,7 @@ from typing import Any
 
 from clockhands.auditing import CODES
 from clockhands.jobs.survey.rows import SurveyRow
-from clockhands.jobs.survey.summary import GRADES, headline
+from clockhands.jobs.survey.summary import GRADES, headline, outliers
 from clockhands.phrases import number_of
 from clockhands.runtimes import READERS, facts
 from clockhands.show._html import SIGNS, foot, mark, page, table
@@ -99,6 +99,11 @@ def _main(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
     yield element("h1", f"Survey of {number_of(len(rows), 'model')}")
     yield element("p", headline(rows), class_="report-verdict")
     yield element("div", _findings(rows), _runtimes(rows), class_="survey-found")
+    differing = list(_outliers(rows, root))
+    if differing:
+        says = "Nine of ten models of the same type, encoding and head size agree, in groups of ten models or more."
+        heading = element("h2", "Which models differ from their group?")
+        yield element("section", heading, element("p", says, class_="answer"), element("ul", differing))
     charts = _charts(rows)
     if charts:
         yield element(
@@ -133,6 +138,13 @@ def _findings(rows: Sequence[SurveyRow]) -> Markup:
         for code in problems
     )
     return _section("What is wrong?", says, table("survey-list", ("finding", "models"), cells, numbers=[1]), problems)
+
+
+def _outliers(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
+    """A line for each outlier, whose name filters the table for it."""
+    for outlier in outliers(rows):
+        name = safe(_name(outlier.target, root))
+        yield element("li", _filter("text", name, name), outlier.says(""))
 
 
 def _runtimes(rows: Sequence[SurveyRow]) -> Markup:
@@ -260,7 +272,7 @@ def _count(value: str, count: int, runtime: str, says: str) -> Markup | str:
 
 def _cells(row: SurveyRow, root: str, page: str) -> list[Any]:
     cells = {
-        "name": os.path.relpath(row.target, root) if root and row.target.startswith(root) else row.target,
+        "name": _name(row.target, root),
         "grade": row.grade,
         "type": cut(row.model_type, _LETTERS),
         "scaling": cut(row.scaling, _LETTERS),
@@ -274,6 +286,11 @@ def _cells(row: SurveyRow, root: str, page: str) -> list[Any]:
     } | {name: getattr(row, name) for name in ("notes", "kinds", "base", "factor")}
     # Text from files may contain characters that hide or reverse what follows.
     return [safe(cell) if isinstance(cell, str) else cell for cell in map(cells.get, _COLUMNS)]
+
+
+def _name(target: str, root: str) -> str:
+    """A target as it is called on the page: its path from the folder that contains all."""
+    return os.path.relpath(target, root) if root and target.startswith(root) else target
 
 
 def _root(targets: Iterable[str]) -> str:

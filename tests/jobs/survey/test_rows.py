@@ -18,7 +18,7 @@ from clockhands.jobs.survey.revisions import revision_of
 from clockhands.jobs.survey.rows import SurveyRow, row_of
 from clockhands.jobs.survey.running import read_names, targets_of
 from clockhands.jobs.survey.store import SurveyStore, write_csv
-from clockhands.jobs.survey.summary import headline, survey_to_dict
+from clockhands.jobs.survey.summary import headline, outliers, survey_to_dict
 from clockhands.jobs.survey.worker import failed, surveyed
 from clockhands.lab.store import Store
 from clockhands.show.survey import print_survey
@@ -221,10 +221,34 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
     assert headline(rows) == "4 models: 1 with errors, 1 with warnings, 1 not audited, 1 correct."
     print_survey(rows)
     out = capsys.readouterr().out
-    assert "models with a problem\n        2  x\n" in out
-    assert "models that a runtime refuses to load\n        1  vllm\n" in out
+    assert "models with a problem\n        2  x\n           b, c\n" in out
+    assert "models that a runtime refuses to load\n        1  vllm\n           c\n" in out
     assert "d\\x1b[2J\n    It cannot be read." in out
     made = survey_to_dict(rows)
     assert made["grades"] == {"error": 1, "warning": 1, "failed": 1, "unknown": 0, "correct": 1}
     assert (made["findings"], made["rows"][1]["warnings"]) == ({"x": 2, "y": 1, "z": 1}, "x y")
     assert headline([]) == "0 models: nothing is stored."
+
+
+def test_an_outlier_is_named_with_its_group_and_its_value(capsys: pytest.CaptureFixture[str]):
+    """A group whose models have several bases has none, and so has a small one."""
+
+    def models(folder: str, bases: list[float], **more: Any) -> list[SurveyRow]:
+        return [done(f"/{folder}/{number}", head_width=128, base=base, context=4096, **more)
+                for number, base in enumerate(bases)]  # fmt: skip
+
+    rows = models("a", [1e4] * 49 + [1e5], model_type="llama") + models("b", [1e4] * 8 + [1e5], model_type="qwen2")
+    rows += models("c", [1e4] * 12 + [1e6] * 4, model_type="mistral")
+    says = "a/49 differs from its group, in base: 100,000; 49 of 50 models of type llama have 10,000."
+    assert [outlier.says("a/49") for outlier in outliers(rows)] == [says]
+    assert survey_to_dict(rows)["outliers"][0] == {
+        "target": "/a/49", "field": "base", "value": 1e5, "usual": 1e4, "group": "llama", "size": 50, "share": 49,
+    }  # fmt: skip
+    print_survey(rows, width=120)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"models that differ from their group {says.removeprefix('a/')}" in out
+    rows = [row._replace(scaling="yarn") if row.target == "/a/7" else row for row in rows]
+    assert [outlier.says("x").partition(" differs from its group, in ")[2] for outlier in outliers(rows)] == [
+        "base: 100,000; 49 of 50 models of type llama have 10,000.",
+        "scaling: yarn; 49 of 50 models of type llama have none.",
+    ]

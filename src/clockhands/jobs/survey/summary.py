@@ -1,12 +1,12 @@
-"""A survey in one sentence and as JSON: how many models are correct, and the findings in the others."""
+"""A survey in one sentence and as JSON: how many models are correct, the findings in the others, and outliers."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clockhands.auditing import CODES
 from clockhands.jobs.survey.rows import SurveyRow
-from clockhands.phrases import number_of
+from clockhands.phrases import number_of, shown
 
 GRADES = {
     "error": "with errors",
@@ -16,6 +16,63 @@ GRADES = {
     "correct": "correct",
 }
 """What is said of the models of a grade, the worst first."""
+
+_COMPARED = {"base": "base", "scaling": "scaling", "factor": "factor of the scaling", "context": "context length"}
+_SMALLEST_GROUP = 10
+_USUAL = 0.9  # of a group must agree, before the others are outliers
+
+
+class Outlier(NamedTuple):
+    """A model that differs from nearly all models of its type with heads of the same width.
+
+    Attributes:
+        target: The model.
+        field: The column in which it differs.
+        value: What it has there.
+        usual: What the others have.
+        group: The model type.
+        size: How many models the group has.
+        share: How many of them have the usual value.
+    """
+
+    target: str
+    field: str
+    value: Any
+    usual: Any
+    group: str
+    size: int
+    share: int
+
+    def says(self, name: str) -> str:
+        """The outlier in one sentence.
+
+        >>> Outlier("/m/a", "base", 1e5, 1e4, "llama", 50, 49).says("a")
+        'a differs from its group, in base: 100,000; 49 of 50 models of type llama have 10,000.'
+        """
+        value, usual = (f"{each:,.10g}" if isinstance(each, int | float) else each or "none"
+                        for each in (self.value, self.usual))  # fmt: skip
+        group = f"{self.size:,} models" + (f" of type {shown(self.group)[1:-1]}" if self.group else "")
+        field = _COMPARED[self.field]
+        return f"{name} differs from its group, in {field}: {value}; {self.share:,} of {group} have {usual}."
+
+
+def outliers(rows: Iterable[SurveyRow]) -> list[Outlier]:
+    """The models that differ from nine of ten of their type, encoding and head width, in groups of ten or more."""
+    groups: defaultdict[tuple[object, ...], list[SurveyRow]] = defaultdict(list)
+    for row in rows:
+        if row.state == "done":
+            groups[row.model_type, row.kinds, row.head_width].append(row)
+    found = []
+    for group in groups.values():
+        for field in _COMPARED if len(group) >= _SMALLEST_GROUP else ():
+            usual, share = Counter(getattr(row, field) for row in group).most_common(1)[0]
+            if share >= _USUAL * len(group):
+                found += [
+                    Outlier(row.target, field, value, usual, row.model_type, len(group), share)
+                    for row in group
+                    if (value := getattr(row, field)) != usual
+                ]
+    return found
 
 
 def headline(rows: Sequence[SurveyRow]) -> str:
@@ -46,6 +103,7 @@ def survey_to_dict(rows: Sequence[SurveyRow], gone: Sequence[SurveyRow] = ()) ->
         "models": len(rows),
         "grades": {grade: grades[grade] for grade in GRADES},
         "findings": findings_of(rows),
+        "outliers": [outlier._asdict() for outlier in outliers(rows)],
         "rows": [row._asdict() for row in rows],
         "no_longer_there": [row.target for row in gone],
     }
