@@ -26,7 +26,7 @@ from clockhands.auditing.findings import (
 from clockhands.auditing.findings._runtimes import readings_of
 from clockhands.auditing.findings._table_rows import audit_array, audit_tables
 from clockhands.auditing.findings.weights import Pairing, cases_of, not_examined, pairing, with_layout
-from clockhands.auditing.layer_words import details_of
+from clockhands.auditing.layer_words import details_of, part_of_layers
 from clockhands.auditing.main_properties import MainProperties, main_properties
 from clockhands.configs.opened import READ
 from clockhands.configs.overriding import evidence_by_caller, overridden, served_length
@@ -35,7 +35,7 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved
 from clockhands.configs.targets import Opened, open_target
 from clockhands.errors import InvalidType
 from clockhands.formats.files import file_and_key
-from clockhands.phrases import listed, shown
+from clockhands.phrases import listed, number_of, shown
 from clockhands.runtimes import CURRENT, Reading
 from clockhands.runtimes.releases import RuntimeRelease, runtime_of
 from clockhands.runtimes.telling import reach_of, reading_to_dict, release
@@ -181,13 +181,14 @@ class Audit:
         if any(not code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT):
             found.append(f"the RoPE frequencies cannot be computed{self._lacking()}")
         found += filter(None, (case_of(each.code, each.evidence).doubt() for each in self._every()))
-        for part in dict.fromkeys(code.part for code in self.layers if code.kind is None and code.spec is None):
+        unknown = (code for code in self.layers if code.kind is None and code.spec is None)
+        for part in dict.fromkeys(part_of_layers(code) or "text" for code in unknown):
             found.append(f"the position encoding of the {part} part is not known")
         found += [f"clockhands does not read {each}" for each in self.not_covered]
         if self.unexplained:
             names = list(dict.fromkeys(file_and_key(place)[1] for place in self.unexplained))
             several = len(names) > _NAMED_KEYS
-            told = [*names[:_NAMED_KEYS], f"{len(names) - _NAMED_KEYS} more keys"] if several else names
+            told = [*names[:_NAMED_KEYS], number_of(len(names) - _NAMED_KEYS, "more key")] if several else names
             found.append(f"{listed(told)} {'is' if len(names) == 1 else 'are'} not read")
         found += [f"{release(each)} does not load the file: {str(each.because).rstrip('.')}" for each in self.refusals]
         if self.runtime is None:

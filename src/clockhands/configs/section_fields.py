@@ -62,18 +62,55 @@ class Section:
 
 
 def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
-    """The parts of a config: the objects with a known name, or the config itself if none holds its text part."""
-    inner = [
-        (key, of)
-        for key, of in table()["sections"].items()
-        if isinstance(config.get(key), Mapping) and config[key] and path.count(".") < DEEPEST
-    ]
-    own = [key for key, of in inner if of in ("text", "encoder", "decoder")]
-    if not own:
+    """The parts of a config: the objects with a known name or the shape of a part.
+
+    The config itself is one too if none of them holds its text part; but not where it only holds objects.
+    """
+    inner = list(_parts_inside(config)) if path.count(".") < DEEPEST else []
+    only_holds = not (path or {"model_type", "architectures"} & config.keys()) and not any(has_shape(config))
+    if not any(of in ("text", "encoder", "decoder") for _, of, _ in inner) and not (inner and only_holds):
         yield Section(part, path, config)
-    for key, of in inner:
-        for section in sections(config[key], f"{path}{key}.", of if part == "text" else part):
+    for key, of, values in inner:
+        for section in sections(values, f"{path}{key}.", of if part == "text" else part):
             yield Section(section.part, section.path, section.values, section.outer or config)
+
+
+# Words in the names of objects that describe parts.
+_PARTS_BY_NAME = {
+    "text": re.compile(r"(^|_)(l?lm|language|text|transformer_layer)(_|$)"),
+    "vision": re.compile(r"vision|visual|image|(^|_)vit(_|$)"),
+    "audio": re.compile(r"audio|speech|acoustic"),
+}
+
+
+def _parts_inside(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """The objects that describe parts, each with its key and its part; another object may hold one."""
+    objects = {key: held for key, held in config.items() if isinstance(key, str) and isinstance(held, Mapping) and held}
+    named = table()["sections"]
+    yield from ((key, of, objects[key]) for key, of in named.items() if key in objects)
+    for key, values in objects.items():
+        held = {key: values} | {f"{key}.{name}": inner for name, inner in values.items() if isinstance(name, str)}
+        for place, inner in () if key in named else held.items():
+            if is_part(place.rpartition(".")[2], inner):
+                of = next((part for part, words in _PARTS_BY_NAME.items() if words.search(place)), "other")
+                yield place, of, inner
+                break
+
+
+def has_shape(values: Mapping[str, Any]) -> list[bool]:
+    """Whether an object has layers, heads and a width."""
+    spelt = table()["spellings"]["config"]
+    keys = (("layers", "decoder_layers"), ("heads",), ("hidden", "head_width"))
+    return [any(type(values.get(key)) is int for quantity in names for key in spelt[quantity]) for names in keys]
+
+
+def is_part(name: str, values: Any) -> bool:
+    """Whether an object describes a part: it has layers, heads and a width, or a RoPE key and one of these."""
+    spelt = table()["spellings"]["config"]
+    if not isinstance(values, Mapping) or name in spelt["blocks"]:
+        return False
+    has, rotary = has_shape(values), {*spelt["base"], *spelt["local_base"], *spelt["blocks"]}
+    return name in table()["sections"] or all(has) or (any(has) and bool(rotary & values.keys()))
 
 
 def fields_of(section: Section, file: str, known: ModelType | None, facts: list[Fact]) -> Fields:
@@ -381,10 +418,10 @@ def unread(fields: Fields) -> dict[str, Any]:
 
 def _elsewhere(values: Mapping[str, Any], path: str, keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Position keys inside objects that no reader looks into."""
-    data = table()
-    searched = {*data["sections"], *data["spellings"]["config"]["blocks"]}
+    blocks = table()["spellings"]["config"]["blocks"]
     for name, value in values.items():
-        if isinstance(value, Mapping) and str(name) not in searched and path.count(".") < _DEEPEST_BLOCK:
+        searched = str(name) in blocks or is_part(str(name), value)
+        if isinstance(value, Mapping) and not searched and path.count(".") < _DEEPEST_BLOCK:
             for key in keys:
                 if _says(value.get(key)):
                     yield f"{path}{name}.{key}", value[key]
