@@ -131,8 +131,9 @@ def test_every_rule_of_configs_is_tried_each_way():
     rows = {code for code, rule in CODES.items() if rule.family in ("keys", "layer_kinds", "scalings", "values")} - {
         "head-width"
     }
-    # The first above, the second about files without a config, the third about what the caller sets (test_overriding).
-    elsewhere = {"duplicate-key", "nothing-declared", "override-replaces-block"}
+    # The first above, the second about files without a config, the third about what the caller sets (test_overriding),
+    # the fourth about code beside a config (test_model_code).
+    elsewhere = {"duplicate-key", "nothing-declared", "override-replaces-block", "code-differs"}
     assert rows - elsewhere <= {code for code, *_ in EACH_WAY} | {fault.code for fault in CONFIG_FAULTS}
 
 

@@ -139,6 +139,14 @@ class Fields:
             places = {**places, **{key: self.source(f"{place}{key}") for key in values}}
         return self._with(values={**self.values, **values}, places=places)
 
+    def with_computed(self, values: Mapping[str, Sourced[Any]], instead: Sequence[str]) -> "Fields":
+        """The same object with values that code computes, each with its source, in place of some keys."""
+        kept = {key: value for key, value in self.values.items() if key not in instead}
+        places = self.places if isinstance(self.places, Mapping) else {}
+        computed = {key: found.value for key, found in values.items()}
+        sources = {key: found.source for key, found in values.items()}
+        return self._with(values={**kept, **computed}, places={**places, **sources})
+
     def apart(self, values: Mapping[str, Any]) -> "Fields":
         """The same object with other values for some keys; facts about it are not recorded here."""
         return Fields(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.configs.model_code import CodeFiles
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays
 from clockhands.formats.arrays import Summary, TensorInfo
@@ -41,6 +42,7 @@ class Opened:
         length_place: The source of that length, as ``file:key``.
         layouts: What each shard of the weights says of its layout, empty if it says nothing; only where they contradict
             each other.
+        code: The Python files beside the config, parsed and never run, where the model has code of its own; else None.
         hub: The command that downloads the model, if it was fetched from a hub: then only headers of its weights are
             here.
     """
@@ -61,6 +63,7 @@ class Opened:
     length: int | None = None
     length_place: str | None = None
     layouts: Mapping[str, str] = field(default_factory=dict)
+    code: CodeFiles | None = None
     hub: str | None = None
 
     def array(self, name: str) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 from clockhands import formats
 from clockhands.configs.composition import composed
 from clockhands.configs.dialects import as_program_reads, in_dialect
+from clockhands.configs.model_code import code_beside
 from clockhands.configs.opened import READ, Opened
 from clockhands.encodings.scores import ScoreScale
 from clockhands.encodings.specs import WRITTEN, from_dict
@@ -78,7 +79,8 @@ def open_document(document: Document, target: str, path: Path | None, name: str)
     )
     found = in_dialect(config, name)
     if found is None:
-        return opened
+        code = None if file is None else code_beside(file.parent, config)
+        return opened if code is None else replace(opened, code=code, notes=(*notes, *code.notes))
     notes = (f"{name} is read as a config of {found.dialect.name}.", *notes, *found.notes)
     key, length = found.dialect.length(config, opened.config_name or "")
     place = key and f"{opened.config_name}:{key}"

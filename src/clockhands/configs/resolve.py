@@ -10,12 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clockhands.configs._code_fields import (
+    by_code,
+    computed,
+    differences,
+    kinds_in,
+    other_keys,
+    row_of,
+    tables_in,
+)
 from clockhands.configs._diffusers_fields import CLASS_KEY, diffusers_codes
 from clockhands.configs._second_fields import for_further_tokens, in_own_layers
 from clockhands.configs._table_fields import bias_codes, table_code
 from clockhands.configs.dialects import InDialect, in_dialect
 from clockhands.configs.fields import Fields, Sourced, shown, value_of
 from clockhands.configs.gguf_fields import ARCHITECTURE, gguf_codes
+from clockhands.configs.model_code import CodeFacts
 from clockhands.configs.model_types import (
     CodeOfType,
     ModelType,
@@ -289,7 +299,19 @@ class _ConfigResolver:
         if known is None and not section.path and is_params(section.values):
             codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
             return _Part(codes, context, unread(fields))
-        return self._by_fields(section, name) if known is None else self.by_table(section, known)
+        if known is None:
+            return self._by_fields(section, name)
+        made = self.by_table(section, known)
+        code = self._code(section)
+        if code is not None:
+            for each, _ in made.codes:
+                self.facts.extend(fact for fact in differences(each, code, known.title) if fact not in self.facts)
+        return made
+
+    def _code(self, section: Section) -> CodeFacts | None:
+        """What the Python files beside the config say of a part; those of a whole model are read for its text."""
+        beside = self.opened.code
+        return None if section.path or beside is None else beside.of(section.values, self.file)
 
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
         """The type whose code runs a part: that of the class that comes with the model, if it is known."""
@@ -384,12 +406,24 @@ class _ConfigResolver:
         fields = fields_of(section, self.file, None, self.facts)
         named = CLASS_KEY if name is None and isinstance(section.values.get(CLASS_KEY), str) else "model_type"
         evidence = {fields.source(named): name or shown(section.values.get(CLASS_KEY)), **(more or {})}
+        code = self._code(section)
+        if code is not None and code.says:
+            evidence["read from its code"] = code.says
         fields.note("unknown-model-type", evidence)
         part = part_of(section, name)
         made: list[tuple[LayerEncoding, int | None]] = []
-        for kind in declared_kinds(fields):
+        kinds = declared_kinds(fields)
+        if code is not None:
+            kinds = kinds_in(code, kinds)
+            made += [(each, None) for each in tables_in(code, part)]
+            fields = computed(fields, code)
+        for kind in kinds:
             if kind.value == "rotary" and part == "text":
-                made += RotaryResolver(fields, None, None, part, self.length).codes()
+                row = None if code is None else row_of(code)
+                found = RotaryResolver(fields, None, row, part, self.length).codes()
+                if code is not None:
+                    found = [(by_code(each, code, self.length), original) for each, original in found]
+                made += found
             elif kind.value == "rotary":
                 # Images and sound have axes that no common key describes: their frequencies would be a guess.
                 made.append((_without_rates(RotaryResolver(fields, None, None, part, None), kind.source), None))
@@ -402,7 +436,10 @@ class _ConfigResolver:
         made += self._predicting(section, fields, None, [code for code, _ in made])
         misspelt_keys(fields, None)
         context = fields.whole("context")
-        return _Part(made, context, unread(fields))
+        ignored = unread(fields)
+        if code is not None:
+            self.notes.extend(other_keys(ignored, fields, code))
+        return _Part(made, context, ignored)
 
 
 def _of_the_other_side(row: CodeOfType, section: Section) -> bool:

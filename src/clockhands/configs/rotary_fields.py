@@ -131,7 +131,8 @@ class RotaryResolver:
         )
         if self.row is not None:
             code = replace(code, rotating_heads=self.row.rotating_heads, coordinates=self.row.coordinates)
-        elif not heads.is_latent() and not any(map(self.fields.declares, ("rotated", "share"))):
+        declared_share = any(map(self.fields.declares, ("rotated", "share")))
+        if self.known is None and not heads.is_latent() and not declared_share:
             code = replace(code, assumed=("rotated", "rates"))
         last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}

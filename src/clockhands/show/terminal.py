@@ -349,7 +349,8 @@ def _short_names(audit: Audit) -> dict[str, str]:
     # What is computed from several sources has words before the files, and commas or signs between them.
     terms = (term for source in _sources(audit) for term in _BETWEEN.split(source.removeprefix(COMPUTED)))
     for found in filter(None, map(_FILE.match, terms)):
-        if len(found["file"]) > len("model.safetensors") and found["suffix"] not in names.values():
+        long = len(found["file"]) > len("model.safetensors") and found["suffix"] != "py"
+        if long and found["suffix"] not in names.values():
             names.setdefault(found["file"], found["suffix"])
     return names
 

@@ -1,0 +1,116 @@
+"""Puts what the code of a model computes in place of what the keys of its config would mean by themselves."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from clockhands.configs.fields import Fields, Sourced, value_of
+from clockhands.configs.model_code import CodeFacts
+from clockhands.configs.model_types import CodeOfType
+from clockhands.configs.resolved import Fact, LayerEncoding
+from clockhands.phrases import listed
+
+# Relative difference up to which two bases are one: a base is written with few digits.
+_NEAR = 1e-6
+
+
+def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]]:
+    """The kinds of encodings that the code of a model shows, each with its place; else those that a config declares.
+
+    A config may keep keys of RoPE that its code does not use: if all of the code is at hand and shows none, RoPE is not
+    known.
+    """
+    rotary = code.rotates or (None if code.base is None else code.base.source)
+    found = [("rotary", rotary), ("alibi", code.biased)]
+    shown = [Sourced(kind, place) for kind, place in found if place is not None]
+    return shown or [each for each in declared if each.value != "rotary" or not code.closed]
+
+
+def computed(fields: Fields, code: CodeFacts) -> Fields:
+    """The fields with the base and the rotated channels that the code computes."""
+    spellings = fields.spellings
+    values: dict[str, Sourced[float] | Sourced[int]] = {}
+    instead: list[str] = []
+    if code.base is not None:
+        values[spellings["base"][0]] = code.base
+        instead += spellings["base"]
+        if any(f":{key}." in code.base.source for key in spellings["blocks"]):
+            instead += spellings["blocks"]  # the scaling is in the base already
+    if code.closed:
+        read = {each.key for each in code.reads}
+        instead += spellings["base"] if code.base is None else ()
+        instead += [key for key in spellings["head_width"] if key not in read]
+    latent, own = spellings["rotated"]
+    if code.rotated is not None and fields.values.get(latent) != code.rotated.value:
+        values[own] = code.rotated
+        instead += [own, *spellings["share"]]
+    made = fields.with_computed(values, instead)
+    made.read.update(_keys_in([each.source for each in values.values()], fields))
+    return made
+
+
+def _keys_in(sources: Sequence[str], fields: Fields) -> set[str]:
+    """The keys of the config in the sources of what its code computes."""
+    start = f"{fields.file}:{fields.path}"
+    places = [place for source in sources for place in source.split(", ") if place.startswith(start)]
+    return {place.removeprefix(start).partition(".")[0] for place in places}
+
+
+def other_keys(ignored: Iterable[str], fields: Fields, code: CodeFacts) -> list[str]:
+    """Sentences on the position keys that were not read here, by source: which of them the code reads, and where."""
+    places = {read.key: read.place for read in reversed(code.reads) if not read.declared}
+    held = [source.removeprefix(f"{fields.file}:{fields.path}") for source in ignored]
+    read = [f"{key} ({places[key]})" for key in held if key in places]
+    never = [key for key in held if key not in {each.key for each in code.reads}]
+    files = listed(sorted({each.file for each in code.reads}))
+    found = []
+    if read:
+        found.append(f"The code beside the config reads {listed(read)}; what follows from that is not known.")
+    if never and code.model is not None:
+        found.append(f"No code beside the config ({files}) reads {listed(never)}.")
+    return found
+
+
+def row_of(code: CodeFacts) -> CodeOfType | None:
+    """What the code says in the form of a row of the table of types; None if it says nothing of the layout."""
+    return None if code.layout is None else CodeOfType("text", "rotary", layout=code.layout.value)
+
+
+def by_code(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> LayerEncoding:
+    """An encoding made of what the code shows, with its places; ``length`` is the one that the caller gave."""
+    if encoding.kind != "rotary":
+        return encoding
+    source = dict(encoding.source)
+    if code.layout is not None and encoding.layout == code.layout.value:
+        source["layout"] = code.layout.source
+    if code.by_length is None or encoding.scaling is not None:
+        return replace(encoding, source=source)
+    scaling = {"type": "dynamic", "factor": None, "original": None}
+    made = replace(encoding, scaling=scaling, source={**source, "scaling": code.by_length})
+    # From which length on the base grows is not known.
+    return made if length is None else replace(made, spec=None, rotation=None, rates=None, attention_factor=None)
+
+
+def tables_in(code: CodeFacts, part: str) -> list[LayerEncoding]:
+    """The tables of positions that the code makes."""
+    made = []
+    for name, rows in (code.tables or {}).items():
+        source = {"kind": rows.source, "rows": rows.source}
+        if value_of(rows):
+            made.append(LayerEncoding(part, "input", "learned", rows=rows.value, source=source | {"layers": name}))
+    return made
+
+
+def differences(encoding: LayerEncoding, code: CodeFacts, kind: str) -> list[Fact]:
+    """Where the code beside a config computes something else than the code of its type that is known here."""
+    if encoding.kind != "rotary" or encoding.part != "text":
+        return []
+    found = []
+    for name, seen in (("layout", code.layout), ("base", code.base)):
+        own = getattr(encoding, name)
+        if seen is None or seen.value is None or own is None or own == seen.value:
+            continue
+        if name == "base" and (abs(seen.value / own - 1) < _NEAR or encoding.scaling is not None):
+            continue  # a scaling may be part of the base
+        evidence = {"what": name, "code": seen.value, "place": seen.source, "table": own, "type": kind}
+        found.append(Fact("code-differs", evidence, encoding.layers))
+    return found

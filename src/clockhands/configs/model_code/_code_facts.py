@@ -1,0 +1,148 @@
+"""What the code of a model says about positions: layout, base, rotated channels, tables, biases, and the keys read."""
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clockhands.configs.fields import Sourced
+from clockhands.configs.key_reads import KeyRead, reads_in
+from clockhands.configs.model_code._definitions import Event, Exhausted
+from clockhands.configs.model_code._following import FollowedCode
+from clockhands.configs.model_code._known_values import Known, Value
+from clockhands.configs.model_code._tensors import NESTED
+
+# The classes of a model that a config names, the first existing one.
+_MODELS = ("AutoModelForCausalLM", "AutoModel", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM")
+
+# Modules outside of the folder, or names in them, that may compute positions.
+_OF_OTHERS = re.compile(r"transformers\.models\b.*|.*(rotary|rope|position|alibi).*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CodeFacts:
+    """What the Python files beside a config show; a field is None where nothing shows it, or two places differ.
+
+    Attributes:
+        model: The class that was followed; None if no file defines it.
+        rotates: Where channels are rotated: file and line; None if no such place was found.
+        layout: Which two channels form a pair.
+        base: The base of the frequencies that reach a cosine or a sine.
+        rotated: How many channels of a head are rotated.
+        by_length: Where the base grows with the length of the text while the model runs.
+        biased: Where the slopes of ALiBi are computed.
+        tables: The rows of each table of positions, by the attribute that holds it.
+        reads: Every key of the config that the files read.
+        closed: Whether all of the code was followed: the class was found, and the files import no code of other models.
+    """
+
+    model: str | None
+    rotates: str | None = None
+    layout: Sourced[str] | None = None
+    base: Sourced[float] | None = None
+    rotated: Sourced[int] | None = None
+    by_length: str | None = None
+    biased: str | None = None
+    tables: Mapping[str, Sourced[int]] | None = None
+    reads: tuple[KeyRead, ...] = ()
+    closed: bool = False
+
+    @property
+    def says(self) -> list[str]:
+        """What was read, in clauses with file and line."""
+        found = []
+        if self.layout is not None:
+            style = "half-split" if self.layout.value == "halves" else "interleaved"
+            found.append(f"the layout {style} ({self.layout.source})")
+        if self.base is not None and self.base.value is not None:
+            found.append(f"the RoPE base {self.base.value:,.10g} ({self.base.source})")
+        if self.rotated is not None:
+            found.append(f"{self.rotated.value} RoPE dimensions ({self.rotated.source})")
+        if self.by_length is not None:
+            found.append(f"a base that grows with the length of the text ({self.by_length})")
+        if self.biased is not None:
+            found.append(f"the slopes of ALiBi ({self.biased})")
+        if self.layout is None and self.rotates is not None:
+            found.append(f"a rotation whose layout is not recognised ({self.rotates})")
+        found += [f"a table of {rows.value:,} rows ({rows.source})" for rows in (self.tables or {}).values()]
+        return found or ["nothing about positions that is recognised"] * self.closed
+
+
+def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: str) -> CodeFacts:
+    """What the files say of the text part of a model whose config is in ``file``."""
+    reads = tuple(read for name, tree in trees.items() for read in reads_in(tree, name))
+    code = FollowedCode(trees)
+    kind, model = _classes(code, config)
+    if model is None:
+        return CodeFacts(None, reads=reads)
+    try:
+        code.follow(model, code.config(kind, config, f"{file}:"))
+    except (Exhausted, RecursionError):
+        return CodeFacts(model, reads=reads)
+    rotations = [event for event in code.events if event.kind == "rotation"]
+    used = [event for event in code.events if event.kind == "frequencies"]
+    base, rotated = (_agreed([getattr(event.value[0], name) for event in used]) for name in ("base", "width"))
+    places = {event.value[0].place for event in used}
+    if rotations and all(event.value == NESTED for event in rotations):
+        base = rotated = None  # they are those of an axis
+    return CodeFacts(
+        model,
+        rotates=rotations[0].place if rotations else None,
+        layout=_layout(rotations),
+        base=None if base is None else Sourced(float(base.value), _sources(base, places)),
+        rotated=None if rotated is None else Sourced(int(rotated.value), _sources(rotated, places)),
+        by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
+        biased=next((event.place for event in code.events if event.kind == "slopes"), None),
+        tables={event.name: table for event in code.events if (table := _table(event)) is not None},
+        reads=reads,
+        closed=not any(_imports_models(tree) for tree in trees.values()),
+    )
+
+
+def _imports_models(tree: ast.Module) -> bool:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level != 1:
+            names = [node.module or "", *(each.name for each in node.names)]
+            if node.level > 1 or any(_OF_OTHERS.fullmatch(name) for name in names):
+                return True
+    return False
+
+
+def _classes(code: FollowedCode, config: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The class of the config and that of the model, as far as a config names them and the files define them."""
+    named = config.get("auto_map")
+    named = named if isinstance(named, Mapping) else {}
+    classes = {key: each.rpartition(".")[2] for key, each in named.items() if isinstance(each, str)}
+    listed = config.get("architectures")
+    own = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    models = [classes[key] for key in _MODELS if key in classes] + own
+    return classes.get("AutoConfig"), next((name for name in models if code.class_named(name) is not None), None)
+
+
+def _layout(rotations: Sequence[Event]) -> Sourced[str] | None:
+    """The one layout of all rotations."""
+    found = {event.value: event.place for event in reversed(rotations) if event.value != NESTED}
+    (layout, place), *others = found.items() if found else ((None, ""),)
+    return None if others or layout not in ("halves", "interleaved") else Sourced(layout, place)
+
+
+def _agreed(values: Sequence[Value]) -> Known | None:
+    """The one number that all places have."""
+    numbers = {each.number for each in values if isinstance(each, Known)}
+    known = all(isinstance(each, Known) for each in values)
+    found = next((each for each in values if isinstance(each, Known)), None)
+    return found if known and len(numbers) == 1 and found is not None and found.number is not None else None
+
+
+def _sources(found: Known, places: set[str]) -> str:
+    return ", ".join(dict.fromkeys((*sorted(places), *found.sources)))
+
+
+def _table(event: Event) -> Sourced[int] | None:
+    """The rows of a table of positions, by the name of the attribute that holds it."""
+    name = event.name.lower()
+    about = ("pos" in name or "wpe" in name) and not any(word in name for word in ("relative", "distance", "rel_"))
+    if event.kind != "table" or not about or not isinstance(event.value, Known) or event.value.number is None:
+        return None
+    return Sourced(int(event.value.number), ", ".join(dict.fromkeys((event.place, *event.value.sources))))

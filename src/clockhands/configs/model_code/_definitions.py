@@ -1,0 +1,164 @@
+"""The definitions of Python files, and what is recorded while they are followed."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clockhands.configs.model_code._idioms import definitions
+from clockhands.configs.model_code._known_values import (
+    UNKNOWN,
+    Class,
+    Function,
+    Instance,
+    Items,
+    Known,
+    RunTime,
+    Several,
+    Value,
+    join_all,
+    mixed,
+)
+
+# Ten times the steps of the largest of fourteen models, so that a small file cannot keep the audit busy.
+MOST_STEPS = 100_000
+
+# Classes and configs of parts that are no text.
+OTHER_PARTS = re.compile(r"(?i)vision|visual|vit(?![a-z])|image|audio|speech|tower|resampler|whisper|siglip|clip|tts")
+
+# The library's class of all configs, which has no keys about positions.
+_PLAIN_CONFIGS = ("PretrainedConfig", "PreTrainedConfig", "object")
+
+
+class Exhausted(Exception):
+    """The code is larger than what is followed."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that the code computes.
+
+    Attributes:
+        kind: ``rotation`` (with a layout), ``frequencies``, ``table``, ``slopes`` or ``logarithm``.
+        place: File and line.
+        value: What was found.
+        certain: Whether the model certainly computes it.
+        name: The attribute that holds a table.
+    """
+
+    kind: str
+    place: str
+    value: Any
+    certain: bool
+    name: str = ""
+
+
+@dataclass
+class Frame:
+    """The call that is followed."""
+
+    function: Function
+    names: dict[str, Value]
+    certain: bool
+    part: str
+    returned: list[Value] = field(default_factory=list)
+
+
+class Definitions:
+    """The classes, functions and constants of some Python files, and what following them has shown."""
+
+    def __init__(self, trees: Mapping[str, ast.Module]) -> None:
+        """Collect the definitions; ``trees`` has the syntax tree of each file."""
+        self.events: list[Event] = []
+        self.instances: list[Instance] = []
+        self._steps = 0
+        self._calls: list[ast.AST] = []
+        self._names: dict[str, Value | tuple[ast.expr, str]] = {}
+        for file, tree in trees.items():
+            for node in definitions(tree.body):
+                if isinstance(node, ast.ClassDef):
+                    self._names.setdefault(node.name, Class(node, file))
+                elif isinstance(node, ast.FunctionDef):
+                    self._names.setdefault(node.name, Function(node, file))
+                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                    self._names.setdefault(node.targets[0].id, (node.value, file))
+
+    def class_named(self, name: str) -> Class | None:
+        """The class of that name, if the files define it."""
+        found = self._names.get(name)
+        return found if isinstance(found, Class) else None
+
+    def read(self, config: Instance, key: str) -> Value:
+        """A key of the file of a config."""
+        if config.values is None or key not in config.values:
+            return UNKNOWN
+        value = config.values[key]
+        if isinstance(value, Mapping):
+            part = "other" if OTHER_PARTS.search(key) else config.part
+            return Instance(None, values=value, path=f"{config.path}{key}.", part=part)
+        return Known(value, (f"{config.path}{key}",))
+
+    def bases(self, kind: Class) -> Iterator[Class]:
+        """A class and those that it inherits from, as far as the files define them."""
+        yield kind
+        for base in kind.node.bases:
+            found = self.class_named(base.id) if isinstance(base, ast.Name) else None
+            if found is not None and found is not kind:
+                yield from self.bases(found)
+
+    def method(self, made: Instance, name: str, after: Class | None = None) -> Function | None:
+        """A method of an instance; with ``after``, of the classes that this class inherits from."""
+        line = [] if made.type is None else list(self.bases(made.type))
+        if after in line:
+            line = line[line.index(after) + 1 :]
+        for kind in line:
+            for node in kind.node.body:
+                if isinstance(node, ast.FunctionDef) and node.name == name:
+                    return Function(node, kind.file, made, kind)
+        return None
+
+    def truth(self, value: Value) -> bool | None:
+        """Whether a value counts as true; None if that is known only while the model runs."""
+        if isinstance(value, Known):
+            return bool(value.value)
+        if isinstance(value, Instance | Class | Function):
+            return value.values != {} if isinstance(value, Instance) and value.values is not None else True
+        if isinstance(value, Items):
+            return bool(value.values)
+        return None
+
+    def _item(self, value: Value, at: int | None = None) -> Value:
+        """An item of a value, or any item."""
+        if isinstance(value, Items) and value.values:
+            if at is None:
+                return join_all(list(value.values))
+            return value.values[at] if -len(value.values) <= at < len(value.values) else UNKNOWN
+        if isinstance(value, Known) and isinstance(value.value, list) and at is not None:
+            held = value.value
+            return Known(held[at], value.sources) if -len(held) <= at < len(held) else UNKNOWN
+        if isinstance(value, Several):
+            return join_all([self._item(each, at) for each in value.options])
+        return mixed([value]) if isinstance(value, RunTime) else UNKNOWN
+
+    def _is_whole(self, config: Instance) -> bool:
+        """Whether a config has no key beyond those of its file and of the classes at hand."""
+        if config.type is None:
+            return config.path.endswith(".")  # an object in the file
+        names = {ast.unparse(base).rpartition(".")[2] for kind in self.bases(config.type) for base in kind.node.bases}
+        return all(self.class_named(name) is not None or name in _PLAIN_CONFIGS for name in names)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise Exhausted
+
+    def _record(self, kind: str, node: ast.AST, value: Any, frame: Frame, name: str = "") -> None:
+        if frame.part != "text":
+            return
+        event = Event(kind, self._place(node, frame), value, frame.certain, name)
+        if event not in self.events:
+            self.events.append(event)
+
+    def _place(self, node: ast.AST, frame: Frame) -> str:
+        return f"{frame.function.file}:{getattr(node, 'lineno', 1)}"

@@ -1,0 +1,327 @@
+"""The code beside a config is parsed and followed, never run: layout, base, tables and biases, each with its line."""
+
+import json
+import random
+import re
+import textwrap
+
+import pytest
+
+import clockhands as ch
+
+NAMES = random.Random(45)
+
+HALVES = {
+    "slices": "a = x[..., : x.shape[-1] // 2]\nb = x[..., x.shape[-1] // 2 :]\nreturn torch.cat((-b, a), dim=-1)",
+    "chunk": "a, b = x.chunk(2, dim=-1)\nreturn torch.cat([-b, a], dim=-1)",
+    "torch.chunk": "a, b = torch.chunk(x, 2, -1)\nreturn torch.cat((-b, a), -1)",
+    "half": "half = x.shape[-1] // 2\nreturn torch.cat((-x[..., half:], x[..., :half]), dim=-1)",
+    "einops": "x = rearrange(x, '... (j d) -> ... j d', j=2)\na, b = x.unbind(dim=-2)\nreturn torch.cat((-b, a), -1)",
+    "products": "a, b = torch.chunk(x, 2, dim=-1)\nreturn torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)",
+}
+INTERLEAVED = {
+    "strides": "a, b = x[..., ::2], x[..., 1::2]\nreturn torch.stack((-b, a), dim=-1).flatten(-2)",
+    "strides from 0": "a = x[..., 0::2]\nb = x[..., 1::2]\nreturn torch.stack([-b, a], -1).reshape(x.shape)",
+    "reshape": (
+        "y = x.float().reshape(*x.shape[:-1], -1, 2)\n"
+        "return torch.stack([y[..., 0] * cos - y[..., 1] * sin, y[..., 1] * cos + y[..., 0] * sin], -1).flatten(3)"
+    ),
+    "unflatten": "a, b = x.unflatten(-1, (-1, 2)).unbind(-1)\nreturn torch.stack((-b, a), dim=-1).flatten(-2)",
+    "complex": "return torch.view_as_real(torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2)) * cos).flatten(3)",
+    "einops": (
+        "x = rearrange(x, '... (d r) -> ... d r', r=2)\na, b = x.unbind(dim=-1)\n"
+        "return rearrange(torch.stack((-b, a), dim=-1), '... d r -> ... (d r)')"
+    ),
+    "into halves first": (
+        "n, h, s, d = x.shape\nx = x.view(n, h, s, d // 2, 2).transpose(4, 3).reshape(n, h, s, d)\n"
+        "return torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)"
+    ),
+}
+FREQUENCIES = "1.0 / (base ** (torch.arange(0, dim, 2).float() / dim))"
+
+
+def drawn(stem):
+    """A name that no table knows."""
+    return f"{stem}{NAMES.randrange(10**6)}"
+
+
+def source(rotation=HALVES["chunk"], *, frequencies=FREQUENCIES, base="config.rope_theta", more="", body="", dim=None):
+    """The code of a small model around a rotation, and its names."""
+    names = {name: drawn(name) for name in ("Config", "Rope", "Attention", "Layer", "Model", "turned")}
+    code = f"""
+    import torch
+    from torch import nn
+
+    class {names["Config"]}(PretrainedConfig):
+        def __init__(self, hidden_size=512, num_attention_heads=8, num_hidden_layers=2, rope_theta=10000.0, **kwargs):
+            self.hidden_size = hidden_size
+            self.num_attention_heads = num_attention_heads
+            self.num_hidden_layers = num_hidden_layers
+            self.rope_theta = rope_theta
+            super().__init__(**kwargs)
+
+    class {names["Rope"]}(nn.Module):
+        def __init__(self, dim, base=10000):
+            super().__init__()
+            self.register_buffer("inv_freq", {frequencies}, persistent=False)
+
+        def forward(self, x, position_ids):
+            angles = torch.outer(position_ids.float(), self.inv_freq)
+            angles = torch.cat((angles, angles), dim=-1)
+            return angles.cos(), angles.sin()
+
+    def {names["turned"]}(x, cos, sin):
+{textwrap.indent(rotation, " " * 8)}
+
+    class {names["Attention"]}(nn.Module):
+        def __init__(self, config, layer):
+            super().__init__()
+            self.config = config
+            self.head_dim = config.hidden_size // config.num_attention_heads
+            self.q = nn.Linear(config.hidden_size, config.hidden_size)
+            self.rope = {names["Rope"]}({dim or "self.head_dim"}, base={base})
+
+        def forward(self, x, position_ids=None):
+            q = self.q(x).view(1, -1, 8, self.head_dim)
+            cos, sin = self.rope(q, position_ids)
+            return q * cos + {names["turned"]}(q, cos, sin) * sin
+
+    class {names["Layer"]}(nn.Module):
+        def __init__(self, config, layer):
+            super().__init__()
+            self.attention = {names["Attention"]}(config, layer)
+
+        def forward(self, x):
+            return self.attention(x)
+
+    class {names["Model"]}(PreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+            self.layers = nn.ModuleList([{names["Layer"]}(config, n) for n in range(config.num_hidden_layers)])
+            {body}
+
+        def forward(self, ids):
+            x = self.embed_tokens(ids)
+            for layer in self.layers:
+                x = layer(x)
+            return x
+    """
+    return textwrap.dedent(code) + textwrap.dedent(more), names
+
+
+def written(folder, code, names, **config):
+    """A folder with a config of an unknown type and its code."""
+    (folder / "modeling_own.py").write_text(code, encoding="utf-8")
+    model_map = {"AutoConfig": f"modeling_own.{names['Config']}", "AutoModel": f"modeling_own.{names['Model']}"}
+    sizes = {"hidden_size": 512, "num_attention_heads": 8, "num_hidden_layers": 2, "vocab_size": 100}
+    held = {"model_type": drawn("mystery"), "auto_map": model_map, **sizes, "rope_theta": 50000.0, **config}
+    (folder / "config.json").write_text(json.dumps(held), encoding="utf-8")
+    return folder
+
+
+def only_layers(folder):
+    (found,) = ch.audit(str(folder)).layers
+    return found
+
+
+def note(folder, code):
+    return next((each for each in ch.audit(str(folder)).findings if each.code == code), None)
+
+
+@pytest.mark.parametrize(
+    ("layout", "rotation"),
+    [("halves", each) for each in HALVES.values()] + [("interleaved", each) for each in INTERLEAVED.values()],
+    ids=[*HALVES, *(f"interleaved {name}" for name in INTERLEAVED)],
+)
+def test_each_spelling_of_a_rotation_gives_its_layout_and_line(tmp_path, layout, rotation):
+    code, names = source(rotation)
+    found = only_layers(written(tmp_path, code, names))
+    assert (found.kind, found.layout, found.base, found.rotated) == ("rotary", layout, 50000.0, 64)
+    assert found.spec == ch.Rotary(64, layout, base=50000.0)
+    file, line = found.source["layout"].split(":")
+    assert file == "modeling_own.py"
+    assert any(word in code.splitlines()[int(line) - 1] for word in ("cat", "stack", "complex"))
+    assert "parsed, not run" in str(note(tmp_path, "unknown-model-type"))
+
+
+@pytest.mark.parametrize(
+    ("base", "config", "expected", "said"),
+    [
+        ("config.rope_theta", {}, 50000.0, "config.json:rope_theta"),
+        ("config.rope_theta", {"rope_theta": None}, None, None),
+        ("getattr(config, 'theta', 30000.0)", {}, 30000.0, "modeling_own.py:"),
+        ("getattr(config, 'theta', 30000.0)", {"theta": 7000}, 7000.0, "config.json:theta"),
+        ("10000 * config.ratio", {"ratio": 50}, 500000.0, "config.json:ratio"),
+        ("20000", {}, 20000.0, "modeling_own.py:"),
+        ("config.text['theta']", {"text": {"theta": 900.0}}, 900.0, "config.json:text.theta"),
+        ("config.absent", {}, None, None),
+        ("5000 if config.small else 6000", {"small": True}, 5000.0, "modeling_own.py:"),
+        ("5000 if layer else 6000", {}, None, None),
+    ],
+)
+def test_the_base_that_reaches_the_cosine_is_the_one_of_the_code(tmp_path, base, config, expected, said):
+    code, names = source(base=base)
+    found = only_layers(written(tmp_path, code, names, **config))
+    assert found.base == expected
+    if expected is not None:
+        assert said in found.source["base"]
+        assert found.rates == ch.Rotary(64, "halves", base=expected).rates
+    else:
+        assert found.rates is None
+
+
+@pytest.mark.parametrize(
+    "frequencies",
+    [
+        "base ** -(torch.arange(0, dim, 2).float() / dim)",
+        "1 / torch.pow(base, torch.arange(0, dim, 2) / dim)",
+        "1.0 / (base ** (torch.arange(0, dim, 2, dtype=torch.int64)[: (dim // 2)].float() / dim))",
+    ],
+)
+def test_each_spelling_of_the_frequencies(tmp_path, frequencies):
+    code, names = source(frequencies=frequencies)
+    assert only_layers(written(tmp_path, code, names)).rates == ch.Rotary(64, "halves", base=50000.0).rates
+
+
+def test_another_divisor_is_not_taken_for_the_usual_frequencies(tmp_path):
+    code, names = source(frequencies="1.0 / (base ** (torch.arange(0, dim, 2).float() / 512))")
+    assert only_layers(written(tmp_path, code, names)).rates is None
+
+
+def test_part_of_a_head_is_rotated(tmp_path):
+    code, names = source(dim="int(self.head_dim * config.share)")
+    found = only_layers(written(tmp_path, code, names, share=0.25))
+    assert (found.rotated, found.width) == (16, 64)
+
+
+def test_code_that_nothing_calls_says_nothing(tmp_path):
+    dead = "\ndef rotate_half(x):\n    return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1)\n"
+    gate = "\ndef gate(x):\n    a, b = x[..., ::2], x[..., 1::2]\n    return a * torch.sigmoid(a) * (b + 1)\n"
+    code, names = source(more=dead + gate)
+    assert only_layers(written(tmp_path, code, names)).layout == "halves"
+
+
+def test_layouts_that_contradict_each_other_are_not_known(tmp_path):
+    more = """
+    class Experts(nn.Module):
+        def forward(self, x):
+            return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1)
+    """
+    code, names = source(more=more, body="self.experts = Experts()")
+    found = only_layers(written(tmp_path, code, names))
+    assert (found.layout, found.base) == (None, 50000.0)
+
+
+def test_a_tower_for_images_is_not_the_text(tmp_path):
+    more = """
+    class VisionRope(nn.Module):
+        def forward(self, x):
+            return torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1)
+    """
+    code, names = source(more=more, body="self.visual = VisionRope()")
+    assert only_layers(written(tmp_path, code, names)).layout == "halves"
+
+
+def test_axes_of_a_head_are_no_layout_of_it(tmp_path):
+    code, names = source()
+    split = f"{names['turned']}(q.chunk(2, dim=-1)[0], cos, sin)"
+    found = only_layers(written(tmp_path, code.replace(f"{names['turned']}(q, cos, sin)", split), names))
+    assert (found.layout, found.rates) == (None, None)
+
+
+def test_a_flag_of_the_config_chooses_the_layout(tmp_path):
+    rotation = f"if sin:\n{textwrap.indent(HALVES['chunk'], '    ')}\n{INTERLEAVED['strides']}"
+    code, names = source(rotation)
+    code = code.replace("(q, cos, sin) * sin", "(q, cos, self.config.neox) * sin")
+    for flag, layout in ((True, "halves"), (False, "interleaved")):
+        assert only_layers(written(tmp_path, code, names, neox=flag)).layout == layout
+
+
+def test_a_base_that_grows_with_the_length_is_said_and_nothing_promised_beyond(tmp_path):
+    code, names = source(frequencies="1.0 / ((base * alpha() ** (dim / (dim - 2))) ** (torch.arange(0, dim, 2) / dim))")
+    folder = written(tmp_path, code, names)
+    found = only_layers(folder)
+    assert found.base == 50000.0
+    assert found.scaling is not None
+    assert found.scaling["type"] == "dynamic"
+    (longer,) = ch.audit(str(folder), length=100_000).layers
+    assert longer.rates is None
+
+
+def test_keys_of_rope_that_the_code_does_not_use_make_no_rope(tmp_path):
+    code, names = source()
+    code = code.replace(f"{names['Attention']}(config, layer)", "nn.Linear(1, 1)")
+    assert only_layers(written(tmp_path, code, names)).kind is None
+    shared = code.replace("import torch\n", "import torch\nfrom transformers.models.llama.modeling_llama import Any\n")
+    assert only_layers(written(tmp_path, shared, names)).kind == "rotary"
+
+
+def test_tables_and_slopes_are_found(tmp_path):
+    code, names = source(body="self.wpe = nn.Embedding(config.max_length + 2, config.hidden_size)")
+    layers = ch.audit(str(written(tmp_path, code, names, max_length=30))).layers
+    assert {each.kind: each.rows for each in layers} == {"rotary": None, "learned": 32}
+    slopes = "a = 2 ** (-(2 ** -(math.log2(8) - 3)))\nreturn a * position_ids"
+    more = f"\nclass Biases(nn.Module):\n    def forward(self, position_ids):\n{textwrap.indent(slopes, ' ' * 8)}\n"
+    code, names = source(body="self.biases = Biases()", more=more)
+    code = code.replace(f"{names['Attention']}(config, layer)", "nn.Linear(1, 1)")
+    assert only_layers(written(tmp_path, code, names)).kind == "alibi"
+
+
+def test_what_else_the_code_reads_is_said(tmp_path):
+    code, names = source(body="self.window = config.rope_window")
+    config = {"rope_window": 128, "rotary_unused": 3}
+    says = " ".join(ch.audit(str(written(tmp_path, code, names, **config))).notes)
+    assert re.search(r"reads rope_window \(modeling_own\.py:\d+\)", says)
+    assert "No code beside the config (modeling_own.py) reads rotary_unused." in says
+
+
+def test_code_of_another_repository_is_not_looked_for_here(tmp_path):
+    code, names = source()
+    folder = written(tmp_path, code, names)
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {key: f"org/other--{place}" for key, place in config["auto_map"].items()}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert only_layers(folder).layout is None
+
+
+def test_a_difference_from_a_known_type_is_a_note(tmp_path):
+    code, names = source(INTERLEAVED["strides"], base="70000")
+    folder = written(tmp_path, code, names, model_type="llama", architectures=["LlamaForCausalLM"])
+    found = [each for each in ch.audit(str(folder)).findings if each.code == "code-differs"]
+    assert {each.evidence["what"]: each.evidence["code"] for each in found} == {
+        "layout": "interleaved",
+        "base": 70000.0,
+    }
+    assert {each.severity for each in found} == {"note"}
+    code, names = source()
+    same = written(tmp_path, code, names, model_type="llama", architectures=["LlamaForCausalLM"])
+    assert note(same, "code-differs") is None
+
+
+def test_nothing_is_run(tmp_path):
+    code, names = source()
+    code += f"\nopen({str(tmp_path / 'ran')!r}, 'w').close()\nraise SystemExit\n"
+    assert only_layers(written(tmp_path, code, names)).layout == "halves"
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a = 1\0", b"(" * 10_000, b"x = " + b"-" * 100_000 + b"1", b"#" * (3 * 2**20), b"\xff\xfe", b"def f(:"],
+    ids=["null", "nesting", "signs", "size", "bytes", "syntax"],
+)
+def test_hostile_files_are_refused_with_a_note(tmp_path, content):
+    code, names = source()
+    folder = written(tmp_path, code, names)
+    (folder / "modeling_own.py").write_bytes(content)
+    audit = ch.audit(str(folder))
+    assert any("modeling_own.py" in each and "its code is not read" in each for each in audit.notes)
+    assert audit.layers[0].layout is None
+
+
+def test_code_without_end_is_given_up(tmp_path):
+    code, names = source(body="self.f0 = f0(1)")
+    calls = "".join(f"\ndef f{n}(x):\n    return f{n + 1}(x) + f{n + 1}(x + f{n + 1}(x))\n" for n in range(23))
+    found = only_layers(written(tmp_path, code + calls + "\ndef f23(x):\n    return x\n", names))
+    assert (found.layout, found.kind) == (None, "rotary")
