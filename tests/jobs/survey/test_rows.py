@@ -231,7 +231,7 @@ def test_the_summary_counts_models_findings_and_runtimes(capsys: pytest.CaptureF
 
 
 def test_an_outlier_is_named_with_its_group_and_its_value(capsys: pytest.CaptureFixture[str]):
-    """A group whose models have several bases has none, and so has a small one."""
+    """A group whose models have several bases has none, and so has a small one; what several have is another kind."""
 
     def models(folder: str, bases: list[float], **more: Any) -> list[SurveyRow]:
         return [done(f"/{folder}/{number}", head_width=128, base=base, context=4096, **more)
@@ -239,6 +239,7 @@ def test_an_outlier_is_named_with_its_group_and_its_value(capsys: pytest.Capture
 
     rows = models("a", [1e4] * 49 + [1e5], model_type="llama") + models("b", [1e4] * 8 + [1e5], model_type="qwen2")
     rows += models("c", [1e4] * 12 + [1e6] * 4, model_type="mistral")
+    rows += models("d", [1e4] * 60 + [5e5] * 3, model_type="llama")
     says = "a/49 differs from its group, in base: 100,000; 49 of 50 models of type llama have 10,000."
     assert [outlier.says("a/49") for outlier in outliers(rows)] == [says]
     assert survey_to_dict(rows)["outliers"][0] == {
@@ -246,9 +247,9 @@ def test_an_outlier_is_named_with_its_group_and_its_value(capsys: pytest.Capture
     }  # fmt: skip
     print_survey(rows, width=120)
     out = " ".join(capsys.readouterr().out.split())
-    assert f"models that differ from their group {says.removeprefix('a/')}" in out
-    rows = [row._replace(scaling="yarn") if row.target == "/a/7" else row for row in rows]
+    assert f"models that differ from their group {says}" in out
+    rows = [row._replace(scaling="yarn", factor=4.0) if row.target == "/a/7" else row for row in rows]
     assert [outlier.says("x").partition(" differs from its group, in ")[2] for outlier in outliers(rows)] == [
         "base: 100,000; 49 of 50 models of type llama have 10,000.",
-        "scaling: yarn; 49 of 50 models of type llama have none.",
+        "scaling: yarn by 4; 49 of 50 models of type llama have none.",
     ]

@@ -1,7 +1,8 @@
 """A survey in one sentence and as JSON: how many models are correct, the findings in the others, and outliers."""
 
+import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from clockhands.auditing import CODES
@@ -17,17 +18,17 @@ GRADES = {
 }
 """What is said of the models of a grade, the worst first."""
 
-_COMPARED = {"base": "base", "scaling": "scaling", "factor": "factor of the scaling", "context": "context length"}
 _SMALLEST_GROUP = 10
-_USUAL = 0.9  # of a group must agree, before the others are outliers
+_USUAL = 0.9  # the share of a group that has the usual value
+_RARE = 0.02  # and the largest share that has the value of an outlier, or one model: more are another kind of model
 
 
 class Outlier(NamedTuple):
-    """A model that differs from nearly all models of its type with heads of the same width.
+    """A model that differs from nearly all models of its folder, type, encoding and head width.
 
     Attributes:
         target: The model.
-        field: The column in which it differs.
+        field: In what it differs: ``base``, ``scaling`` or ``context length``.
         value: What it has there.
         usual: What the others have.
         group: The model type.
@@ -52,27 +53,38 @@ class Outlier(NamedTuple):
         value, usual = (f"{each:,.10g}" if isinstance(each, int | float) else each or "none"
                         for each in (self.value, self.usual))  # fmt: skip
         group = f"{self.size:,} models" + (f" of type {shown(self.group)[1:-1]}" if self.group else "")
-        field = _COMPARED[self.field]
-        return f"{name} differs from its group, in {field}: {value}; {self.share:,} of {group} have {usual}."
+        return f"{name} differs from its group, in {self.field}: {value}; {self.share:,} of {group} have {usual}."
 
 
 def outliers(rows: Iterable[SurveyRow]) -> list[Outlier]:
-    """The models that differ from nine of ten of their type, encoding and head width, in groups of ten or more."""
+    """The models with a rare value where nine of ten of their group agree, in groups of ten or more."""
     groups: defaultdict[tuple[object, ...], list[SurveyRow]] = defaultdict(list)
     for row in rows:
         if row.state == "done":
-            groups[row.model_type, row.kinds, row.head_width].append(row)
+            groups[os.path.dirname(row.target), row.model_type, row.kinds, row.head_width].append(row)
     found = []
     for group in groups.values():
-        for field in _COMPARED if len(group) >= _SMALLEST_GROUP else ():
-            usual, share = Counter(getattr(row, field) for row in group).most_common(1)[0]
+        for field, value_of in _COMPARED.items() if len(group) >= _SMALLEST_GROUP else ():
+            counted = Counter(map(value_of, group))
+            usual, share = counted.most_common(1)[0]
             if share >= _USUAL * len(group):
                 found += [
                     Outlier(row.target, field, value, usual, row.model_type, len(group), share)
                     for row in group
-                    if (value := getattr(row, field)) != usual
+                    if counted[value := value_of(row)] <= max(1, _RARE * len(group))
                 ]
     return found
+
+
+def _scaling_of(row: SurveyRow) -> str:
+    return row.scaling + (f" by {row.factor:,.10g}" if row.scaling and row.factor is not None else "")
+
+
+_COMPARED: dict[str, Callable[[SurveyRow], Any]] = {
+    "base": lambda row: row.base,
+    "scaling": _scaling_of,
+    "context length": lambda row: row.context,
+}
 
 
 def headline(rows: Sequence[SurveyRow]) -> str:
