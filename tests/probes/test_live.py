@@ -2,13 +2,8 @@
 
 import copy
 
-import ml_dtypes
-import numpy as np
 import pytest
 
-import clockhands as ch
-from clockhands.configs.resolved import LayerEncoding
-from clockhands.encodings.layouts import pair_channels
 from clockhands.errors import InvalidValue
 from late import Late
 from probes import probed_models as models
@@ -98,24 +93,6 @@ def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
     assert "the coordinates (12, 6, 6) (time, row, column) instead of (6, 6, 6)" in " ".join(result.answers)
 
 
-def test_the_bias_of_a_head_may_be_off_by_its_own_rounding_and_no_more(cases):
-    """In bfloat16, whose roundings of the first head are as large as the numbers of the last one."""
-    pytest.importorskip("torch")
-    from clockhands.models.layer_biases import DeclaredBias, LayerBias, differing_biases
-
-    spec = ch.Alibi(8)
-    code = LayerEncoding("text", "0", "alibi", spec=spec)
-    rounded = np.array(ch.bias(spec, 24, 24)).astype(ml_dtypes.bfloat16).astype(float)
-    for head, found in ((None, []), (0, ["slopes-differ"]), (7, ["slopes-differ"])):
-        added = rounded.copy()
-        if head is not None:
-            added[head] *= 1 + 2.0**-4
-        with cases(head):
-            measured = {"h.0": LayerBias(0, "h.0", added, 0.0)}
-            declared = {"h.0": DeclaredBias(code, spec, dtype="bfloat16")}
-            assert [each.code for each in differing_biases(measured, declared)] == found
-
-
 def test_the_model_stays_as_it_is():
     model = models.llama()
     before, setting = copy.deepcopy(model.state_dict()), model.config._attn_implementation
@@ -167,23 +144,3 @@ def test_attention_that_cannot_be_reached_is_refused_before_it_is_run():
         live(torch.nn.Linear(2, 2).eval())
     with pytest.raises(InvalidValue, match="training mode"):
         live(models.llama().train())
-
-
-def test_cosine_and_sine_are_read_behind_a_norm_with_weights():
-    """A norm behind the rotation multiplies each channel; another pairing leaves something over."""
-    drawn = np.random.default_rng(0)
-    rows, weights, angles = drawn.normal(size=(10, 4)), drawn.uniform(0.5, 2, 4), np.array([[0.0, 0.0], [0.3, 2.0]])
-    pairs = pair_channels(2, "halves")
-    first, second = pairs.T
-    turned = np.stack([np.empty_like(rows)] * 2)
-    for place, angle in enumerate(angles):
-        turned[place][:, first] = rows[:, first] * np.cos(angle) - rows[:, second] * np.sin(angle)
-        turned[place][:, second] = rows[:, first] * np.sin(angle) + rows[:, second] * np.cos(angle)
-    pytest.importorskip("torch")
-    from clockhands.models.layer_rotations import fitted
-
-    cosine, sine, left = fitted(turned * weights, pairs)
-    np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-12)
-    np.testing.assert_allclose(sine, np.sin(angles), atol=1e-7)
-    assert left < 1e-12
-    assert fitted(turned * weights, pair_channels(2, "interleaved"))[2] > 0.1

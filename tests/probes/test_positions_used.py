@@ -9,7 +9,7 @@ from clockhands.errors import InvalidValue
 from late import Late
 from probes.tiny_models import FAMILIES, hidden_bias, tiny, tokens, without_positions
 
-torch, nn, layers = Late("torch"), Late("torch.nn"), Late("clockhands.models.layer_stacks")
+torch, nn = Late("torch"), Late("torch.nn")
 places, used = Late("clockhands.models.position_removals"), Late("clockhands.probes._position_use")
 
 
@@ -57,28 +57,6 @@ def test_a_code_is_seen_where_it_is_and_is_gone_when_it_is_removed_in_all_layers
                     with place.removed("off", [layer]):
                         without = seen(model)
                     assert without.in_layers == tuple(path for path in found.paths if path != found.paths[layer])
-
-
-def test_layers_that_are_not_computed_again_change_nothing(cases):
-    for family in FAMILIES:
-        model = tiny(family)
-        run = runner(model)
-        with cases(family), torch.no_grad():
-            for stack in layers.stacks(model, run, ids()[None]):
-                with layers.kept_outputs(stack) as kept:
-                    sound = run(ids()[None])[0]
-                for number in range(len(stack.layers)):
-                    with layers.begun_at(stack, number, kept):
-                        assert torch.equal(run(ids()[None])[0], sound)
-                kept[0] = nothing(kept[0])
-                with layers.begun_at(stack, 1, kept):  # the control: it is these outputs that are used
-                    assert not torch.equal(run(ids()[None])[0], sound)
-
-
-def nothing(output):
-    if isinstance(output, tuple):
-        return (0 * output[0], *output[1:])
-    return 0 * output
 
 
 def test_a_decoder_without_positions():

@@ -61,13 +61,13 @@ def pair_shares(module: nn.Module, at: Rotating, windows: Tensor, progress: Prog
     if predicts:
         for group in groups:
             progress(f"pairs {group[0]} to {group[-1]} off", 0.6)
-            for found, change in ((removed, without_pairs(group)), (unrotated, of_waves(_still(group)))):
+            for found, change in ((removed, without_pairs(group)), (unrotated, of_waves(_without_rotation(group)))):
                 with change(at):
                     found.append(difference(losses(module, windows), sound))
     return PairShares(shares, tuple(waves.rates.tolist()), groups, tuple(removed), tuple(unrotated))
 
 
-def _still(group: tuple[int, ...]) -> Callable[[Waves], Waves]:
+def _without_rotation(group: tuple[int, ...]) -> Callable[[Waves], Waves]:
     def changed(waves: Waves) -> Waves:
         rates = waves.rates.clone()
         rates[list(group)] = 0

@@ -99,9 +99,7 @@ def _failure(experiment: Experiment, answer: Answer) -> Failure | None:
         "channel": int(place[-1]),
         "wrong": int(wrong.sum()),
         "of": int(wrong.size),
-        "largest error": float(np.nanmax(np.abs(answer.got - answer.wanted)))
-        if np.isfinite(answer.got).any()
-        else None,
+        "largest error": float(np.nanmax(answer.off)) if np.isfinite(answer.got).any() else None,
     }
     where = f"dimension {place[-1]}"
     if answer.positions is not None:

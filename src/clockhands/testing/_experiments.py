@@ -72,9 +72,11 @@ def experiment(name: str, run: Callable[[Any], list[Any]], asks: str = "", *, ne
 def shares(got: np.ndarray, wanted: np.ndarray, allowed: Any) -> np.ndarray:
     """``|got - wanted| / allowed``; 0 where they are equal, infinite where ``allowed`` is 0 or a number is NaN."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        off = np.abs(got - wanted)
-        share = np.where(got == wanted, 0.0, off / allowed)
-    return np.where(np.isnan(share), np.inf, share)
+        share = np.abs(got - wanted) / allowed
+    # Almost always all are numbers: the maximum, which is NaN if any is, says so in one pass.
+    if share.size and np.isnan(share.max()):
+        share = np.where(np.isnan(share), np.where(got == wanted, 0.0, np.inf), share)
+    return share
 
 
 @dataclass(frozen=True)

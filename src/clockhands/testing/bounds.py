@@ -165,13 +165,18 @@ def rotation_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) 
         dtype: The dtype in which the function computes and returns.
     """
     first, second = map(_as_slice, spec.channels.T)
-    factor = spec.attention_factor
+    factor = spec.ladder.attention_factor
     # Float64 tokens may be multiplied by cosines and sines of float32.
     unit = max(UNIT[dtype], SINGLE)
     # In place to save time and memory: there may be millions of numbers.
-    pairs = np.minimum(SINGLE * np.abs(phases) * _phase_shares(spec), 2.0)
-    pairs += (4 + (factor != 1)) * unit
-    pairs = pairs * (1.01 * (np.hypot(x[..., first], x[..., second]) * factor))
+    relative = np.abs(phases)
+    relative *= SINGLE * _phase_shares(spec)
+    np.minimum(relative, 2.0, out=relative)
+    relative += (4 + (factor != 1)) * unit
+    pairs = np.hypot(x[..., first], x[..., second])
+    pairs *= factor
+    pairs *= 1.01
+    pairs = pairs * relative
     pairs += 4 * TINY[dtype]
     allowed = np.zeros(np.broadcast_shapes(x.shape, (*phases.shape[:-1], x.shape[-1])))
     allowed[..., first] = pairs

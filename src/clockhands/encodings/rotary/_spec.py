@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Self, get_args
 from weakref import WeakValueDictionary
 
@@ -15,7 +15,7 @@ from clockhands.encodings.clocks import Clock
 from clockhands.encodings.constants import Source
 from clockhands.encodings.ladders import Geometric, Joined, Ladder, Spacing, spacing_of
 from clockhands.encodings.layouts import Layout, layout_of, pair_channels
-from clockhands.encodings.scaling import Scaling
+from clockhands.encodings.scaling import SCALINGS, Scaling
 from clockhands.encodings.spec_fields import KnowsItsNames, OneLine, refuse_unknown
 from clockhands.encodings.traces import made_outside
 from clockhands.errors import InvalidType, InvalidValue
@@ -195,8 +195,10 @@ class Rotary(OneLine, Source):
     @cached_property
     def ladder(self) -> Ladder:
         """The ladder in effect: that of the spacing, scaled for `length`."""
-        ladder = self.spacing.ladder(self.rotated // 2, self.rotated)
-        return ladder if self.scaling is None else _scaled(self.scaling, ladder, self.length)
+        # A user's scaling may change between two specs, so its ladder is made for each.
+        kept = self.rotated <= _KEPT_WIDTH and (self.scaling is None or type(self.scaling) in SCALINGS)
+        make = _ladder if kept else _ladder.__wrapped__
+        return make(self.spacing, self.rotated, self.scaling, self.length)
 
     @property
     def base(self) -> float | None:
@@ -245,7 +247,7 @@ class Rotary(OneLine, Source):
         """Number of coordinates of a position: 1 unless `axes` is given."""
         return 1 if self.axes is None else max(self.axes) + 1
 
-    @property
+    @cached_property
     def start(self) -> int:
         """The first RoPE dimension of the head."""
         return self.head_width - self.rotated if self.part == "last" else 0
@@ -316,8 +318,15 @@ class Rotary(OneLine, Source):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
 
-def _scaled(scaling: Scaling, ladder: Ladder, length: int | None) -> Ladder:
-    """The ladder after a scaling, which may be a user's function."""
+_KEPT_WIDTH = 256  # the ladders that are kept take at most 20 MB
+
+
+@lru_cache(maxsize=512)
+def _ladder(spacing: Spacing, width: int, scaling: Scaling | None, length: int | None) -> Ladder:
+    """The ladder of a spacing after a scaling, which may be a user's function."""
+    ladder = spacing.ladder(width // 2, width)
+    if scaling is None:
+        return ladder
     try:
         scaled = scaling(ladder, length)
     except TypeError as error:

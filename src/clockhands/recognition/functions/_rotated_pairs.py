@@ -65,7 +65,7 @@ def find_pairs(matrices: np.ndarray, positions: np.ndarray, unit: float) -> Rota
         )
     firsts = np.flatnonzero(partners.any(axis=1))
     if not firsts.size:
-        raise NoRotation(_still(sorted_, positions, unit))
+        raise NoRotation(_why_no_rotation(sorted_, positions, unit))
     channels = np.array([(a, int(np.flatnonzero(partners[a])[0])) for a in firsts])
     channels = channels[channels[:, 0] < channels[:, 1]]
     _check_rotation(sorted_, positions, channels, unit)
@@ -108,7 +108,7 @@ def _order(at_zero: np.ndarray) -> np.ndarray:
     return goes.argmax(axis=1)
 
 
-def _still(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
+def _why_no_rotation(matrices: np.ndarray, positions: np.ndarray, unit: float) -> str:
     diagonals = np.diagonal(matrices, axis1=1, axis2=2)
     if np.abs(diagonals - diagonals[0]).max() <= 4 * unit * np.abs(diagonals[0]).max():
         return "It ignores positions: the output for x is the same at every position."

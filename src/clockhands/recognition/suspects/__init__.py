@@ -26,7 +26,7 @@ from clockhands.recognition.suspects._rotary_code import (
     pair_factors,
     rotary_stateful,
 )
-from clockhands.recognition.suspects._rotary_specs import axis_ladders, rotary_suspects, scaling_name
+from clockhands.recognition.suspects._rotary_specs import axis_ladders, recognised, rotary_suspects, scaling_name
 
 __all__ = [
     "AdditiveObservations",
@@ -48,6 +48,7 @@ __all__ = [
     "bias_suspects",
     "further_suspects",
     "pair_factors",
+    "recognised",
     "rotary_stateful",
     "rotary_suspects",
     "scaling_name",

@@ -34,7 +34,6 @@ from clockhands.recognition.suspects._stages import (
     Call,
     Places,
     Stage,
-    Staged,
     SuspectMaker,
     always,
     coarse_caches,
@@ -47,7 +46,6 @@ from clockhands.recognition.suspects._stages import (
     rebuilt_tables,
     rounding,
     shared,
-    unchanged,
     unwrapped_rates,
 )
 
@@ -154,7 +152,7 @@ def _fourier(spec: FourierFeatures, values: Any) -> ChannelWaves:
     return replace(hands, pairs=np.empty((0, 2), int))
 
 
-class StagedAdditive(Staged):
+class StagedAdditive:
     """A correct implementation, or one with some stages replaced.
 
     ``reached`` has the positions of the last computed rows; ``cells`` the positions of the rows of a grid,
@@ -170,14 +168,16 @@ class StagedAdditive(Staged):
         places: Stage | None = None,
         phases: Stage | None = None,
         waves: Stage | None = None,
-        table: Stage = unchanged,
+        table: Stage | None = None,
         add: Add | None = None,
         scale: float | None = None,
         token_scale: float = 1.0,
         cells: np.ndarray | None = None,
     ) -> None:
-        super().__init__(places, phases, waves)
         self.spec: AdditiveCode = spec
+        self.places: Stage | None = places
+        self.other_phases: Stage | None = phases
+        self.waves: Stage | None = waves
         self.values: Any = values
         self.hands: ChannelWaves | None = sinusoid_channels(spec, values) if hands is None else hands
         self.mean: Any
@@ -187,7 +187,7 @@ class StagedAdditive(Staged):
             self.scale = scale
         if isinstance(spec, Sinusoidal) and spec.scaled:
             self.scale = self.scale * float(np.asarray(values).reshape(()))
-        self.table: Stage = table
+        self.table: Stage | None = table
         self.add: Add = add or added
         self.token_scale: float = token_scale
         self.cells: np.ndarray | None = cells
@@ -201,15 +201,23 @@ class StagedAdditive(Staged):
         if self.cells is not None:  # positions are the numbers of a grid's rows
             at = self.cells[np.clip(at.astype(np.int64), 0, len(self.cells) - 1)]
         call = Call(self, x, at, dtype, role)
-        rows = self.table(self.rows(self.places(at, call), call), call)
-        return self.add(x, call.aligned(rows), self.token_scale)
+        if self.places is not None:
+            at = self.places(at, call)
+        rows = self.rows(at, call)
+        if self.table is not None:
+            rows = self.table(rows, call)
+        return self.add(x, rows[:, None] if rows.ndim == 3 else rows, self.token_scale)
 
     def rows(self, at: np.ndarray, call: Call) -> np.ndarray:
         """The rows at these positions, [..., seq, width], before the ``table`` stage."""
         if self.hands is None:
             return _rows_without_waves(self.spec, at, self.values)
         self.reached = at
-        waves = self.waves(self.hands.waves(self.made_phases(_warped(self.spec, at), call)), call)
+        warped = _warped(self.spec, at)
+        phases = self.phases(warped) if self.other_phases is None else self.other_phases(warped, call)
+        waves = self.hands.waves(phases)
+        if self.waves is not None:
+            waves = self.waves(waves, call)
         for channel in np.flatnonzero(self.hands.raw >= 0):
             axis = self.hands.raw[channel]
             waves[..., channel] = at[..., axis] if self.hands.rates.shape[0] > 1 else at

@@ -16,7 +16,7 @@ from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
 from clockhands.encodings.usual_values import FIRST_TABLES
-from clockhands.errors import InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import (
     COARSE,
@@ -26,7 +26,6 @@ from clockhands.recognition.suspects._stages import (
     Held,
     Places,
     Stage,
-    Staged,
     SuspectMaker,
     coarse_caches,
     first_sequence_only,
@@ -37,7 +36,6 @@ from clockhands.recognition.suspects._stages import (
     rebuilt_tables,
     rounding,
     shared,
-    unchanged,
     unwrapped_rates,
 )
 
@@ -45,7 +43,7 @@ Turn = Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray]
 """The last stage: ``rotation(x, cosines, sines, spec) -> rotated x``."""
 
 
-class StagedRotary(Staged):
+class StagedRotary:
     """A correct implementation, or one with some stages replaced.
 
     The stage ``waves`` maps cosines and sines, [2, ..., seq, pairs].
@@ -62,10 +60,12 @@ class StagedRotary(Staged):
         rotation: Turn | None = None,
         factor: float | None = None,
     ) -> None:
-        super().__init__(places, phases, waves)
         self.spec: Rotary = spec
-        self.rates: np.ndarray = np.array(spec.rates) if rates is None else rates
-        self.factor: float = spec.attention_factor if factor is None else factor
+        self.places: Stage | None = places
+        self.other_phases: Stage | None = phases
+        self.waves: Stage | None = waves
+        self.rates: np.ndarray = np.array(spec.ladder.rates) if rates is None else rates
+        self.factor: float = spec.ladder.attention_factor if factor is None else factor
         self.rotation: Turn | None = rotation
 
     def __call__(
@@ -74,13 +74,20 @@ class StagedRotary(Staged):
         """The result for tokens [batch, heads, seq, width], float64."""
         at = np.asarray(positions, np.float64)
         call = Call(self, x, at, dtype, role)
-        at = self.places(at, call)
-        phases = self.made_phases(at, call)
+        if self.places is not None:
+            at = self.places(at, call)
+        phases = self.phases(at) if self.other_phases is None else self.other_phases(at, call)
         # Far positions that are rounded to float16 are infinite (see `rounded`): the answer is then NaN.
+        waves = np.empty((2, *phases.shape))
         with np.errstate(invalid="ignore"):
-            waves = np.stack([np.cos(phases), np.sin(phases)])
-        cosine, sine = self.waves(waves, call) * (self.factor * self.growth(at, role))
-        return (self.rotation or rotation_stage)(x, call.aligned(cosine), call.aligned(sine), self.spec)
+            np.cos(phases, out=waves[0])
+            np.sin(phases, out=waves[1])
+        if self.waves is not None:
+            waves = self.waves(waves, call)
+        cosine, sine = waves * (self.factor * self.growth(at, role))
+        if cosine.ndim == 3:  # each sequence has positions of its own, the same for all heads
+            cosine, sine = cosine[:, None], sine[:, None]
+        return (self.rotation or rotation_stage)(x, cosine, sine, self.spec)
 
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
         """Position times rate, [..., seq, pairs], negative where the code rotates backward."""
@@ -101,8 +108,7 @@ class StagedRotary(Staged):
 
 def rotation_stage(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """The correct last stage."""
-    shape = (*x.shape[:-1], cosine.shape[-1])
-    return plain(x, np.broadcast_to(cosine, shape), np.broadcast_to(sine, shape), spec, np)
+    return plain(x, cosine, sine, spec, np)
 
 
 Samples = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -127,6 +133,26 @@ def pair_factors(samples: Samples, spec: Rotary) -> tuple[np.ndarray, bool]:
     return one, bool(alike)
 
 
+def rotated_to(
+    row: np.ndarray, spec: Rotary, places: np.ndarray, within: float, pairs: Any = slice(None)
+) -> np.ndarray:
+    """Those of some positions at which pairs of a spec have measured factors, up to their sizes; the nearest first.
+
+    Args:
+        row: The factor of each pair, [pairs].
+        spec: The spec.
+        places: The positions.
+        within: The largest difference of a pair.
+        pairs: Which of the spec's pairs.
+    """
+    row = row / np.maximum(np.abs(row), 1e-30)
+    rates = (-1 if spec.direction == "backward" else 1) * np.array(spec.rates)[pairs]
+    for rate, factor in zip(rates, row, strict=True):  # high-frequency pairs, which come first, leave few positions
+        places = places[np.abs(np.exp(1j * places * rate) - factor) < within]
+    off = np.abs(np.exp(1j * places[:, None] * rates) - row).max(axis=1)
+    return places[np.argsort(off, kind="stable")]
+
+
 @dataclass(frozen=True)
 class RotaryObservations(SuspectMaker):
     """Measurements of a rotary implementation, made before suspects are tried.
@@ -139,7 +165,6 @@ class RotaryObservations(SuspectMaker):
         positions: The positions of the measurements, [n], without repetition.
         turning: The complex factor of each declared pair there, [n, pairs].
         pairwise: Whether pairs were only rotated or scaled.
-        specs: Codes that it was recognised as.
         axes: Which of batch and heads its tokens have.
         stands: The apparent position of its tokens at each of the positions; None if not measurable.
         first_right: The first correct position after the first wrong one, or None.
@@ -157,7 +182,6 @@ class RotaryObservations(SuspectMaker):
     positions: np.ndarray
     turning: np.ndarray
     pairwise: bool
-    specs: tuple[Rotary, ...] = ()
     axes: tuple[str, ...] = ()
     stands: np.ndarray | None = None
     first_right: int | None = None
@@ -185,9 +209,12 @@ class RotaryObservations(SuspectMaker):
         at = self.positions if spec.axes is None else np.repeat(self.positions[:, None], spec.number_of_axes, axis=1)
         (x, y), *_ = self.samples
         with np.errstate(all="ignore"):
-            other, stages = suspect.parts(spec)
-            if self.counted and "places" in stages:
-                return True
+            try:
+                other, stages = suspect.parts(spec)
+            except ClockhandsError:  # a spec that cannot be built is no suspect
+                return False
+            if self.counted and not stages.keys().isdisjoint({"places", "waves"}):
+                return True  # they may depend on the rows of each call
             made = self.right(other, **stages)(x[None, None], at, self.dtype, self.role)[0, 0]
             return bool(np.nanmax(np.abs(made - y), initial=0.0) <= 0.1 * max(np.abs(y).max(), 1.0))
 
@@ -210,12 +237,8 @@ class RotaryObservations(SuspectMaker):
             return None
         if not np.isfinite(self.turning).all():
             return None
-        sign = -1 if spec.direction == "backward" else 1
         reach = np.arange(self.length)
-        known = np.exp(1j * sign * reach[:, None] * np.array(spec.rates))
-        seen = self.turning / np.maximum(np.abs(self.turning), 1e-30)
-        off = np.stack([np.abs(known - row).max(axis=1) for row in seen])
-        return np.where(off.min(axis=1) < 0.05, np.argmin(off, axis=1), -1)
+        return np.array([next(iter(rotated_to(row, spec, reach, 0.05)), -1) for row in self.turning])
 
     def ends(self) -> tuple[int, ...]:
         """The last apparent position, if all later tokens appear to be at that position too."""
@@ -260,9 +283,8 @@ def wrong_places(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]
             yield seen.suspect("positions-rounded", {"dtype": dtype, "first": first}, places=places)
     yield from _without_rows(seen, read)
     # A table of one row rotates nothing, which is another fault.
-    for last in seen.ends():
-        stopped = unchanged if several else functools.partial(_evicted, last)
-        yield seen.suspect("eviction-stops-positions", {"last": last}, places=stopped)
+    for last in () if several else seen.ends():
+        yield seen.suspect("eviction-stops-positions", {"last": last}, places=functools.partial(_evicted, last))
     if seen.first_wrong and seen.first_wrong > 1:
         rows = int(seen.first_wrong)
         for how, places in other_ends(rows):

@@ -21,6 +21,7 @@ from clockhands.recognition.suspects._rotary_code import (
     StagedRotary,
     pair_factors,
     rotary_stateful,
+    rotated_to,
     rotated_twice,
     wrong_arithmetic,
     wrong_pairs,
@@ -337,14 +338,8 @@ def _offsets_at_zero(
     where = np.flatnonzero(seen.positions == 0)
     if not len(where):
         return []
-    row, rates = seen.turning[where[0], pairs], _sign(spec) * np.array(spec.rates)[pairs]
-    row = row / np.maximum(np.abs(row), 1e-30)
-    places = np.arange(-2 * reach, 2 * reach + 1) / 2
-    for pair in range(len(rates)):  # high-frequency pairs, which come first, leave few positions
-        near = np.abs(np.exp(1j * places * rates[pair]) - row[pair]) < 0.1
-        places = places[near]
-    off = np.abs(np.exp(1j * places[:, None] * rates) - row).max(axis=1)
-    return [float(place) for place in places[np.argsort(off, kind="stable")[:2]] if place]
+    halves = np.arange(-2 * reach, 2 * reach + 1) / 2
+    return [float(place) for place in rotated_to(seen.turning[where[0], pairs], spec, halves, 0.1, pairs)[:2] if place]
 
 
 def _ratio(rates: np.ndarray, own: np.ndarray) -> float:
@@ -413,9 +408,6 @@ def measured(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
             if abs(base / declared - 1) > 1e-3:  # a nearer base is a measurement of the declared one
                 yield seen.another("another-base", {"base": base, "declared": declared}, with_spacing(base=base))
     yield from _other_ladders(spec, seen)
-    for other in seen.specs:
-        if other != spec and isinstance(other, Rotary):
-            yield _recognised(spec, other, seen)
 
 
 @dataclass(frozen=True)
@@ -590,7 +582,12 @@ def _fault_of_ladders(ladders: list[AxisLadder], shifts: np.ndarray) -> tuple[st
     return "other-ladder", {"how": ladders[0].how if alike else "; ".join(map("".join, how.items()))}
 
 
-def _recognised(spec: Rotary, other: Rotary, seen: RotaryObservations) -> FaultModel:
+def recognised(spec: Rotary, others: Iterable[Rotary], seen: RotaryObservations) -> list[FaultModel]:
+    """Suspects of other specs that an implementation was recognised as."""
+    return [_of_all_faults(spec, other, seen) for other in others if other != spec]
+
+
+def _of_all_faults(spec: Rotary, other: Rotary, seen: RotaryObservations) -> FaultModel:
     """A suspect of another spec, with all faults between the two."""
     found: FaultModel | None = None
     for code, parameters in reversed(list(faults_between(spec, other))):

@@ -51,36 +51,9 @@ class Call:
     dtype: str
     role: str | None
 
-    @staticmethod
-    def aligned(numbers: np.ndarray) -> np.ndarray:
-        """Numbers [seq, columns] or [batch, seq, columns] that broadcast over heads."""
-        return numbers[:, None] if numbers.ndim == 3 else numbers
-
 
 Stage = Callable[[np.ndarray, Call], np.ndarray]
 """A stage: it maps the numbers of the stage before, or positions to phases."""
-
-
-def unchanged(numbers: np.ndarray, _: Call) -> np.ndarray:
-    """A stage that changes nothing."""
-    return numbers
-
-
-class Staged:
-    """The stages that rotary and additive implementations have; a fault replaces some of them."""
-
-    def __init__(self, places: Stage | None, phases: Stage | None, waves: Stage | None) -> None:
-        self.places: Stage = places or unchanged
-        self.other_phases: Stage | None = phases
-        self.waves: Stage = waves or unchanged
-
-    def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
-        """Position times rate, [..., seq, numbers]."""
-        raise NotImplementedError
-
-    def made_phases(self, at: np.ndarray, call: Call) -> np.ndarray:
-        """The phases, or those of a fault."""
-        return self.phases(at) if self.other_phases is None else self.other_phases(at, call)
 
 
 @dataclass(frozen=True)
@@ -114,10 +87,14 @@ class SuspectMaker:
         raise NotImplementedError
 
     def built(
-        self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], build: Callable[[Any], Apply]
+        self,
+        codes: str | tuple[str, ...],
+        parameters: Mapping[str, Any],
+        build: Callable[[Any], Apply],
+        parts: Parts | None = None,
     ) -> FaultModel:
         """A suspect built by ``build`` for each spec, without state shared between models."""
-        return FaultModel((codes,) if isinstance(codes, str) else codes, parameters, lambda: build)
+        return FaultModel((codes,) if isinstance(codes, str) else codes, parameters, lambda: build, parts)
 
     def suspect(self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], **stages: Any) -> FaultModel:
         """A suspect with the correct spec and some stages replaced."""
@@ -130,7 +107,7 @@ class SuspectMaker:
             other, stages = parts(spec)
             return self.right(other, **stages)
 
-        return replace(self.built(codes, parameters, build), parts=parts)
+        return self.built(codes, parameters, build, parts)
 
     def another(
         self, codes: str | tuple[str, ...], parameters: Mapping[str, Any], change: Callable[[Any], Any]
@@ -143,7 +120,7 @@ class SuspectMaker:
             except ClockhandsError:
                 return self.right(spec)
 
-        return replace(self.built(codes, parameters, build), parts=lambda spec: (change(spec), {}))
+        return self.built(codes, parameters, build, lambda spec: (change(spec), {}))
 
     def faulty(self, fault: FieldFault) -> FaultModel:
         """A suspect with a fault in one field of the spec."""

@@ -4,7 +4,7 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is the token times its scale plus `clockhands.table`, in float64.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,17 +23,20 @@ from clockhands.phrases import shown
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ADDITIVE
-from clockhands.recognition.suspects import AdditiveObservations, FaultModel, additive_suspects, further_suspects
+from clockhands.recognition.suspects import AdditiveObservations, additive_suspects, further_suspects
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
 from clockhands.testing.functions._calls import PAIRS, Called
 from clockhands.testing.functions._suspects import (
+    MOST,
     collided,
+    exact_fits,
     explanation_of,
     explanations,
     few_numbers,
     fitting,
+    nearest_fit,
     of_any_code,
     only_coarse,
 )
@@ -188,9 +191,6 @@ def _length(length: int, right: Right) -> int:
     return wanted
 
 
-_TELLING = 64  # with fewer wrong numbers, a suspect is judged by the right ones
-
-
 def _explained(
     it: CheckedAdditive, runs: list[ExperimentRun], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
@@ -207,40 +207,19 @@ def _explained(
         return unexplained(it, runs)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
-    def tried(suspects: Iterator[FaultModel]) -> Iterator[FaultModel]:
-        return (one for one in suspects if _may_be(small[0], it, one))
-
-    found, note = fitting(small, tried(additive_suspects(it.spec, seen)), it.suspected)
-    if not found or note:
-        finer, word = fitting(small, tried(further_suspects(it.spec, replace(seen, fine=True))), it.suspected)
-        if finer and (not word or not found):
-            found, note = finer, word
+    suspects, note = list(additive_suspects(it.spec, seen)), None
+    found = exact_fits(small, suspects, it.suspected)
+    if not found:
+        finer = list(further_suspects(it.spec, replace(seen, fine=True)))
+        found = exact_fits(small, finer, it.suspected)
+        note = None if found else MOST
+        found = found or nearest_fit(small, suspects, it.suspected) or nearest_fit(small, finer, it.suspected)
     told = explanations(found, ADDITIVE, note) or unexplained(it, runs)
-    specs = () if told else _recognised(it)
-    if specs:
-        found, note = fitting(small, tried(further_suspects(it.spec, replace(seen, specs=specs))), it.suspected)
+    if not told and (specs := _recognised(it)):
+        known = list(further_suspects(it.spec, replace(seen, specs=specs)))
+        found, note = fitting(small, known, it.suspected)
         told = explanations(found, ADDITIVE, note)
     return only_coarse(told, runs, it.coarse)
-
-
-def _may_be(first: ExperimentRun, it: CheckedAdditive, suspect: FaultModel) -> bool:
-    """Whether a suspect is worth running in all experiments, judged by the first experiment.
-
-    It is rejected if it leaves at least half of the squared error there and gives at most a tenth of the wrong numbers.
-    If fewer than 64 numbers are wrong, it is rejected unless it gives more than 90 % of the right ones.
-    """
-    seen = first.answers[0]
-    wrong = seen.wrong
-    try:
-        made = first.experiment.run(it.suspected(suspect))[0]
-    except (Unasked, ClockhandsError):
-        return False
-    alike = np.abs(seen.got - made.got) <= 2 * np.maximum(seen.allowed, made.allowed)
-    if wrong.sum() < _TELLING:
-        return bool(alike[~wrong].mean() > 0.9)
-    left, whole = (seen.got - made.got)[wrong], (seen.got - seen.wanted)[wrong]
-    both = np.isfinite(left) & np.isfinite(whole)
-    return bool(alike[wrong].mean() > 0.1 or (left[both] ** 2).sum() < 0.5 * (whole[both] ** 2).sum())
 
 
 def _chosen(dense: Answer, lowest: int, length: int) -> tuple[int | None, np.ndarray]:

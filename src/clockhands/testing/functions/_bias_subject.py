@@ -1,6 +1,5 @@
 """A bias under test, what is expected of it, and the experiments on it."""
 
-import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,47 +8,15 @@ import numpy as np
 from clockhands.encodings.biases import BiasCode, TableCode, bias, row_numbers
 from clockhands.errors import ClockhandsError
 from clockhands.recognition.calling import Refused
+from clockhands.recognition.probe_positions import probe_positions
 from clockhands.recognition.suspects import Behind, GivenValues, alone, table_of
 from clockhands.testing._experiments import Answer, Unasked, experiment
 from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, near_edge
 from clockhands.testing.functions._calls import CalledBias
 from clockhands.testing.functions._subject import CheckedFunction
 
-# Positions that separate dtypes (bfloat16 represents whole numbers exactly up to 256, float16 up to 2,048) and buckets.
-TELLING = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 17, 19, 23, 24, 29, 33, 39, 47, 63, 65, 77, 90, 91, 107, 127, 129)
-TELLING_FAR = (
-    181,
-    215,
-    255,
-    257,
-    259,
-    301,
-    363,
-    401,
-    511,
-    513,
-    727,
-    801,
-    1001,
-    1537,
-    2047,
-    2049,
-    2051,
-    4097,
-    7001,
-    9999,
-)
-
 # At or below this, a number at a key after the query is a mask; no bias of the distances tested is near it.
 _MASK = -9999.0
-
-
-def telling_distances(length: int) -> np.ndarray:
-    """64 sorted positions below a length that show roundings and buckets; all positions of a shorter length."""
-    some = {place for place in (*TELLING, *TELLING_FAR, length - 1) if place < length}
-    # The same number as in an earlier pass, because libraries compile for every shape.
-    more = (place for place in range(length) if place not in some)
-    return np.array(sorted([*some, *itertools.islice(more, max(0, 64 - len(some)))]))
 
 
 @dataclass(frozen=True)
@@ -303,7 +270,7 @@ def far_distances(it: CheckedBias) -> list[BiasAnswer]:
         if it.aligned == "start":
             raise Unasked("its queries start at the first key")
         return [it.counted(1, it.length)]
-    at = telling_distances(it.length)
+    at = probe_positions(it.length, 64)
     return [it.answer("queries and keys at a few positions", at, at)]
 
 

@@ -256,7 +256,7 @@ def _explained(it: CheckedBias, asked: list[ExperimentRun]) -> tuple[Explanation
         compared = [ExperimentRun(one.experiment, [_of(each, only) for each in one.answers]) for one in compared]
 
     some = replace(it, only=only)
-    found, note = fitting(compared, bias_suspects(it.spec, measured_too), some.suspected)
+    found, note = fitting(compared, list(bias_suspects(it.spec, measured_too)), some.suspected)
     return explanations(found, BIAS, note) if found else unexplained(it, asked)
 
 

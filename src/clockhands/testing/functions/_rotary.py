@@ -4,7 +4,7 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is `clockhands.rotate` in float64.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from clockhands.recognition.suspects import (
     StagedRotary,
     axis_ladders,
     pair_factors,
+    recognised,
     rotary_suspects,
 )
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
@@ -34,11 +35,13 @@ from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
 from clockhands.testing.functions._calls import PAIRS, Called, spaced
 from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SMALL, CheckedRotary
 from clockhands.testing.functions._suspects import (
+    MOST,
     collided,
+    exact_fits,
     explanation_of,
     explanations,
     few_numbers,
-    fitting,
+    nearest_fit,
     not_finite,
     of_any_code,
     only_coarse,
@@ -186,27 +189,26 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
     side = _wrong_side(it, runs)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
 
-    def tried() -> Iterator[FaultModel]:
-        yield from rotary_suspects(it.spec, seen)
-        if it.call == PAIRS:
-            yield CROSSED
+    suspects = [*rotary_suspects(it.spec, seen), *[CROSSED] * (it.call == PAIRS)]
 
     def built(suspect: FaultModel) -> CheckedRotary:
         return it.suspected(suspect, None if suspect is CROSSED else side)
 
-    found, note = fitting(small, tried(), built)
+    found, note = exact_fits(small, [one for one in suspects if seen.may_be(one, it.spec)], built), None
     alone = every is not None and few_numbers(every.answers[0])  # a few wrong numbers, which no known fault gives
-    if (not found or note) and not alone and not not_finite(small):
+    if not found and not alone and not not_finite(small):
         # Two faults that give all answers explain more than one that gives most of them. Failed experiments run first,
         # because they reject a suspect sooner.
         telling_first = sorted(small, key=lambda one: not one.wrong)
-        both = (fitting(telling_first, some, built, whole=True)[0] for some in suspects_with_two_faults(it.spec, seen))
-        found, note = next(((some, None) for some in both if some), (found, note))
+        both = (exact_fits(telling_first, some, built) for some in suspects_with_two_faults(it.spec, seen))
+        found = next(filter(None, both), [])
+    if not found:
+        found, note = nearest_fit(small, suspects, built), MOST
     failed = failed_of(runs)
-    if not found and "a short sequence" in failed:
-        seen = replace(seen, specs=_recognised(it))
-        if seen.specs:
-            found, note = fitting(small, rotary_suspects(it.spec, seen), built)
+    if not found and "a short sequence" in failed and (known := recognised(it.spec, _recognised(it), seen)):
+        found = exact_fits(small, known, built)
+        note = None if found else MOST
+        found = found or nearest_fit(small, [*suspects, *known], built)
     told = (
         explanations(found, ROTARY, note)
         or remembers(runs)

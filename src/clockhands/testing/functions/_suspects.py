@@ -6,6 +6,7 @@ output. If none fits, the suspect with the smallest remaining difference is repo
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,67 +27,86 @@ _ROOM = 2.0
 _LEFT, _MISSED, _APART = 0.02, 0.1, 4.0
 
 
-def fitting(
-    asked: Sequence[ExperimentRun],
-    suspects: Iterable[FaultModel],
-    build: Callable[[FaultModel], object],
-    *,
-    whole: bool = False,
-) -> tuple[list[FaultModel], str | None]:
-    """The suspects that give these answers, and a note if the only one found explains most of the errors, not all.
+def exact_fits(
+    asked: Sequence[ExperimentRun], suspects: Iterable[FaultModel], build: Callable[[FaultModel], object]
+) -> list[FaultModel]:
+    """The suspects whose every answer is, within rounding, that of the implementation."""
+    found = []
+    for suspect in suspects:
+        with suppress(ClockhandsError, Unasked):  # a spec that cannot be built is no suspect
+            if _fits(asked, build(suspect)):
+                found.append(suspect)
+    return found
 
-    With ``whole``, only suspects that explain all answers within rounding are returned.
-    """
-    found: list[FaultModel] = []
+
+def nearest_fit(
+    asked: Sequence[ExperimentRun], suspects: Iterable[FaultModel], build: Callable[[FaultModel], object]
+) -> list[FaultModel]:
+    """The suspect that explains most of the errors, where none explains all; empty if no one is clearly the nearest."""
     partial: list[tuple[float, FaultModel]] = []
     for suspect in suspects:
-        try:
-            left, fits = _compared(asked, lambda suspect=suspect: build(suspect), whole or bool(found))
-        except ClockhandsError:  # a spec that cannot be built is no suspect
-            continue
-        if fits:
-            found.append(suspect)
-        elif left is not None:
-            partial.append((left, suspect))
-    if found or not partial:
-        return found, None
+        with suppress(ClockhandsError, Unasked):
+            left = _unexplained_part(asked, build(suspect))
+            if left is not None:
+                partial.append((left, suspect))
     partial.sort(key=lambda one: one[0])
-    best, others = partial[0], [one for one in partial if one[1].codes != partial[0][1].codes]
-    if best[0] > 1 or (others and others[0][0] < _APART * best[0]):
-        return [], None
-    return [best[1]], "this fault explains most of the errors, not all of them"
+    if not partial or partial[0][0] > 1:
+        return []
+    left, best = partial[0]
+    others = [other for other, suspect in partial if suspect.codes != best.codes]
+    return [] if others and others[0] < _APART * left else [best]
 
 
-def _compared(
-    asked: Sequence[ExperimentRun], build: Callable[[], object], only_whole: bool
-) -> tuple[float | None, bool]:
-    """The unexplained part of a suspect (1 is the largest that may be reported), and whether it fits within rounding.
+MOST = "this fault explains most of the errors, not all of them"
+"""The note on a `nearest_fit`."""
 
-    The part is None if the suspect cannot be run or is rejected.
-    """
-    left, whole, fits, explains = 0.0, 0.0, True, False
-    wrong = missed = right = lost = 0
-    implementation = build()
+
+def fitting(
+    asked: Sequence[ExperimentRun], suspects: Sequence[FaultModel], build: Callable[[FaultModel], object]
+) -> tuple[list[FaultModel], str | None]:
+    """The suspects that explain all errors, or the one that explains most of them, with a note."""
+    found = exact_fits(asked, suspects, build)
+    return (found, None) if found else (nearest_fit(asked, suspects, build), MOST)
+
+
+def _fits(asked: Sequence[ExperimentRun], implementation: object) -> bool:
+    """Whether an implementation gives these answers, and is wrong somewhere."""
+    explains = False
     for one in asked:
-        try:
-            answers = one.experiment.run(implementation)
-        except Unasked:
-            return None, False
-        for seen, made in zip(one.answers, answers, strict=True):
+        for seen, made in zip(one.answers, one.experiment.run(implementation), strict=True):
+            if seen.got.shape != made.got.shape or not _close(seen, made)[0].all():
+                return False
+            explains = explains or _is_wrong(seen, made)
+    return explains
+
+
+def _is_wrong(seen: Answer, made: Answer) -> bool:
+    """Whether a suspect is wrong where the implementation is; else it explains nothing, however small the errors."""
+    return bool((shares(made.got, seen.wanted, seen.allowed)[seen.wrong] > 1).any())
+
+
+def _close(seen: Answer, made: Answer) -> tuple[np.ndarray, np.ndarray]:
+    """Which numbers of a suspect are those of the implementation within rounding, and the differences."""
+    with np.errstate(invalid="ignore"):  # the difference of two infinities (masks)
+        over = np.abs(seen.got - made.got)
+        close = over <= _ROOM * np.maximum(seen.allowed, made.allowed)
+    if not np.isfinite(over.sum()):  # NaN matches NaN
+        close &= np.isfinite(over)
+        close |= (seen.got == made.got) | (np.isnan(seen.got) & np.isnan(made.got))
+    return close, over
+
+
+def _unexplained_part(asked: Sequence[ExperimentRun], implementation: object) -> float | None:
+    """The unexplained part of the errors: 1 is the largest that may be reported. None if the suspect is rejected."""
+    left, whole, explains = 0.0, 0.0, False
+    wrong = missed = right = lost = 0
+    for one in asked:
+        for seen, made in zip(one.answers, one.experiment.run(implementation), strict=True):
             if seen.got.shape != made.got.shape:
-                return None, False
-            with np.errstate(invalid="ignore"):  # the difference of two infinities (masks)
-                over = np.abs(seen.got - made.got)
+                return None
+            close, over = _close(seen, made)
             finite = np.isfinite(over)
-            close = finite & (over <= _ROOM * np.maximum(seen.allowed, made.allowed))
-            if not finite.all():  # NaN matches NaN
-                close |= (seen.got == made.got) | (np.isnan(seen.got) & np.isnan(made.got))
-            all_close = bool(close.all())
-            if only_whole and not all_close:
-                return None, False
-            fits &= all_close
-            # A suspect that is right where the implementation is wrong explains nothing, however small the difference.
-            explains = explains or bool((shares(made.got, seen.wanted, seen.allowed)[seen.wrong] > 1).any())
+            explains = explains or _is_wrong(seen, made)
             left += float(np.sum(np.where(finite & ~close, over, 0.0) ** 2))
             whole += float(np.sum(np.where(finite & seen.wrong, seen.off, 0.0) ** 2))
             wrong += int(np.count_nonzero(seen.wrong))
@@ -95,13 +115,11 @@ def _compared(
             lost += int(np.count_nonzero(~(seen.wrong | close)))
         # It matches neither the wrong nor the right numbers, and further answers cannot change that.
         if (missed > wrong / 2 + 8 and left > whole / 2) or lost > right / 2 + 8:
-            return None, False
-    if not explains:
-        return None, False
-    if not wrong or not whole:
-        return None, fits
+            return None
+    if not explains or not wrong or not whole:
+        return None
     # Right numbers that the suspect does not give count as much as wrong ones.
-    return min(left / whole / _LEFT, (missed / wrong + lost / max(right, 1)) / _MISSED), fits
+    return min(left / whole / _LEFT, (missed / wrong + lost / max(right, 1)) / _MISSED)
 
 
 def explanations(found: Sequence[FaultModel], faults: Mapping[str, Fault], note: str | None) -> tuple[Explanation, ...]:

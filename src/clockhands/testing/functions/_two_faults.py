@@ -1,6 +1,6 @@
 """Suspects with two faults of a rotary function that its measurements do not exclude."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,17 @@ class AppliedFault(NamedTuple):
     spec: Rotary
     stages: Mapping[str, Any]
 
+    @property
+    def code(self) -> str:
+        """The code of the fault."""
+        return self.suspect.codes[0]
+
+    def moves_channels(self, declared: Rotary) -> bool:
+        """Whether other channels than those declared are multiplied by one complex factor, or none are."""
+        one, other = self.spec, declared
+        same = np.array_equal(one.channels, other.channels) and one.reordered == other.reordered
+        return not same or "rotation" in self.stages
+
 
 def suspects_with_two_faults(spec: Rotary, seen: RotaryObservations) -> Iterator[Iterator[FaultModel]]:
     """Suspects with two faults, grouped by the first one.
@@ -27,16 +38,18 @@ def suspects_with_two_faults(spec: Rotary, seen: RotaryObservations) -> Iterator
     the scaling, and the pairs if it changed the layout. Faults that depend on earlier calls are not combined.
     """
     singles = list(_applied(spec, seen))
+    impossible = _ImpossibleSecond(spec, singles)
     excluded: set[Rotary] = set()
     tried = {spec}
     for place, one in enumerate(singles):
-        code = one.suspect.codes[0]
+        between = seen.of(one.spec)
+        but = impossible.codes(one, between)
         if one.spec == spec:  # the order of two such faults does not matter, so each pair is tried once
             later = singles[place + 1 :]
-            others = (other for other in later if other.spec == spec and other.suspect.codes[0] != code)
+            others = (other for other in later if other.spec == spec and other.code not in but)
         elif one.spec not in tried or one.stages:
             tried.add(one.spec)
-            others = _applied(one.spec, seen.of(one.spec), code)
+            others = _applied(one.spec, between, but)
             if not one.stages and _differs_early(one.spec, seen):
                 others = _but_roundings(others, one.spec)
         else:
@@ -44,10 +57,31 @@ def suspects_with_two_faults(spec: Rotary, seen: RotaryObservations) -> Iterator
         yield (both for other in others if (both := _together(one, other, spec, seen, excluded)) is not None)
 
 
-def _applied(spec: Rotary, seen: RotaryObservations, but: str = "") -> Iterator[AppliedFault]:
-    """The changes of all suspects that keep no state, but those of one code."""
+class _ImpossibleSecond:
+    """Which faults cannot come second, by what the measurements say of the spec that the first one gives."""
+
+    def __init__(self, spec: Rotary, singles: Sequence[AppliedFault]) -> None:
+        self.keeping = {one.code for one in singles} - {one.code for one in singles if one.moves_channels(spec)}
+        self.of_spec = self.keeping - {one.code for one in singles if one.stages}
+
+    def codes(self, one: AppliedFault, seen: RotaryObservations) -> set[str]:
+        """The codes of the faults that cannot come after this one, given the measurements of its pairs."""
+        if not seen.samples or "rotation" in one.stages:
+            return {one.code}
+        if not seen.pairwise:  # no frequency and no position multiplies the channels of a pair by one factor
+            return self.keeping | {one.code}
+        if not one.stages and one.spec.xpos is None and seen.dtype in _FINE and not seen.evenly():
+            return self.of_spec | {one.code}  # no frequencies give these rotations
+        return {one.code}
+
+
+_FINE = ("float32", "float64")  # in which each measured factor is that of the pair, whatever its tokens
+
+
+def _applied(spec: Rotary, seen: RotaryObservations, but: Container[str] = ()) -> Iterator[AppliedFault]:
+    """The changes of all suspects that keep no state, but those of some codes."""
     for suspect in rotary_suspects(spec, seen):
-        if suspect.parts is not None and suspect.codes[0] != but:
+        if suspect.parts is not None and suspect.codes[0] not in but:
             try:
                 with np.errstate(all="ignore"):
                     changed, stages = suspect.parts(spec)
