@@ -127,3 +127,26 @@ def test_a_table_counts_its_own_rows():
     found = resolve(gguf(named("gpt2"), ("position_embd.weight", (4096, 576))))
     assert (found.codes[0].rows, found.context) == (4096, 8192)
     assert found.facts[0].code == "table-size"
+
+
+@pytest.mark.parametrize(
+    ("written", "known", "own", "its"),
+    [
+("gptoss", "gpt-oss", {}, {"rope__scaling__type": "yarn"}),
+        ("qwen25vl", "qwen2vl", {"rope__mrope_section": [16, 8, 8]}, {"rope__dimension_sections": [16, 8, 8, 0]}),
+        ("glm4moelite", "deepseek2", {"attention__key_length": 256, "attention__key_length_mla": 576},
+         {"attention__key_length": 576, "attention__key_length_mla": 256}),
+    ],
+)  # fmt: skip
+def test_an_architecture_of_ollama_is_read_as_its_loader_does(written, known, own, its):
+    """The same codes as of a file with the name and the keys of llama.cpp; each value has the key of the file."""
+    both = {"rope__scaling__original_context_length": 4096, "rope__scaling__factor": 32.0}
+    theirs = resolve(gguf(named(written, **both, **own)))
+    ours = resolve(gguf(named(known, **both, **its)))
+    fields = ("layers", "kind", "layout", "width", "rotated", "base", "scaling", "rates", "window")
+    assert [[getattr(code, name) for name in fields] for code in theirs.codes] == (
+        [[getattr(code, name) for name in fields] for code in ours.codes]
+    )
+    assert theirs.codes[0].source["base"] == f"model.gguf:{written}.rope.freq_base"
+    assert theirs.codes[0].kind == "rotary"
+    assert not theirs.facts or all(fact.code != "unknown-model-type" for fact in theirs.facts)

@@ -92,22 +92,29 @@ class _File:
         self.table = table()["gguf"]
         values = opened.config or {}
         name = values.get(ARCHITECTURE)
-        self.name = name if isinstance(name, str) else ""
+        self.written = name if isinstance(name, str) else ""
+        own = self.table["of_ollama"].get(self.written, {})
+        self.name: str = own.get("as", self.written)
         spellings = {
-            quantity: [f"{self.name}.{key}" for key in keys] for quantity, keys in table()["gguf_keys"].items()
+            quantity: [f"{self.written}.{key}" for key in (*own.get("keys", {}).get(quantity, ()), *keys)]
+            for quantity, keys in table()["gguf_keys"].items()
         }
+        added = {f"{self.written}.{key}": value for key, value in own.get("adds", {}).items()}
+        added = {key: value for key, value in added.items() if key not in values}
         self.fields = Fields(
-            values,
+            {**values, **added},
             opened.config_name or "",
             spellings,
             facts,
             defaults=self.table["defaults"],
             default_source=f"default of {self.table['reader']}",
+            places=dict.fromkeys(added, "added by Ollama's loader"),
         )
 
     @property
     def architecture(self) -> str:
-        return f"architecture {self.name} as {self.table['reader']} reads it"
+        known = f"architecture {self.name} as {self.table['reader']} reads it"
+        return known if self.name == self.written else f"{self.written} is {self.name} in Ollama, {known}"
 
     def codes(self) -> tuple[list[tuple[LayerEncoding, int | None]], Sourced[int] | None]:
         context = self.fields.whole("context")
@@ -144,7 +151,7 @@ class _File:
         source = {**layers.source, "window": window.source}
         sliding, _ = self._rotary(replace(layers, sliding=True, window=window.value, source=source), layout, context)
         base = f" and base {sliding.base:,.10g}" if sliding.base not in (None, code.base) else ""
-        key = f"{self.name}.{table()['gguf_keys']['window_layers'][0]}"
+        key = f"{self.written}.{table()['gguf_keys']['window_layers'][0]}"
         evidence = {
             window.source: window.value,
             "missing": key,
@@ -388,7 +395,7 @@ class _File:
             return frozenset(layer for layer in range(count) if (layer + 1) % period == 0), self.architecture
         still, because = frozenset[int](), ""
         # Layers with another token mixer have no heads, or none for keys.
-        for key in (f"{self.name}.attention.head_count", f"{self.name}.attention.head_count_kv"):
+        for key in (f"{self.written}.attention.head_count", f"{self.written}.attention.head_count_kv"):
             heads = self.fields.values.get(key)
             self.fields.read.add(key)
             if isinstance(heads, list | tuple) and len(heads) == count and 0 in heads:

@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from clockhands.configs.dialects import dialect_of
-from clockhands.configs.model_types import model_type
+from clockhands.configs.gguf_fields import ARCHITECTURE
+from clockhands.configs.model_types import model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, LayerEncoding, Resolved
@@ -300,6 +301,10 @@ class FileReadings:
     def _alone(self, name: str, title: str, version: str, reason: str) -> Reading:
         """The reading of a target that is not a config."""
         followed = self.opened.form == "gguf" and name == "llama.cpp"
+        architecture = (self.opened.config or {}).get(ARCHITECTURE)
+        if followed and architecture in table()["gguf"]["of_ollama"]:
+            reason = f"{architecture} is Ollama's own name of an architecture, which only its loader knows."
+            return Reading(name, title, version, "unknown", reason)
         if followed and not any(fact.code == "unknown-model-type" for fact in self.resolved.facts):
             says = ("The audit reads a GGUF file as llama.cpp does.",)
             return Reading(name, title, version, "same", codes=self.resolved.codes, says=says)

@@ -101,7 +101,7 @@ def _main(rows: Sequence[SurveyRow], root: str) -> Iterator[Markup]:
     yield element("div", _findings(rows), _runtimes(rows), class_="survey-found")
     differing = list(_outliers(rows, root))
     if differing:
-        says = "A group are ten or more models in one folder, of one type, encoding and head size, of which nine of ten agree."
+        says = "A group is ten or more models of one folder, type, encoding and head size, of which nine in ten agree."
         heading = element("h2", "Which models differ from their group?")
         yield element("section", heading, element("p", says, class_="answer"), element("ul", differing))
     charts = _charts(rows)
