@@ -1,16 +1,19 @@
 """A length past the context: what is sound there, and changes of the config that an audit finds nothing new in."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+import clockhands as ch
 from auditing.faulty_containers import llama3_factors
 from auditing.model_files import Gguf, written_model
 from auditing.model_files import audit_of as audited
 from auditing.published_fields import GGUF_LLAMA, GGUF_QWEN3, LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing.extending import LABELS, OF_KINDS, OF_SCALINGS, Extension
+from clockhands.configs.overriding import read_overrides
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 100}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
@@ -278,6 +281,66 @@ def test_a_gguf_file_whose_scaling_is_a_tensor_has_no_key_for_another(tmp_path):
     extension = of_file(model, 262144)
     assert not extension.ways
     assert "rope_freqs.weight" in extension.without[0]
+
+
+QWEN = {
+    "model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4, "rope_theta": 1e6,
+    "num_hidden_layers": 28, "vocab_size": 152064, "intermediate_size": 18944, "max_position_embeddings": 32768,
+}  # fmt: skip
+
+
+def test_the_answer_is_the_scaling_of_the_file_or_of_the_publisher_or_of_the_study(cases):
+    for config, length, scaling, why in (
+        (QWEN, 131072, "yarn", "Qwen2-7B, a published model of this size, has a YaRN extension that its publisher"),
+        (ROTARY["llama3"], 262144, "llama3", "the scaling that the model has already, with a larger factor"),
+        (ROTARY["linear"], 131072, "linear", "the scaling that the model has already"),
+        (ROTARY["llama"], 16384, "yarn", "it had the least loss without training in small models"),
+    ):
+        answer = extended(config, length).answer
+        with cases(scaling, length):
+            assert answer.scaling == scaling
+            assert why in answer.why
+            assert f"and not for {length:,}" in answer.untrained
+            assert answer.published
+    for name in ("phi3", "bert"):
+        assert extended(config_without_block(name), 131072).answer is None
+
+
+def config_without_block(kind):
+    return config(kind, 4096, rope_theta=1e4)
+
+
+def test_each_setting_of_the_answer_gives_the_frequencies_of_its_scaling(cases):
+    """What is offered for vLLM and SGLang is read again as these servers read it; the lines are those of the file."""
+    for name, values in (*((name, ROTARY[name]) for name in ("llama", "yarn", "a text part", "mRoPE")), ("qwen", QWEN)):
+        length = 4 * audited(values).context
+        extension = extended(values, length)
+        (way,) = (way for way in extension.ways if way.scaling == extension.answer.scaling)
+        settings = {setting.runtime: setting.lines for setting in extension.answer.settings}
+        with cases(name):
+            assert list(settings) == [each for each in ("config", "vllm", "sglang", "llama.cpp") if each in settings]
+            assert ("sglang" in settings) == (name != "a text part"), "SGLang replaces a whole part"
+            offered = audited(values, length, next(iter(way.values.values()))).layers[0].rates
+            for server in settings.keys() & {"vllm", "sglang"}:
+                option, override, _, at = shlex.split(settings[server][0])
+                assert int(at) == length
+                overrides = read_overrides([f"{option.lstrip('-')}={override}"])
+                assert audited(values, length, overrides).layers[0].rates == offered
+
+
+def test_one_runtime_has_one_setting_and_an_option_that_is_not_there_is_said(cases):
+    for runtime, starts in (
+        ("vllm", "--hf-overrides"),
+        ("vllm@0.11", '--hf-overrides \'{"rope_scaling"'),
+        ("sglang", "--json-model-override-args"),
+        ("llama.cpp", "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768 --ctx-size 131072"),
+        ("transformers", '"rope_scaling"'),
+    ):
+        with cases(runtime):
+            (setting,) = ch.audit(QWEN, 131072, runtime=runtime).extension.answer.settings
+            assert setting.lines[0].startswith(starts)
+    answer = ch.audit(ROTARY["llama3"], 262144, runtime="llama.cpp").extension.answer
+    assert "convert it again" in answer.settings[0].lines[0]
 
 
 def test_every_figure_says_where_it_is_from():

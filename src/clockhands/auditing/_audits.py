@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from clockhands.arguments import count
 from clockhands.auditing._edits import all_applied, disputed, pointer
+from clockhands.auditing.cache_memory import CacheMemory, cache_memory
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CODES,
@@ -97,6 +98,8 @@ class Audit:
         ignored: Position keys that were not read: their sources and values.
         unexplained: Sources of those of them of which nothing is known: they may change what the model computes.
         remarks: What the types of parts do with positions besides the codes: the part, and a clause.
+        extension: What is known beyond the context; None if no longer length was asked for.
+        cache: The memory of the key-value cache at the length that was asked for; None without one.
         properties: The main properties of the codes, as far as they follow from their specs.
         notes: Choices made while opening the target that another program might make differently.
         not_covered: What the types of parts do with positions that clockhands does not read, in clauses.
@@ -121,6 +124,7 @@ class Audit:
     weights: Pairing | None = None
     readings: tuple[Reading, ...] = ()
     extension: Extension | None = None
+    cache: CacheMemory | None = None
     properties: tuple[MainProperties, ...] = ()
     remarks: tuple[tuple[str, str], ...] = ()
     not_covered: tuple[str, ...] = ()
@@ -289,7 +293,7 @@ class Audit:
         return {
             **as_json(self, "target", "model_type", "context", "length"),
             "layers": [as_json(code, *LAYER_FIELDS) for code in self.layers],
-            **as_json(self, "findings", "source", "ignored", "weights", "extension"),
+            **as_json(self, "findings", "source", "ignored", "weights", "extension", "cache"),
             "remarks": [{"part": part, "says": says} for part, says in (*self.remarks, *self._details())],
             "properties": json_value(self.properties),
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
@@ -408,7 +412,7 @@ def audit_opened(
     found = pairing(opened, resolved) if weights else not_examined(opened, resolved)
     audited = judged(opened, resolved, [*cases, *cases_of(found, resolved, opened)], runtime=runtime)
     layers = with_layout(audited.layers, found)
-    return replace(audited, layers=layers, weights=found, extension=extension(opened, resolved, length))
+    return _at_length(replace(audited, layers=layers, weights=found), opened, resolved, length, runtime)
 
 
 def _of_module(
@@ -427,7 +431,17 @@ def _of_module(
     found = walked(module)
     opened = overridden(open_module(module, found), overrides)
     resolved, cases = resolve_module(module, found, opened, length)
-    return replace(judged(opened, resolved, cases, runtime=runtime), extension=extension(opened, resolved, length))
+    return _at_length(judged(opened, resolved, cases, runtime=runtime), opened, resolved, length, runtime)
+
+
+def _at_length(
+    audited: Audit, opened: Opened, resolved: Resolved, length: int | None, runtime: RuntimeRelease | None
+) -> Audit:
+    """The audit with what a length needs: a scaling if it exceeds the context, and memory for the cache."""
+    if length is None:
+        return audited
+    extended = extension(opened, resolved, length, runtime)
+    return replace(audited, extension=extended, cache=cache_memory(opened, resolved, length))
 
 
 def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -9,14 +9,15 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clockhands.auditing._length_sentences import said
 from clockhands.auditing.findings import as_json
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file
 from clockhands.auditing.findings._releases import extendable_release
+from clockhands.auditing.length_answers import LengthAnswer, chosen, settings
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels
 from clockhands.configs.opened import Opened
@@ -30,8 +31,8 @@ from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
 from clockhands.measures.ladders.turning import turned_through
-from clockhands.phrases import filled, spoken
-from clockhands.recognition.faults import rows_in
+from clockhands.phrases import spoken
+from clockhands.runtimes.releases import RuntimeRelease
 
 # Published results
 
@@ -56,6 +57,11 @@ class Cost:
     says: str
     source: str
     label: str
+
+    @property
+    def in_words(self) -> str:
+        """The result with its source, and how it is known."""
+        return f"{self.says} ({self.source}; {self.label})" if self.source else self.says
 
     def to_dict(self) -> dict[str, str]:
         """The result as JSON values."""
@@ -84,16 +90,6 @@ SHAPES: Mapping[str, str] = {
 # Scalings for which a block can be written, in the order of the report.
 _MADE = ("linear", "dynamic", "yarn", "llama3")
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # those of Llama 3.1
-
-
-@cache
-def _sentences() -> Mapping[str, Mapping[str, str]]:
-    return rows_in(__file__, "extending")
-
-
-def said(row: str, /, **values: Any) -> str:
-    """A sentence of `extending.toml`, with the values in it."""
-    return filled(_sentences()[row]["says"], lambda key, *_: values[key])
 
 
 Change = tuple[str, dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]
@@ -311,6 +307,7 @@ class Extension:
         ways: The scalings that would serve.
         without: Why there is no block for one scaling, or for any.
         cannot: What no change of the files can guarantee.
+        answer: Which of them to begin with, and how each runtime takes it; None if there is none.
     """
 
     length: int
@@ -319,19 +316,23 @@ class Extension:
     ways: tuple[Way, ...]
     without: tuple[str, ...]
     cannot: tuple[str, ...]
+    answer: LengthAnswer | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The extension as JSON values."""
-        return as_json(self, "length", "context", "sound", "ways", "without", "cannot")
+        return as_json(self, "length", "context", "sound", "ways", "without", "cannot", "answer")
 
 
-def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extension | None:
+def extension(
+    opened: Opened, resolved: Resolved, length: int | None, runtime: RuntimeRelease | None = None
+) -> Extension | None:
     """What is known about a model at a length that its files do not declare; None if they declare it.
 
     Args:
         opened: The target.
         resolved: Its position codes, resolved at that length.
         length: The requested length, or None.
+        runtime: The runtime that will serve it, or None.
     """
     context = resolved.context
     codes = [code for code in resolved.codes if code.part in TEXT and code.kind is not None]
@@ -339,13 +340,23 @@ def extension(opened: Opened, resolved: Resolved, length: int | None) -> Extensi
         return None
     sound = tuple(dict.fromkeys(sentence for code in codes for sentence in _beyond_the_context(code, resolved, length)))
     turning = [code for code in codes if code.kind == "rotary" and (code.farthest is None or code.farthest > context)]
-    ways, without = [], []
+    ways: dict[str, tuple[Way, LayerEncoding]] = {}
+    without, answer = [], None
     if turning and length > (turning[0].scaled_to or 0):
         ways, without = _settings_for_length(opened, resolved, turning[0], length)
     elif turning:
         without = [said("scaling-reaches", scaling=_scaling(turning[0]), scaled_to=turning[0].scaled_to, length=length)]
+    if ways:
+        release = extendable_release(AuditSubject(opened, resolved))
+        extended = None if release is None or release.trained is None else (release.name, release.trained)
+        name, why = chosen(ways, (turning[0].scaling or {}).get("type"), extended)
+        way, after = ways[name]
+        untrained = said("untrained", trained=_trained(turning[0], resolved), length=length)
+        known = tuple(cost.in_words for cost in way.costs) or (said("nothing-published"),)
+        answer = LengthAnswer(name, why, tuple(settings(name, way.values, after, length, runtime)), untrained, known)
     cannot = [said("no-guarantee", length=length), *([said("other-models")] if ways else [])]
-    return Extension(length, context, sound, tuple(ways), tuple(without), tuple(cannot))
+    made = tuple(way for way, _ in ways.values())
+    return Extension(length, context, sound, made, tuple(without), tuple(cannot), answer)
 
 
 # What holds
@@ -429,18 +440,20 @@ def _trained(code: LayerEncoding, resolved: Resolved) -> int:
 
 def _settings_for_length(
     opened: Opened, resolved: Resolved, code: LayerEncoding, length: int
-) -> tuple[list[Way], list[str]]:
+) -> tuple[dict[str, tuple[Way, LayerEncoding]], list[str]]:
+    """Each scaling that would serve, by its name, with the encoding after the change; and why others would not."""
     if opened.form == "gguf":
         makers, without = of_gguf(opened, resolved, code, length)
     elif opened.form == "preset" or not isinstance(opened.config, Mapping):
-        return [], [said("no-config")]
+        return {}, [said("no-config")]
     else:
         makers, without = of_config(opened, resolved, code, length)
-    ways = []
+    ways = {}
     for scaling, values, warns in makers:
         after = _after(opened, next(iter(values.values())), length)
         if after is not None:
-            ways.append(Way(scaling, values, tuple(_does(code, after, length)), OF_SCALINGS.get(scaling, ()), warns))
+            says, costs = tuple(_does(code, after, length)), OF_SCALINGS.get(scaling, ())
+            ways[scaling] = (Way(scaling, values, says, costs, warns), after)
     return ways, without
 
 
@@ -472,13 +485,3 @@ def _does(before: LayerEncoding, after: LayerEncoding, length: int) -> Iterator[
     if factor is not None and factor != before.attention_factor:
         yield said("multiplied", factor=factor)
     yield _by_the_bound("with this scaling", after, length)
-
-
-def lines_of_change(values: Mapping[str, Any]) -> Iterator[str]:
-    """A change, one key a line, as JSON; a key to take away is said to be so.
-
-    >>> list(lines_of_change({"max_position_embeddings": 8192, "rope_parameters": None}))
-    ['"max_position_embeddings": 8192', 'without "rope_parameters"']
-    """
-    for key, value in values.items():
-        yield f"without {json.dumps(key)}" if value is None else f"{json.dumps(key)}: {json.dumps(value)}"

@@ -12,17 +12,18 @@ from itertools import groupby
 from typing import Any
 
 from clockhands.auditing import CODES, Audit, Finding
-from clockhands.auditing.extending import Extension, lines_of_change
+from clockhands.auditing.extending import Extension
 from clockhands.auditing.findings import price_in_words
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.frequency_bands import bands_of
 from clockhands.auditing.layer_words import LISTED, rates_in_words, rows_of, title_of, where_of
+from clockhands.auditing.length_answers import OPTIONS, lines_of_change
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.measures import SHORT
 from clockhands.phrases import number_of, spoken
 from clockhands.runtimes.telling import layers_in_words, runtime_rows
-from clockhands.show._html import facts, foot, heading, mark, page, preformatted, table
+from clockhands.show._html import facts, foot, heading, mark, page, paragraphs, preformatted, table
 from clockhands.show._ladder_picture import ladder_picture
 from clockhands.show._markup import Markup, element, joined
 from clockhands.show._svg import path, sign
@@ -119,6 +120,8 @@ def _target(audit: Audit, *, several: bool) -> Iterator[Markup]:
         yield element("p", f"Note: {note}", class_="note")
     if audit.problems:
         yield element("section", element(below, "Problems"), (_finding(audit, each) for each in audit.problems))
+    if audit.cache is not None:
+        yield element("section", element(below, "KV cache"), paragraphs(audit.cache.says, *audit.cache.assumes))
     if audit.extension is not None:
         yield element(
             "section", element(below, f"At {audit.extension.length:,} positions"), _extension(audit.extension)
@@ -224,6 +227,13 @@ def _properties(found: Sequence[MainProperties]) -> Iterator[Markup]:
 
 
 def _extension(extension: Extension) -> Iterator[Markup]:
+    if extension.answer is not None:
+        answer = extension.answer
+        yield element("p", f"To begin with: {answer.scaling}. {answer.why}", class_="answer")
+        for setting in answer.settings:
+            yield element("p", OPTIONS[setting.runtime], class_="report-code")
+            yield preformatted(setting.lines)
+        yield element("p", answer.untrained, class_="answer")
     for sentence in extension.sound:
         yield element("p", sentence, class_="answer")
     for way in extension.ways:
@@ -233,8 +243,7 @@ def _extension(extension: Extension) -> Iterator[Markup]:
         for values in way.values.values():
             yield preformatted(lines_of_change(values))
         for cost in way.costs:
-            known = f" ({cost.source}; {cost.label})" if cost.source else ""
-            yield element("p", f"Known: {cost.says}{known}", class_="note")
+            yield element("p", f"Known: {cost.in_words}", class_="note")
     for sentence in (*extension.without, *extension.cannot):
         yield element("p", sentence, class_="note")
 

@@ -16,15 +16,16 @@ from rich.console import Console
 from rich.text import Text
 
 from clockhands.auditing import CODES, Audit, Finding
-from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way, lines_of_change
+from clockhands.auditing.extending import LABELS, SHAPES, Extension, Way
 from clockhands.auditing.findings import price_in_words
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_of, title_of, together, where_of
+from clockhands.auditing.length_answers import OPTIONS, lines_of_change
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.measures import SHORT
-from clockhands.phrases import number_of, spoken
+from clockhands.phrases import listed, number_of, spoken
 from clockhands.runtimes.telling import layers_in_words, runtime_rows, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.show.findings import evidence_to_show, grade_of, worst_first
@@ -148,6 +149,8 @@ class _AuditPage(Page):
     def print(self, *, verbose: bool, quiet: bool) -> None:
         self.line(Text(safe(self.audit.target), style="bold"))
         self.paragraph(self.audit.verdict, style=_VERDICT_STYLES[grade_of(self.audit)])
+        if not quiet:
+            self.answer()
         for finding in self.audit.problems:
             if not verbose and self.audit.fixed_with(finding) is not None:
                 self.head(finding)
@@ -230,6 +233,32 @@ class _AuditPage(Page):
         self.remarks()
         if words := runtimes_in_short(audit.readings):
             self.row("runtimes", words, None)
+
+    def answer(self) -> None:
+        """What to set for the length that was asked for, what is known of it, and the memory that it takes."""
+        extension, cache = self.audit.extension, self.audit.cache
+        if extension is not None and extension.answer is not None:
+            self.line()
+            answer = extension.answer
+            self.line(Text(f"for {extension.length:,} positions: {answer.scaling}", style="bold"))
+            self.row("why", answer.why, None)
+            faults = [each.code for each in self.audit.problems if each.blames == "file"]
+            if faults:
+                self.row(
+                    "first",
+                    f"fix {listed(list(dict.fromkeys(faults)))}: the settings are for the files as they are.",
+                    None,
+                )
+            for setting in answer.settings:
+                self.line(Text(f"  {OPTIONS[setting.runtime]}:"))
+                for line in setting.lines:
+                    self.line(Text(f"    {safe(line)}"))  # what is copied must not be broken
+            self.row("untrained", answer.untrained, None)
+            for number, words in enumerate(answer.published):
+                self.row("" if number else "published", words, None)
+        if cache is not None:
+            self.line()
+            self.row("KV cache", " ".join((cache.says, *cache.assumes)), None)
 
     def notes(self) -> None:
         """Notes worth reading, one line each; those that correct models of the type have, together in one line."""
@@ -395,7 +424,7 @@ def print_extension(page: Page, extension: Extension) -> None:
         page.paragraph(sentence, indent=2)
     for way in extension.ways:
         page.line()
-        _print_way(page, way)
+        _print_way(page, way, extension)
     labels = dict.fromkeys(cost.label for way in extension.ways for cost in way.costs if cost.source)
     how = [f"{label}: {LABELS[label]}." for label in labels]
     for label, sentences in (("figures", how), ("no block", extension.without), ("no promise", extension.cannot)):
@@ -405,7 +434,7 @@ def print_extension(page: Page, extension: Extension) -> None:
             page.row("" if number else label, sentence, None)
 
 
-def _print_way(page: Page, way: Way) -> None:
+def _print_way(page: Page, way: Way, extension: Extension) -> None:
     page.line(Text(f"  {way.scaling}", style="bold"))
     for sentence in way.says:
         page.paragraph(sentence, indent=4)
@@ -416,5 +445,6 @@ def _print_way(page: Page, way: Way) -> None:
             page.line(Text(f"      {safe(line)}"))
         if way.warns.get(shape):
             page.paragraph(f"the audit then still says {', '.join(way.warns[shape])}", indent=6)
-    for cost in way.costs:
-        page.paragraph(f"known: {cost.says}{f' ({cost.source}; {cost.label})' if cost.source else ''}", indent=4)
+    answer = extension.answer
+    for cost in () if answer is not None and answer.scaling == way.scaling else way.costs:  # the answer has its own
+        page.paragraph(f"known: {cost.in_words}", indent=4)
