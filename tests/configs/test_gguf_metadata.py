@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clockhands.configs.openers import opened_gguf
 from clockhands.configs.resolve import resolve
 from clockhands.configs.targets import Opened
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3
 from clockhands.formats.arrays import TensorInfo
+from clockhands.formats.gguf import Header
 
 SMALL = {
     "general.architecture": "llama",
@@ -141,7 +143,11 @@ def test_a_table_counts_its_own_rows():
 def test_an_architecture_of_ollama_is_read_as_its_loader_does(written, known, own, its):
     """The same codes as of a file with the name and the keys of llama.cpp; each value has the key of the file."""
     both = {"rope__scaling__original_context_length": 4096, "rope__scaling__factor": 32.0}
-    theirs = resolve(gguf(named(written, **both, **own)))
+    opened = opened_gguf(Header(Path("model.gguf"), 3, "little", named(written, **both, **own), {}), "model.gguf")
+    theirs = resolve(opened)
+    assert opened.notes == (
+        f"{written} is a name of Ollama's: the file is read as {known}, as Ollama's loader reads it.",
+    )
     ours = resolve(gguf(named(known, **both, **its)))
     fields = ("layers", "kind", "layout", "width", "rotated", "base", "scaling", "rates", "window")
     assert [[getattr(code, name) for name in fields] for code in theirs.codes] == (

@@ -99,16 +99,13 @@ class _File:
             quantity: [f"{self.written}.{key}" for key in (*own.get("keys", {}).get(quantity, ()), *keys)]
             for quantity, keys in table()["gguf_keys"].items()
         }
-        added = {f"{self.written}.{key}": value for key, value in own.get("adds", {}).items()}
-        added = {key: value for key, value in added.items() if key not in values}
         self.fields = Fields(
-            {**values, **added},
+            values,
             opened.config_name or "",
             spellings,
             facts,
             defaults=self.table["defaults"],
             default_source=f"default of {self.table['reader']}",
-            places=dict.fromkeys(added, "added by Ollama's loader"),
         )
 
     @property

@@ -11,6 +11,7 @@ from clockhands import formats
 from clockhands.configs.composition import composed
 from clockhands.configs.dialects import as_program_reads, in_dialect
 from clockhands.configs.model_code import code_beside
+from clockhands.configs.model_types import table
 from clockhands.configs.opened import READ, Opened
 from clockhands.encodings.scores import ScoreScale
 from clockhands.encodings.specs import WRITTEN, from_dict
@@ -147,7 +148,14 @@ def opened_gguf(header: "formats.gguf.Header", target: str) -> Opened:
         notes.append(f"{path.name} is part {number + 1} of {parts}; tensors of the other parts are not examined.")
     if header.byte_order == "big":
         notes.append(f"{path.name} is in big-endian byte order.")
-    return Opened(target, "gguf", path, header.fields, path.name, header.tensors, notes=tuple(notes))
+    name = header.fields.get("general.architecture")
+    own = table()["gguf"]["of_ollama"].get(name) if isinstance(name, str) else None
+    added = {} if own is None else {f"{name}.{key}": value for key, value in own.get("adds", {}).items()}
+    added = {key: value for key, value in added.items() if key not in header.fields}
+    if own is not None:
+        notes.append(f"{name} is a name of Ollama's: the file is read as {own['as']}, as Ollama's loader reads it.")
+    fields, places = {**header.fields, **added}, dict.fromkeys(added, "added by Ollama's loader")
+    return Opened(target, "gguf", path, fields, path.name, header.tensors, notes=tuple(notes), overridden=places)
 
 
 def _open_weights(
