@@ -55,8 +55,8 @@ def test_classes_name_a_type_where_none_is_known(config, name, said):
             'the model type "mine" is not known',
         ),
         (
-            {"model_type": "t5", "architectures": ["Chronos2Model"], "rope_theta": 10000.0},
-            'the class Chronos2Model is not one of the model type "t5"',
+            {"model_type": "t5", "architectures": ["AnotherModel"], "rope_theta": 10000.0},
+            'the class AnotherModel is not one of the model type "t5"',
         ),
         (
             {"model_type": "mixtral", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 1},

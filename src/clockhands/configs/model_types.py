@@ -252,7 +252,8 @@ def class_of_others(values: Mapping[str, Any], known: ModelType) -> str | None:
     >>> class_of_others({"architectures": ["T5EncoderModel"]}, model_type("t5"))
     """
     named = named_otherwise(values, known)
-    return None if named in table()["other_names_of_classes"].get(known.name, ()) else named
+    own = (*table()["other_names_of_classes"].get(known.name, ()), *table()["types"][known.name].get("classes", ()))
+    return None if named in own else named
 
 
 def named_otherwise(values: Mapping[str, Any], known: ModelType) -> str | None:
@@ -308,11 +309,17 @@ def _marks() -> dict[str, list[tuple[str, Sequence[str]]]]:
     return made
 
 
+def by_listed_class(name: str) -> ModelType | None:
+    """The type that says that a class of that name, outside of the library, runs it."""
+    found = (kind for kind, row in table()["types"].items() if name in row.get("classes", ()))
+    return next(map(model_type, found), None)
+
+
 def by_remote_class(name: str) -> ModelType | None:
     """The type that a class of that name, outside of the library, runs; also for copies of the library's class."""
-    for kind, row in table()["types"].items():
-        if name in row.get("classes", ()):
-            return model_type(kind)
+    listed = by_listed_class(name)
+    if listed is not None:
+        return listed
     stem = _CLASS_ENDING.sub("", name.removesuffix("Config")).lower()
     return next((model_type(kind) for kind in model_types() if _squeezed(kind) == stem), None)
 

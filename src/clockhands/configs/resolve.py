@@ -30,6 +30,7 @@ from clockhands.configs.model_types import (
     CodeOfType,
     ModelType,
     by_class,
+    by_listed_class,
     by_marks,
     by_remote_class,
     class_of_others,
@@ -283,6 +284,9 @@ class _ConfigResolver:
         known = self._by_own_code(section, type_of(section, name, self.top))
         if known is not None and not section.path:
             odd = class_of_others(section.values, known)
+            own = None if odd is None else by_listed_class(odd)
+            if own is not None:
+                return self.by_table(section, own)
             if odd is not None:
                 return self._by_fields(section, name, {"other class": odd})
             foreign = foreign_sizes(section.values, known)
@@ -467,8 +471,8 @@ def _because(code: LayerEncoding, chosen: str) -> LayerEncoding:
 def _without_rates(reader: RotaryResolver, because: str) -> LayerEncoding:
     """A rotary code whose frequencies are not given by a formula of this library."""
     made = reader.codes()[0][0]
-    source = {name: where for name, where in made.source.items() if name not in ("layout", "scaling")}
-    code = replace(made, spec=None, rates=None, attention_factor=None, layout=None, scaling=None)
+    source = {name: where for name, where in made.source.items() if name != "scaling"}
+    code = replace(made, spec=None, rates=None, attention_factor=None, scaling=None)
     return replace(code, source={**source, "kind": because or reader.architecture})
 
 

@@ -87,7 +87,11 @@ def _parts_inside(config: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
     """The objects that describe parts, each with its key and its part; another object may hold one."""
     objects = {key: held for key, held in config.items() if isinstance(key, str) and isinstance(held, Mapping) and held}
     named = table()["sections"]
-    yield from ((key, of, objects[key]) for key, of in named.items() if key in objects)
+    for key, of in named.items():
+        outer, _, inner = key.partition(".")
+        held = objects.get(outer, {}).get(inner) if inner else objects.get(outer)
+        if isinstance(held, Mapping) and held:
+            yield key, of, held
     for key, values in objects.items():
         held = {key: values} | {f"{key}.{name}": inner for name, inner in values.items() if isinstance(name, str)}
         for place, inner in () if key in named else held.items():

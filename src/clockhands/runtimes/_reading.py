@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.configs.dialects import dialect_of
 from clockhands.configs.gguf_fields import ARCHITECTURE
-from clockhands.configs.model_types import model_type, table
+from clockhands.configs.model_types import class_of_others, model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, LayerEncoding, Resolved
@@ -343,6 +343,8 @@ class FileReadings:
             made.says += view.says
             made.sections[section.part] = view.sections
             made.rules[section.part] = rule if view.window_rule is None else view.window_rule
+        if self._foreign:
+            raise Undescribed("The file is not for the class of the model type that it names.")
         made.beside = self.resolved.codes
         codes = self._codes(config, made.length)
         made.codes = in_sections(in_windows(codes, made.rules), made.sections)
@@ -358,6 +360,13 @@ class FileReadings:
             made.codes = self._codes(config, self.length)
             return
         made.beside, made.codes = pattern.changed(made.beside, self._model)
+
+    @cached_property
+    def _foreign(self) -> bool:
+        """Whether the class or the sizes of the file show that it is not for the class of its model type."""
+        known = model_type(str(self._config.get("model_type")))
+        other = known is not None and class_of_others(self._config, known) is not None
+        return other or any("other keys" in fact.evidence for fact in self.resolved.facts)
 
     @cached_property
     def _model(self) -> DeclaredModel:

@@ -72,6 +72,8 @@ def short_table(subject: AuditSubject) -> Iterator[Case]:
             continue
         if code.source.get("context") not in (None, resolved.source.get("context")):
             continue  # a part of the model whose length is declared by a separate key
+        if code.source.get("context", "").startswith("class default of"):
+            continue  # the class has this table beside that context
         offset = code.offset or 0
         if code.rows - offset < resolved.context:
             evidence = {"rows": code.rows, "offset": offset, "usable": code.rows - offset, "context": resolved.context}
