@@ -1,7 +1,11 @@
 """The table of published models: what it holds is what the named copies of their configs hold, and it finds them."""
 
+import ast
+import json
+
 import pytest
 
+import published_models as tool
 from auditing import published_fields as of
 from auditing.model_files import findings
 from clockhands.auditing.findings._releases import ModelShape, of_shape, reach_of, releases, whole_model_type
@@ -222,3 +226,41 @@ def test_a_shorter_model_of_the_usual_base_is_not_held_for_a_longer_one_that_los
     for context, codes in ((2048, []), (4096, []), (16384, ["differs-from-release"])):
         found = of_releases(llama | sizes | {"max_position_embeddings": context})
         assert [each.code for each in found] == codes
+
+
+def test_the_tool_reads_the_rows_from_the_copies_again(published, cases):
+    """Of the copies that the tests have, which keep what configs say of position."""
+    named = {release.source: release for release in releases()}
+    read = 0
+    for file in sorted((published / "configs").glob("*.json")):
+        copy = json.loads(file.read_text(encoding="utf-8"))
+        source = copy["source"]
+        release = named.get(f"{source['repo']}, {source['path']}, {source['commit'][:7]}")
+        row = None if release is None else tool.row_of(copy["config"])
+        if release is None or row is None:
+            continue
+        read += 1
+        with cases(release.name):
+            assert (row["type"], row["base"]) == (release.shape.type, release.base)
+            assert (row["hidden"], row["layers"], row["heads"]) == (
+                release.shape.hidden,
+                release.shape.layers,
+                release.shape.heads,
+            )
+            assert row["scaling"] == release.scaling
+            assert release.context in (None, row["context"])
+    assert read > 60
+
+
+def test_a_copy_in_a_file_of_python_is_read_and_not_run():
+    module = ast.parse(
+        "raise SystemExit\n"
+        "presets = {'small': {'hidden_size': 8}}\n"
+        "large_config = Config(hidden_size=16, layer_types=[kind for kind in kinds], rope=dict(factor=2.0))\n"
+        "models = [dict(name='tiny', n_embd=4)]\n"
+    )
+    assert tool.in_python(module, "small") == {"hidden_size": 8}
+    assert tool.in_python(module, "large_config") == {"hidden_size": 16, "rope": {"factor": 2.0}}
+    assert tool.in_python(module, "tiny") == {"name": "tiny", "n_embd": 4}
+    with pytest.raises(SystemExit, match="no other"):
+        tool.in_python(module, "other")

@@ -3,16 +3,16 @@
 A row of src/clockhands/auditing/findings/releases.json has the name of a model and its source: a public repository, the
 path of a copy of the model's config there, and the commit. Of a file of Python with many configs in it, the path ends
 with the name of one (presets.py:gemma_2b). Everything else of a row is read from the copy, except `trained`, which only
-a publisher's documents say. To add a model, append a row with its name and its source alone.
+a publisher's documents say. Rows from repositories without a clone stay as they are.
 
     git clone --bare https://github.com/owner/name CLONE
-    .venv/bin/python tools/releases.py owner/name=CLONE ...     # rows from other repositories stay as they are
+    .venv/bin/python tools/published_models.py owner/name=CLONE ... [--add NAME "owner/name, path, commit" [TYPE]]
 """
 
+import argparse
 import ast
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,11 +42,11 @@ def copy_of(row: Mapping[str, Any], clones: Mapping[str, str]) -> dict[str, Any]
     )
     if not name:
         return json.loads(found.stdout)
-    config = _in_python(ast.parse(found.stdout), name)
+    config = in_python(ast.parse(found.stdout), name)
     return _of_litgpt(config, row["type"]) if "hf_config" in config else config
 
 
-def _in_python(module: ast.Module, name: str) -> dict[str, Any]:
+def in_python(module: ast.Module, name: str) -> dict[str, Any]:
     """A config among the literals of a file of Python, which is not run.
 
     It is the value of a variable or of a key with this name, or has this name itself.
@@ -130,9 +130,14 @@ def row_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def main() -> None:
     """Write the table."""
-    clones = dict(word.split("=", 1) for word in sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clones", nargs="*", metavar="owner/name=CLONE")
+    parser.add_argument("--add", nargs="+", action="append", default=[], help="name, source, and the type for LitGPT")
+    given = parser.parse_args()
+    clones = dict(word.split("=", 1) for word in given.clones)
     held = json.loads(TABLE.read_text(encoding="utf-8"))
-    rows = [updated(row, clones) for row in held["releases"]]
+    added = [dict(zip(("name", "source", "type"), words, strict=False)) for words in given.add]
+    rows = [updated(row, clones) for row in (*held["releases"], *added)]
     lines = ",\n".join(f"    {json.dumps(row)}" for row in sorted(rows, key=lambda row: row["name"].lower()))
     TABLE.write_text(
         f'{{\n  "says": {json.dumps(held["says"])},\n  "releases": [\n{lines}\n  ]\n}}\n', encoding="utf-8"
@@ -144,7 +149,7 @@ def updated(row: Mapping[str, Any], clones: Mapping[str, str]) -> dict[str, Any]
     config = copy_of(row, clones)
     if config is None:
         return dict(row)
-    read = row_of(config)
+    read = row_of(config) or row_of(config.get("text_config") or {})
     if read is None:
         raise SystemExit(f"{row['name']}: the type, the sizes or the base in {row['source']} are not known.")
     if "context" in row and row["context"] is None:
