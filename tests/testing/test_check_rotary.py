@@ -215,6 +215,21 @@ def test_every_fault_is_some_suspects_or_some_rules():
     assert about - codes == by_rules
 
 
+def test_positions_beyond_the_range_of_float16_are_told_though_their_numbers_are_nan():
+    spec = ch.Rotary(8)
+
+    def rounded(x, positions):
+        with np.errstate(over="ignore", invalid="ignore"):
+            phases = positions.astype(np.float16).astype(float)[:, None] * np.array(spec.rates)
+            cosine, sine = np.cos(phases), np.sin(phases)
+        a, b = x[:, :4], x[:, 4:]
+        return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=-1).astype(np.float32)
+
+    (told,) = check_rotary(rounded, spec, length=70_000, raises=False).explanations
+    assert told.codes == ("positions-rounded",)
+    assert "most of the errors" not in told.message
+
+
 def test_xpos_is_asked_for_queries_and_keys():
     spec = ch.Rotary(16, "interleaved", xpos=XPos(centre=100.0))
 

@@ -250,7 +250,7 @@ def as_numpy(array: Any) -> np.ndarray:
 
 def library_name(array: Any) -> str:
     """The name of the library that an array belongs to."""
-    name = library_of(array)
+    name = "numpy" if type(array) is np.ndarray else library_of(array)
     return "jax" if name == "jaxlib" else name
 
 

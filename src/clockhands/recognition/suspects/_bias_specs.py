@@ -58,7 +58,7 @@ def _slopes(spec: Any, seen: BiasObservations) -> Iterator[FaultModel]:
         known.append(slopes)
         yield seen.built(
             code,
-            {"rule": words, "used": _some(slopes, own), "declared": _some(own, slopes)},
+            {"rule": words, "used": _first_other_slope(slopes, own), "declared": _first_other_slope(own, slopes)},
             lambda it, made=made: seen.right(it, slopes=made(it)),
         )
     yield seen.built("slope-sign", {}, lambda it: seen.right(it, slopes=-_slopes_of(it)))
@@ -72,7 +72,7 @@ def _slopes(spec: Any, seen: BiasObservations) -> Iterator[FaultModel]:
     rule = "the right slopes in another order of heads" if same else "slopes of no known rule"
     yield seen.built(
         "slopes-rule",
-        {"rule": rule, "used": _some(slopes, own), "declared": _some(own, slopes)},
+        {"rule": rule, "used": _first_other_slope(slopes, own), "declared": _first_other_slope(own, slopes)},
         lambda it: seen.right(it, slopes=slopes if it.heads == len(slopes) else None),
     )
 
@@ -147,7 +147,7 @@ def _alike(these: np.ndarray, those: np.ndarray, within: float = 1e-4) -> bool:
     return these.shape == those.shape and bool((np.abs(these - those) <= within * np.abs(those)).all())
 
 
-def _some(slopes: np.ndarray, other: np.ndarray) -> str:
+def _first_other_slope(slopes: np.ndarray, other: np.ndarray) -> str:
     """The slope of the first head in which two series of slopes differ, as text."""
     head = int(np.argmax(np.abs(slopes - other) > 1e-4 * np.abs(other)))
     return f"{slopes[head]:.6g} in head {head}"

@@ -216,7 +216,8 @@ class RotaryObservations(SuspectMaker):
             if self.counted and not stages.keys().isdisjoint({"places", "waves"}):
                 return True  # they may depend on the rows of each call
             made = self.right(other, **stages)(x[None, None], at, self.dtype, self.role)[0, 0]
-            return bool(np.nanmax(np.abs(made - y), initial=0.0) <= 0.1 * max(np.abs(y).max(), 1.0))
+            size = np.abs(y[np.isfinite(y)]).max(initial=1.0)
+            return bool(np.nanmax(np.abs(made - y), initial=0.0) <= 0.1 * size)
 
     def rates(self) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""

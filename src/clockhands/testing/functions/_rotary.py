@@ -188,7 +188,6 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
         return unexplained(it, runs)
     side = _wrong_side(it, runs)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
-
     suspects = [*rotary_suspects(it.spec, seen), *[CROSSED] * (it.call == PAIRS)]
 
     def built(suspect: FaultModel) -> CheckedRotary:

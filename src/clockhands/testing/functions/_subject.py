@@ -1,7 +1,8 @@
 """What every check of a function has: the user's function, and suspects that are called in its place."""
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 from clockhands.recognition.suspects import FaultModel
@@ -40,8 +41,8 @@ class CheckedFunction:
 
     def suspected(self, suspect: FaultModel) -> Self:
         """The same check with a suspect, in a new process, in place of the user's function."""
-        process = suspect.make()
-        it = replace(self, suspect=suspect, process=process, model=process(self.spec))
+        it, process = copy.copy(self), suspect.make()
+        it.suspect, it.process, it.model = suspect, process, process(self.spec)
         if suspect.parts is None:  # it may keep state between calls
             it.first_call(None)
         return it
@@ -55,7 +56,9 @@ class CheckedFunction:
 
     def for_spec(self, spec: Any) -> Self:
         """The same check of another spec."""
-        return replace(self, spec=spec)
+        it = copy.copy(self)
+        it.spec = spec
+        return it
 
     def first_call(self, dtype: str | None) -> None:
         """Call a suspect as the user's function was called when its arguments were found out."""

@@ -17,7 +17,7 @@ from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary, rerotate
 from clockhands.recognition.calling import FLOATS, Refused, as_numpy, dtype_of
 from clockhands.testing._experiments import Answer, Unasked, shares
-from clockhands.testing.generation.texts import GenerationSubject, Instead, Reply
+from clockhands.testing.generation.texts import FaultyAnswer, GenerationSubject, Reply
 
 Path = tuple[Any, ...]
 
@@ -154,15 +154,17 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
             wanted,
             begun,
             (
-                Instead("eviction-stops-positions", told, lambda: hidden(copied(cache), len(kept))),
-                Instead("eviction-stops-positions", told, lambda: it.alone(text, where, pairs)[begun:]),
-                Instead("eviction-stops-positions", told, lambda: _still(it, text, begun, len(kept), pairs)),
+                FaultyAnswer("eviction-stops-positions", told, lambda: hidden(copied(cache), len(kept))),
+                FaultyAnswer("eviction-stops-positions", told, lambda: it.alone(text, where, pairs)[begun:]),
+                FaultyAnswer(
+                    "eviction-stops-positions", told, lambda: _stopped_positions(it, text, begun, len(kept), pairs)
+                ),
             ),
         )
     ]
 
 
-def _still(it: GenerationSubject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
+def _stopped_positions(it: GenerationSubject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
     at = np.arange(len(text))
     return it.alone(text, np.where(at >= begun, kept, at), pairs)[begun:]
 
@@ -194,8 +196,10 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
         asked = f"the cache of {half} tokens rotated by {by} positions with the frequencies of its spec, then the rest"
         return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
     faults = (
-        Instead("cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, at, by + at))[half:]),
-        Instead(
+        FaultyAnswer(
+            "cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, at, by + at))[half:]
+        ),
+        FaultyAnswer(
             "cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, 2 * by + at, by + at))[half:]
         ),
     )
@@ -222,7 +226,7 @@ def _joined(it: GenerationSubject) -> list[Answer]:
     told = {"moved": "joined to another"}
     own = np.where(part == 1, at - len(first), at)
     faults = tuple(
-        Instead("cached-keys-keep-positions", told, lambda where=where: one_pass(where))
+        FaultyAnswer("cached-keys-keep-positions", told, lambda where=where: one_pass(where))
         for where in (own, np.where(part == 2, at - begun + len(second), own), np.where(part == 2, at - begun, own))
     )
     asked = f"caches of {len(first)} and {len(second)} tokens in one, then {len(rest)} tokens"

@@ -68,15 +68,15 @@ def _fitting(one: ExperimentRun) -> dict[str, Mapping[str, Any]]:
     fits: dict[str, Mapping[str, Any]] | None = None
     for answer in wrong:
         here: dict[str, Mapping[str, Any]] = {}
-        for instead in answer.instead:
-            if instead.code in here:
+        for other in answer.faulty:
+            if other.code in here:
                 continue
             with suppress(Refused, Unasked):
-                said, room = instead.ask(), _ROOM * np.asarray(answer.allowed)
+                said, room = other.ask(), _ROOM * np.asarray(answer.allowed)
                 if said.shape != answer.got.shape or (shares(said, answer.wanted, room) <= 1).all():
                     continue  # what would be right too explains nothing
                 if (shares(answer.got, said, room) <= 1).all():
-                    here[instead.code] = instead.parameters
+                    here[other.code] = other.parameters
         fits = here if fits is None else {code: fits[code] for code in fits if code in here}
         if not fits:
             return {}
@@ -165,7 +165,7 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         # Positions that are given change nothing, so all that it can count are the rows.
         answer = evicted.answers[0]
         assert isinstance(answer, Reply)
-        found.append(("eviction-stops-positions", dict(answer.instead[0].parameters), [evicted.experiment.name]))
+        found.append(("eviction-stops-positions", dict(answer.faulty[0].parameters), [evicted.experiment.name]))
     if "repeated call" in failed and not any("repeated call" in names for _, _, names in found):
         found.append(("model-keeps-state", {}, ["repeated call"]))
     return found

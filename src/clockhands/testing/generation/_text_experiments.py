@@ -14,8 +14,8 @@ from clockhands.phrases import number_of
 from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._caches import CHANGED, copied, pickled
 from clockhands.testing.generation.texts import (
+    FaultyAnswer,
     GenerationSubject,
-    Instead,
     Reply,
     counted_together,
     decoding_faults,
@@ -53,7 +53,7 @@ def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
             f"text {row + 1} of a batch, after {number_of(pad, 'pad')}",
             logits[row, pad:],
             it.wanted[row],
-            instead=padding_faults(it, tokens[row], row, pad),
+            faulty=padding_faults(it, tokens[row], row, pad),
         )
         for row, pad in enumerate(pads)
     ]
@@ -137,15 +137,15 @@ def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
         raise Unasked(f"a mask of queries and keys would replace its window of {it.model.window:,} tokens")
     logits, _ = it.model(row[None], at[None], mask[None] if by_mask else None, keep=by_mask)
     told = {"document": 2}
-    instead = (
-        Instead("packing-ignored", told, lambda: it.alone(row)[first:]),
-        Instead("packing-ignored", told, lambda: it.alone(row, at)[first:]),
-        Instead("packing-ignored", told, lambda: it.alone(parts[1], first + np.arange(len(parts[1])))),
-        Instead("packing-ignored", told, lambda: it.alone(row, np.arange(size), mask)[first:]),
+    faulty = (
+        FaultyAnswer("packing-ignored", told, lambda: it.alone(row)[first:]),
+        FaultyAnswer("packing-ignored", told, lambda: it.alone(row, at)[first:]),
+        FaultyAnswer("packing-ignored", told, lambda: it.alone(parts[1], first + np.arange(len(parts[1])))),
+        FaultyAnswer("packing-ignored", told, lambda: it.alone(row, np.arange(size), mask)[first:]),
     )
     return [
         it.reply("the first document of a packed row", logits[0, :first], wanted[0]),
-        it.reply("the second document of a packed row", logits[0, first:], wanted[1], 0, instead),
+        it.reply("the second document of a packed row", logits[0, first:], wanted[1], 0, faulty),
     ]
 
 

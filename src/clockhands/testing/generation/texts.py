@@ -28,7 +28,7 @@ from clockhands.testing.generation._causal_models import CausalModel
 
 
 @dataclass(frozen=True)
-class Instead:
+class FaultyAnswer:
     """What an answer would be under a fault.
 
     Attributes:
@@ -47,11 +47,11 @@ class Reply(Answer):
     """Logits [tokens, vocabulary], and what they would be under known faults.
 
     Attributes:
-        instead: The faults.
+        faulty: The faults.
         first: Where the first token stands.
     """
 
-    instead: tuple[Instead, ...] = ()
+    faulty: tuple[FaultyAnswer, ...] = ()
     first: int = 0
 
 
@@ -105,10 +105,10 @@ class GenerationSubject:
         return logits[0]
 
     def reply(
-        self, asked: str, got: np.ndarray, wanted: np.ndarray, first: int = 0, instead: tuple[Instead, ...] = ()
+        self, asked: str, got: np.ndarray, wanted: np.ndarray, first: int = 0, faulty: tuple[FaultyAnswer, ...] = ()
     ) -> Reply:
         """An answer: logits of tokens from the ``first`` on."""
-        return Reply(asked, got, wanted, np.asarray(self.allowed), first + np.arange(len(got)), instead, first)
+        return Reply(asked, got, wanted, np.asarray(self.allowed), first + np.arange(len(got)), faulty, first)
 
 
 def lengths(longest: int) -> tuple[int, int, int]:
@@ -165,20 +165,22 @@ def _slip(subject: GenerationSubject) -> float:
     return max(moved)
 
 
-def padding_faults(it: GenerationSubject, row: np.ndarray, text: int, pad: int) -> tuple[Instead, ...]:
+def padding_faults(it: GenerationSubject, row: np.ndarray, text: int, pad: int) -> tuple[FaultyAnswer, ...]:
     """What a text after pads would be, where the pads count or are seen."""
     if not pad:
         return ()
     at = np.arange(len(row) - pad)
     told = {"pads": number_of(pad, "pad"), "start": pad}
     return (
-        Instead("padding-shifts", told, lambda: it.alone(it.texts[text], at + pad)),
-        Instead("padding-seen", told, lambda: it.alone(row)[pad:]),
-        Instead("padding-seen", told, lambda: it.alone(row, np.maximum(np.arange(len(row)) - pad, 0))[pad:]),
+        FaultyAnswer("padding-shifts", told, lambda: it.alone(it.texts[text], at + pad)),
+        FaultyAnswer("padding-seen", told, lambda: it.alone(row)[pad:]),
+        FaultyAnswer("padding-seen", told, lambda: it.alone(row, np.maximum(np.arange(len(row)) - pad, 0))[pad:]),
     )
 
 
-def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: int, first: int) -> tuple[Instead, ...]:
+def padded_decoding_faults(
+    it: GenerationSubject, text: int, start: int, pad: int, first: int
+) -> tuple[FaultyAnswer, ...]:
     """What a text that goes on after pads would be: the pads count before, or after, or all texts stand alike."""
 
     def at(begin: int, then: int) -> Callable[[], np.ndarray]:
@@ -188,13 +190,13 @@ def padded_decoding_faults(it: GenerationSubject, text: int, start: int, pad: in
 
     told = {"pads": number_of(pad, "pad"), "start": pad}
     found = [
-        Instead("padding-shifts", told, at(begin, then))
+        FaultyAnswer("padding-shifts", told, at(begin, then))
         for begin, then in ((pad, start + pad), (0, start + pad), (pad, start))
         if pad
     ]
     if first != start:
         found.append(
-            Instead(
+            FaultyAnswer(
                 "decode-positions",
                 {"how": "every text of the batch gets the positions of the first text"},
                 at(0, first),
@@ -241,7 +243,7 @@ def places_in_pieces(size: int, cuts: list[int]) -> list[tuple[str, str, np.ndar
     ]
 
 
-def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[Instead, ...]:
+def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[FaultyAnswer, ...]:
     """What tokens from the first cut on would be with other positions, or seeing other keys."""
     tokens, first = it.texts[text], cuts[0]
     size = len(tokens)
@@ -250,15 +252,15 @@ def decoding_faults(it: GenerationSubject, text: int, cuts: list[int]) -> tuple[
     inside = at - start
     causal = np.tri(size, dtype=bool)
 
-    def placed(code: str, how: str, where: np.ndarray) -> Instead:
-        return Instead(code, {"how": how}, lambda: it.alone(tokens, where)[first:])
+    def placed(code: str, how: str, where: np.ndarray) -> FaultyAnswer:
+        return FaultyAnswer(code, {"how": how}, lambda: it.alone(tokens, where)[first:])
 
-    def seeing(code: str, mask: np.ndarray, where: np.ndarray) -> Instead:
-        return Instead(code, {}, lambda: it.alone(tokens, where, mask & causal)[first:])
+    def seeing(code: str, mask: np.ndarray, where: np.ndarray) -> FaultyAnswer:
+        return FaultyAnswer(code, {}, lambda: it.alone(tokens, where, mask & causal)[first:])
 
     return (
         *(placed(*one) for one in places_in_pieces(size, cuts)),
-        Instead("queries-restart", {}, lambda: _queries_restarted(it, tokens, start)[first:]),
+        FaultyAnswer("queries-restart", {}, lambda: _queries_restarted(it, tokens, start)[first:]),
         seeing("cache-not-read", piece[:, None] == piece, at),
         seeing("cache-not-read", piece[:, None] == piece, inside),
         seeing("first-keys-seen", at <= inside[:, None], at),
@@ -301,7 +303,7 @@ def _queries_restarted(it: GenerationSubject, tokens: np.ndarray, starts: np.nda
     return it.alone(np.tile(tokens, len(copies)), at, mask)[-size:]
 
 
-def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.ndarray) -> tuple[Instead, ...]:
+def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.ndarray) -> tuple[FaultyAnswer, ...]:
     """Where tokens that come one at a time stand, found by trying all positions for the first two of them."""
     tokens, first = it.texts[text], cuts[0]
     size = len(tokens)
@@ -328,10 +330,10 @@ def placed_faults(it: GenerationSubject, text: int, cuts: list[int], got: np.nda
         return where
 
     told = {"how": ""}
-    return (Instead("decode-positions", told, lambda: it.alone(tokens, found())[first:]),)
+    return (FaultyAnswer("decode-positions", told, lambda: it.alone(tokens, found())[first:]),)
 
 
-def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first: int) -> Instead:
+def counted_together(it: GenerationSubject, text: int, where: np.ndarray, first: int) -> FaultyAnswer:
     """A text that stands where a count of both texts is."""
     how = "it counts the tokens of both texts together, because two caches share one count"
-    return Instead("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])
+    return FaultyAnswer("decode-positions", {"how": how}, lambda: it.alone(it.texts[text], where)[first:])

@@ -49,7 +49,7 @@ class Outcome:
     heard: ModuleOutput | None
 
     @property
-    def what(self) -> str:
+    def action(self) -> str:
         """What was done, as a phrase."""
         return self.treatment.name if self.treated is None else self.treated.what
 
@@ -147,8 +147,8 @@ def explanation_of_codes(
 def _by_group(group: str, failed: Sequence[Outcome]) -> Explanation:
     """The explanation of a group whose fault follows from the treatment."""
     code, first = _CODES[group], failed[0]
-    size = f"when it {first.what}, {first.size}" if group == "shared" else first.size
-    explanation = _explanation_of(code, failed, {"what": first.what, "told": size})
+    size = f"when it {first.action}, {first.size}" if group == "shared" else first.size
+    explanation = _explanation_of(code, failed, {"what": first.action, "told": size})
     if first.treated is None:
         return replace(explanation, message=f"{first.failure.message.removeprefix('it ').rstrip('.')}.")
     return explanation
@@ -208,7 +208,7 @@ def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> l
             rest.append(outcome)
     found = []
     for path, (outcomes, one) in by_tensor.items():
-        what = joined([outcome.what for outcome in outcomes])
+        what = joined([outcome.action for outcome in outcomes])
         size = one.change_in_words
         evidence = _evidence(outcomes) | {"dtype before": one.before, "dtype after": one.after}
         if one.ids:
@@ -221,11 +221,11 @@ def _casts(subject: ModuleSubject, failed: Sequence[Outcome], coarse: bool) -> l
             parameters = {"what": what, "told": f"the cast rounds {size}; {outcomes[0].size}"}
             found.append(explanation_of_codes("cast-changes-numbers", parameters, path, evidence))
     if rest and not coarse:
-        parameters = {"what": joined([outcome.what for outcome in rest]), "told": rest[0].size}
+        parameters = {"what": joined([outcome.action for outcome in rest]), "told": rest[0].size}
         codes: tuple[str, ...] = ("cast-changes-numbers",)
         if all(outcome.treatment.group == "default dtype" for outcome in rest):
             codes = ("buffer-rounded",)
-            parameters = {"dtype": "bfloat16", "told": f"when it {rest[0].what}, {rest[0].size}"}
+            parameters = {"dtype": "bfloat16", "told": f"when it {rest[0].action}, {rest[0].size}"}
         found.append(explanation_of_codes(codes, parameters, None, _evidence(rest)))
     return found
 
@@ -251,7 +251,7 @@ def _emptied(subject: ModuleSubject, failed: Sequence[Outcome]) -> list[Explanat
                 refilled[path] = (why, _refilled(subject, module, path) or "lost-by-to-empty")
         if not empty and not other:
             rest.append(outcome)
-    what, evidence = joined([outcome.what for outcome in failed]), _evidence(failed)
+    what, evidence = joined([outcome.action for outcome in failed]), _evidence(failed)
     found = []
     if unfilled:
         named = [f"`{path}`" for path in unfilled]
@@ -311,21 +311,21 @@ def _repeated(subject: ModuleSubject, failed: Sequence[Outcome]) -> Explanation:
     if outcome.heard is not None and subject.asking.kind == "tokens":
         now = _changed_dimensions(outcome.heard)
         if not now and outcome.treatment.group == "several":
-            size = f"when it {outcome.what}, it returns its tokens unchanged"
+            size = f"when it {outcome.action}, it returns its tokens unchanged"
             return explanation_of_codes("shared-table", {"told": size}, None, _evidence(failed))
         if now < count:
             size = f"{now} of its dimensions rotate, {count} rotated before; {outcome.size}"
             return explanation_of_codes(
                 "shared-object-mutated",
-                {"what": f"rotates fewer dimensions when it {outcome.what}", "told": size},
+                {"what": f"rotates fewer dimensions when it {outcome.action}", "told": size},
                 None,
                 _evidence(failed) | {"channels before": count, "channels after": now},
             )
     if outcome.treatment.group == "several":
-        parameters = {"what": f"computes a different encoding when it {outcome.what}", "told": outcome.size}
+        parameters = {"what": f"computes a different encoding when it {outcome.action}", "told": outcome.size}
         return explanation_of_codes("shared-object-mutated", parameters, None, _evidence(failed))
     return explanation_of_codes(
-        "changes-with-each-call", {"what": outcome.what, "told": outcome.size}, None, _evidence(failed)
+        "changes-with-each-call", {"what": outcome.action, "told": outcome.size}, None, _evidence(failed)
     )
 
 
