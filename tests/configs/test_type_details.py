@@ -1,6 +1,7 @@
 """What types have beside their main encoding, against classes of the installed Transformers, made without memory."""
 
 import importlib
+import json
 import math
 
 import pytest
@@ -119,6 +120,45 @@ def test_relative_codes_have_the_rows_of_their_classes(cases):
             code = next(code for code in resolved({"model_type": kind, **config}).codes if code.kind == "relative")
             assert code.relative["rows"] * code.width == elements(made(kind, name, **config), ending)
             assert code.relative["terms"] == ["p2c"]
+
+
+def test_learned_distances_have_the_rows_of_their_classes(cases):
+    pytest.importorskip("transformers")
+    for kind, name, ending, axis in (
+        ("wavlm", "WavLMModel", "attention.rel_attn_embed.weight", 0),
+        ("speecht5", "SpeechT5Model", "pe_k.weight", 0),
+        ("granite_speech_encoder", "GraniteSpeechCTCEncoder", "layers.0.attn.rel_pos_emb.weight", 0),
+        ("vits", "VitsModel", "layers.0.attention.emb_rel_k", 1),
+        ("phi4_multimodal_audio", "Phi4MultimodalAudioModel", "bias_values.weight", 0),
+        ("mpnet", "MPNetModel", "relative_attention_bias.weight", 0),
+        ("t5", "T5EncoderModel", "relative_attention_bias.weight", 0),
+        ("longt5", "LongT5EncoderModel", "relative_attention_bias.weight", 0),
+        ("switch_transformers", "SwitchTransformersEncoderModel", "relative_attention_bias.weight", 0),
+    ):
+        with cases(kind):
+            (numbers,) = {json.dumps(code.relative) for code in resolved({"model_type": kind}).codes if code.relative}
+            shape = next(value.shape for place, value in made(kind, name).named_parameters() if place.endswith(ending))
+            assert json.loads(numbers)["rows"] == shape[axis]
+
+
+def test_windows_of_images_are_read_by_layer(cases):
+    for config, expected in (
+        ({"model_type": "swin"}, [("0-11", (7, 7))]),
+        ({"model_type": "sam_vision_model", "window_size": 0}, [("0-11", None)]),
+        ({"model_type": "vitdet", "window_size": 14, "window_block_indices": [0, 1]}, [("0-1", (14, 14))]),
+        (
+            {"model_type": "qwen2_5_vl_vision", "depth": 4, "window_size": 56, "fullatt_block_indexes": [3]},
+            [("0-2", (4, 4)), ("3", None)],
+        ),
+    ):
+        with cases(config):
+            found = [code for code in resolved(config).codes if code.layers != "input"]
+            assert [(code.layers, code.window_area) for code in found] == expected
+
+
+def test_positions_of_sound_are_counted_anew_in_each_chunk():
+    (code,) = resolved({"model_type": "qwen2_5_omni_audio_encoder", "n_window": 50}).codes
+    assert (code.rows, code.chunk) == (1500, 50)
 
 
 def test_windows_of_single_layers():

@@ -50,7 +50,9 @@ def table_code(
         within = offset is not None and isinstance(row.offset, str) and not row.extra_rows
         source["context"] = f"{declared.source} - ({offset.source})" if offset and within else declared.source
     code = code_from(row.part, "input", row.kind, source, width=width, rows=rows, offset=offset)
-    code = replace(code, placement=row.placement)
+    code = replace(
+        code, placement=row.placement, chunk=None if row.counted_in is None else value_of(fields.whole(row.counted_in))
+    )
     if row.layout:
         code = replace(code, layout=row.layout, source={**code.source, "layout": architecture})
     if row.kind == "sinusoidal":
@@ -88,7 +90,7 @@ def bias_codes(
         codes += [code] if row is None or row.rule is None else _in_windows(code, fields, row, because or "")
     if row is not None and row.rule is not None and kind == "none":
         # Such a row only says what layers see; those that see all are like any other.
-        codes = [code for code in codes if code.window is not None]
+        codes = [code for code in codes if code.window is not None or code.window_area is not None]
     return codes
 
 
@@ -125,6 +127,10 @@ def _bias(fields: Fields, row: CodeOfType | None, part: str) -> tuple[BiasCode |
     return None, sources
 
 
+# How often each distance has a row, and how many more rows there are.
+ROWS_OF_DISTANCES = {"one side": (1, 0), "two sides": (2, 0), "two sides and zero": (2, 1)}
+
+
 def _relative(
     fields: Fields, row: CodeOfType | None, spec: BiasCode | None
 ) -> tuple[dict[str, Any] | None, dict[str, str]]:
@@ -132,8 +138,9 @@ def _relative(
     if isinstance(spec, Buckets):
         numbers = {"buckets": spec.buckets, "max_distance": spec.max_distance, "rows": spec.buckets}
         return {**numbers, "two_sided": spec.bidirectional}, {}
-    if row is None or row.relative_sides is None:
+    if row is None or row.relative_rows is None:
         return None, {}
+    times, more = ROWS_OF_DISTANCES[row.relative_rows]
     # A number below 1 stands for none: no buckets, and a distance as long as the text.
     read = {name: fields.whole(name, least=-1, most=LONGEST) for name in ("buckets", "max_distance", "context")}
     known = {name: each for name, each in read.items() if each is not None and (each.value or 0) > 0}
@@ -143,7 +150,7 @@ def _relative(
     symmetric = fields.flag("symmetric")
     each = buckets or distance
     if each is not None and each.value is not None:
-        values["rows"] = each.value * (1 if symmetric is not None and symmetric.value else row.relative_sides)
+        values["rows"] = each.value * (1 if symmetric is not None and symmetric.value else times) + more
     terms = fields.raw("terms") or Sourced(fields.defaults.get("terms"), fields.default_source)
     if isinstance(terms.value, list | str):
         named = terms.value.split("|") if isinstance(terms.value, str) else terms.value

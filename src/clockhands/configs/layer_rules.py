@@ -96,7 +96,7 @@ def bamba(layers: Layers) -> Kinds:
     return _listed(layers) or _by_numbers(layers, "full", "none", "none")
 
 
-def baichuan_m1(layers: Layers) -> Kinds:
+def listed_slide(layers: Layers) -> Kinds:
     """The layers of a list of numbers slide."""
     return _listed(layers) or _by_numbers(layers, "sliding", "full", "full")
 
@@ -161,7 +161,9 @@ def own_windows(layers: Layers) -> Kinds:
 
 
 def listed_see_all(layers: Layers) -> Kinds:
-    """The layers of a list of numbers see all of an image, the others a window of it."""
+    """The layers of a list of numbers see all of an image, the others a window of it, if there is one."""
+    if area_of(layers.fields, layers.row) is None:
+        return _alike(layers)
     return _by_numbers(layers, "full", "sliding", "sliding")
 
 
@@ -229,7 +231,7 @@ def smollm3(layers: Layers) -> Kinds:
 RULES: Mapping[str, Callable[[Layers], Kinds]] = {
     rule.__name__: rule
     for rule in (
-        all_slide, last_full, first_full, last_attends, slide_from, listed_attend, bamba, baichuan_m1, deepseek_v4,
+        all_slide, last_full, first_full, last_attends, slide_from, listed_attend, bamba, listed_slide, deepseek_v4,
         exaone4, flint, gemma4, gpt_neo, own_windows, listed_see_all, llama4, mimo_v2_flash, minimax, ministral,
         muse_glimmer, qwen2_moe, qwen3_moe, recurrent_gemma, smollm3,
     )

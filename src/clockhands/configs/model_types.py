@@ -84,7 +84,8 @@ class CodeOfType:
         area: What the size of the windows of an image counts, ``pixels`` or ``patches``; None without such windows.
         fitted: Whether layers that see the whole image divide positions by the windows that its width has.
         rotating_heads: As in `LayerEncoding`; so are ``coordinates`` and ``placement``.
-        relative_sides: How often the learned rows of relative distances are there, once or for each of two directions.
+        relative_rows: What learned distances have rows for: ``one side``, ``two sides``, ``two sides and zero``.
+        counted_in: Quantity that holds after how many positions a table at the input begins anew.
     """
 
     part: str
@@ -134,7 +135,8 @@ class CodeOfType:
     rotating_heads: int | None = None
     coordinates: Mapping[str, float] | None = None
     placement: str | None = None
-    relative_sides: int | None = None
+    relative_rows: str | None = None
+    counted_in: str | None = None
 
 
 @dataclass(frozen=True)
@@ -340,13 +342,14 @@ def model_types() -> tuple[str, ...]:
 
 
 def _detailed(name: str) -> dict[str, Any]:
-    """The entry of a type with its details: ``code`` for its first code, and ``further`` codes."""
+    """The entry of a type with its details: ``code`` for its first code in layers, and ``further`` codes."""
     entry = _filled(name)
     for detail in (each for each in table()["details"] if name in each["types"]):
-        first, *others = entry["codes"]
-        codes = [{**first, **detail.get("code", {})}, *others, *detail.get("further", ())]
+        codes = [dict(code) for code in entry["codes"]]
+        in_layers = [code for code in codes if code["kind"] not in ("learned", "sinusoidal")]
+        (in_layers or codes)[0].update(detail.get("code", {}))
         read = {key: {**entry.get(key, {}), **detail.get(key, {})} for key in ("reads", "defaults")}
-        entry = {**entry, **read, "codes": codes}
+        entry = {**entry, **read, "codes": [*codes, *detail.get("further", ())]}
     return entry
 
 
