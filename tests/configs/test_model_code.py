@@ -257,6 +257,54 @@ def test_keys_of_rope_that_the_code_does_not_use_make_no_rope(tmp_path):
     assert only_layers(written(tmp_path, shared, names)).kind == "rotary"
 
 
+def test_a_window_that_no_code_reads_is_no_window(tmp_path):
+    code, names = source()
+    assert only_layers(written(tmp_path, code, names, sliding_window=64)).window is None
+    code = code.replace("self.config = config", "self.config = config\n        self.window = config.sliding_window")
+    assert only_layers(written(tmp_path, code, names, sliding_window=64)).window == 64
+
+
+def test_log_n_attention_is_said_with_its_length(tmp_path):
+    body = "self.factors = [math.log(i, config.seq_length) if i > config.seq_length else 1 for i in range(1, 32768)]"
+    code, names = source(body=body)
+    said = str(note(written(tmp_path, code, names, seq_length=2048), "unknown-model-type"))
+    assert re.search(r"log-n attention beyond 2,048 tokens \(modeling_own\.py:\d+, config\.json:seq_length\)", said)
+
+
+def test_a_class_that_makes_itself_from_the_config_is_followed(tmp_path):
+    code, names = source()
+    made = f"{names['Rope']}(self.head_dim, base=config.rope_theta)"
+    assert made in code
+    own = "\n    @classmethod\n    def of(cls, config, dim):\n        return cls(dim, base=config.rope_theta)\n"
+    code = code.replace("return angles.cos(), angles.sin()\n", f"return angles.cos(), angles.sin()\n{own}")
+    code = code.replace(made, f"{names['Rope']}.of(config, self.head_dim)")
+    assert only_layers(written(tmp_path, code, names)).rates == ch.Rotary(64, "halves", base=50000.0).rates
+
+
+def test_an_unknown_type_without_a_map_is_read_from_the_files_of_the_usual_names(tmp_path):
+    code, names = source(base="config.theta")
+    code = code.replace("PretrainedConfig):", "PretrainedConfig):\n    model_type = 'new_kind'", 1)
+    code = code.replace("rope_theta=10000.0, **kwargs", "theta=40.0, **kwargs")
+    code = code.replace("self.rope_theta = rope_theta", "self.theta = theta")
+    folder = written(tmp_path, code, names, architectures=[names["Model"]], model_type="new_kind")
+    config = json.loads((folder / "config.json").read_text())
+    del config["auto_map"], config["rope_theta"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert only_layers(folder).base == 40.0
+
+
+def test_the_files_of_a_snapshot_are_links(tmp_path):
+    code, names = source()
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    written(blobs, code, names)
+    for name in ("modeling_own.py", "config.json"):
+        (blobs / name).rename(blobs / f"{name}.blob")
+        (snapshot / name).symlink_to(blobs / f"{name}.blob")
+    assert only_layers(snapshot).layout == "halves"
+
+
 def test_tables_and_slopes_are_found(tmp_path):
     code, names = source(body="self.wpe = nn.Embedding(config.max_length + 2, config.hidden_size)")
     layers = ch.audit(str(written(tmp_path, code, names, max_length=30))).layers

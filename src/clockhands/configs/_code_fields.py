@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from clockhands.configs.fields import Fields, Sourced, value_of
+from clockhands.configs.key_reads import KeyRead
 from clockhands.configs.model_code import CodeFacts
-from clockhands.configs.model_types import CodeOfType
 from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.phrases import listed
 
@@ -25,8 +25,8 @@ def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]
     return shown or [each for each in declared if each.value != "rotary" or not code.closed]
 
 
-def computed(fields: Fields, code: CodeFacts) -> Fields:
-    """The fields with the base and the rotated channels that the code computes."""
+def computed(fields: Fields, code: CodeFacts, reads: Sequence[KeyRead]) -> Fields:
+    """The fields with the base and the rotated channels that the code computes, without keys that no code reads."""
     spellings = fields.spellings
     values: dict[str, Sourced[float] | Sourced[int]] = {}
     instead: list[str] = []
@@ -36,9 +36,9 @@ def computed(fields: Fields, code: CodeFacts) -> Fields:
         if any(f":{key}." in code.base.source for key in spellings["blocks"]):
             instead += spellings["blocks"]  # the scaling is in the base already
     if code.closed:
-        read = {each.key for each in code.reads}
+        read = {each.key for each in reads}
         instead += spellings["base"] if code.base is None else ()
-        instead += [key for key in spellings["head_width"] if key not in read]
+        instead += [key for name in ("head_width", "window") for key in spellings[name] if key not in read]
     latent, own = spellings["rotated"]
     if code.rotated is not None and fields.values.get(latent) != code.rotated.value:
         values[own] = code.rotated
@@ -55,37 +55,27 @@ def _keys_in(sources: Sequence[str], fields: Fields) -> set[str]:
     return {place.removeprefix(start).partition(".")[0] for place in places}
 
 
-def other_keys(ignored: Iterable[str], fields: Fields, code: CodeFacts) -> list[str]:
+def other_keys(ignored: Iterable[str], fields: Fields, reads: Sequence[KeyRead]) -> list[str]:
     """Sentences on the position keys that were not read here, by source: which of them the code reads, and where."""
-    places = {read.key: read.place for read in reversed(code.reads) if not read.declared}
+    places = {read.key: read.place for read in reversed(reads) if not read.declared}
     held = [source.removeprefix(f"{fields.file}:{fields.path}") for source in ignored]
     read = [f"{key} ({places[key]})" for key in held if key in places]
-    never = [key for key in held if key not in {each.key for each in code.reads}]
-    files = listed(sorted({each.file for each in code.reads}))
+    never = [key for key in held if key not in {each.key for each in reads}]
+    files = listed(sorted({each.file for each in reads}))
     found = []
     if read:
         found.append(f"The code beside the config reads {listed(read)}; what follows from that is not known.")
-    if never and code.model is not None:
+    if never and files:
         found.append(f"No code beside the config ({files}) reads {listed(never)}.")
     return found
 
 
-def row_of(code: CodeFacts) -> CodeOfType | None:
-    """What the code says in the form of a row of the table of types; None if it says nothing of the layout."""
-    return None if code.layout is None else CodeOfType("text", "rotary", layout=code.layout.value)
-
-
-def by_code(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> LayerEncoding:
-    """An encoding made of what the code shows, with its places; ``length`` is the one that the caller gave."""
-    if encoding.kind != "rotary":
+def growing(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> LayerEncoding:
+    """An encoding whose base the code lets grow with the length, if it does; ``length`` is what the caller gave."""
+    if encoding.kind != "rotary" or code.by_length is None or encoding.scaling is not None:
         return encoding
-    source = dict(encoding.source)
-    if code.layout is not None and encoding.layout == code.layout.value:
-        source["layout"] = code.layout.source
-    if code.by_length is None or encoding.scaling is not None:
-        return replace(encoding, source=source)
     scaling = {"type": "dynamic", "factor": None, "original": None}
-    made = replace(encoding, scaling=scaling, source={**source, "scaling": code.by_length})
+    made = replace(encoding, scaling=scaling, source={**encoding.source, "scaling": code.by_length})
     # From which length on the base grows is not known.
     return made if length is None else replace(made, spec=None, rotation=None, rates=None, attention_factor=None)
 

@@ -10,21 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clockhands.configs._code_fields import (
-    by_code,
-    computed,
-    differences,
-    kinds_in,
-    other_keys,
-    row_of,
-    tables_in,
-)
+from clockhands.configs._code_fields import computed, differences, growing, kinds_in, other_keys, tables_in
 from clockhands.configs._diffusers_fields import CLASS_KEY, diffusers_codes
 from clockhands.configs._second_fields import for_further_tokens, in_own_layers
 from clockhands.configs._table_fields import bias_codes, table_code
 from clockhands.configs.dialects import InDialect, in_dialect
 from clockhands.configs.fields import Fields, Sourced, shown, value_of
 from clockhands.configs.gguf_fields import ARCHITECTURE, gguf_codes
+from clockhands.configs.key_reads import KeyRead
 from clockhands.configs.model_code import CodeFacts
 from clockhands.configs.model_types import (
     CodeOfType,
@@ -317,6 +310,10 @@ class _ConfigResolver:
         beside = self.opened.code
         return None if section.path or beside is None else beside.of(section.values, self.file)
 
+    @property
+    def _key_reads(self) -> tuple[KeyRead, ...]:
+        return () if self.opened.code is None else self.opened.code.reads
+
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:
         """The type whose code runs a part: that of the class that comes with the model, if it is known."""
         marked = None if known is None else by_marks(known.name, section.values)
@@ -420,13 +417,13 @@ class _ConfigResolver:
         if code is not None:
             kinds = kinds_in(code, kinds)
             made += [(each, None) for each in tables_in(code, part)]
-            fields = computed(fields, code)
+            fields = computed(fields, code, self._key_reads)
         for kind in kinds:
             if kind.value == "rotary" and part == "text":
-                row = None if code is None else row_of(code)
-                found = RotaryResolver(fields, None, row, part, self.length).codes()
+                layout = None if code is None else code.layout
+                found = RotaryResolver(fields, None, None, part, self.length, layout).codes()
                 if code is not None:
-                    found = [(by_code(each, code, self.length), original) for each, original in found]
+                    found = [(growing(each, code, self.length), original) for each, original in found]
                 made += found
             elif kind.value == "rotary":
                 # Images and sound have axes that no common key describes: their frequencies would be a guess.
@@ -442,7 +439,7 @@ class _ConfigResolver:
         context = fields.whole("context")
         ignored = unread(fields)
         if code is not None:
-            self.notes.extend(other_keys(ignored, fields, code))
+            self.notes.extend(other_keys(ignored, fields, self._key_reads))
         return _Part(made, context, ignored)
 
 

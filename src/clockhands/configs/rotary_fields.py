@@ -45,6 +45,7 @@ class RotaryResolver:
         row: The code of that type.
         part: The part.
         length: The length that the caller gave, or None.
+        shown: The layout that the code beside the config shows, for a type that is not in the table.
     """
 
     fields: Fields
@@ -52,6 +53,7 @@ class RotaryResolver:
     row: CodeOfType | None
     part: str
     length: int | None
+    shown: Sourced[str] | None = None
 
     @property
     def architecture(self) -> str:
@@ -131,8 +133,7 @@ class RotaryResolver:
         )
         if self.row is not None:
             code = replace(code, rotating_heads=self.row.rotating_heads, coordinates=self.row.coordinates)
-        declared_share = any(map(self.fields.declares, ("rotated", "share")))
-        if self.known is None and not heads.is_latent() and not declared_share:
+        elif not heads.is_latent() and not any(map(self.fields.declares, ("rotated", "share"))):
             code = replace(code, assumed=("rotated", "rates"))
         last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
@@ -186,7 +187,7 @@ class RotaryResolver:
     def _layout_of_type(self) -> Sourced[str] | None:
         """The layout of the class of this type, whatever a conversion did."""
         if self.row is None or self.row.layout is None:
-            return None
+            return self.shown
         flag = self.fields.flag("interleave")
         if flag is not None and flag.value is False:
             return Sourced("halves", flag.source)

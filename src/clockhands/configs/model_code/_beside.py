@@ -4,9 +4,11 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from clockhands.configs.key_reads import KeyRead, reads_in
 from clockhands.configs.model_code._code_facts import CodeFacts, read_code
 from clockhands.configs.model_types import model_type
 from clockhands.errors import Unreadable
@@ -30,17 +32,22 @@ class CodeFiles:
 
     trees: Mapping[str, ast.Module]
     notes: tuple[str, ...]
-    _read: list[tuple[Mapping[str, Any], CodeFacts]] = field(default_factory=list)
+    _known: list[tuple[Mapping[str, Any], CodeFacts]] = field(default_factory=list)
+
+    @cached_property
+    def reads(self) -> tuple[KeyRead, ...]:
+        """Every key of a config that the files read."""
+        return tuple(read for name, tree in self.trees.items() for read in reads_in(tree, name))
 
     def of(self, config: Mapping[str, Any], file: str) -> CodeFacts | None:
         """What they say of a model with a config; None if there is no file. It is read once for each config."""
         if not self.trees:
             return None
-        for known, code in self._read:
+        for known, code in self._known:
             if known == config:
                 return code
-        self._read.append((config, read_code(self.trees, config, file)))
-        return self._read[-1][1]
+        self._known.append((config, read_code(self.trees, config, file)))
+        return self._known[-1][1]
 
 
 def code_beside(folder: Path, config: Mapping[str, Any]) -> CodeFiles | None:

@@ -1,4 +1,4 @@
-"""What the code of a model says about positions: layout, base, rotated channels, tables, biases, and the keys read."""
+"""What the code of a model says about positions: layout, base, rotated channels, tables and biases."""
 
 import ast
 import re
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.configs.fields import Sourced
-from clockhands.configs.key_reads import KeyRead, reads_in
 from clockhands.configs.model_code._definitions import Event, Exhausted
 from clockhands.configs.model_code._following import FollowedCode
 from clockhands.configs.model_code._known_values import Known, Value
@@ -17,7 +16,10 @@ from clockhands.configs.model_code._tensors import NESTED
 _MODELS = ("AutoModelForCausalLM", "AutoModel", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM")
 
 # Modules outside of the folder, or names in them, that may compute positions.
-_OF_OTHERS = re.compile(r"transformers\.models\b.*|.*(rotary|rope|position|alibi).*", re.IGNORECASE)
+_OF_OTHERS = re.compile(r"transformers\.models\b.*|AutoModel.*|.*(rotary|rope|position|alibi).*", re.IGNORECASE)
+
+# Tables of distances, of queries for objects, and of the edges of boxes.
+_NO_POSITIONS = re.compile(r"relative|distance|rel_|query|^[xyhw]_|type|possible")
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,9 @@ class CodeFacts:
         base: The base of the frequencies that reach a cosine or a sine.
         rotated: How many channels of a head are rotated.
         by_length: Where the base grows with the length of the text while the model runs.
+        log_n: The length beyond which logarithms of the position to the base of that length are computed.
         biased: Where the slopes of ALiBi are computed.
         tables: The rows of each table of positions, by the attribute that holds it.
-        reads: Every key of the config that the files read.
         closed: Whether all of the code was followed: the class was found, and the files import no code of other models.
     """
 
@@ -43,9 +45,9 @@ class CodeFacts:
     base: Sourced[float] | None = None
     rotated: Sourced[int] | None = None
     by_length: str | None = None
+    log_n: Sourced[int] | None = None
     biased: str | None = None
     tables: Mapping[str, Sourced[int]] | None = None
-    reads: tuple[KeyRead, ...] = ()
     closed: bool = False
 
     @property
@@ -61,6 +63,8 @@ class CodeFacts:
             found.append(f"{self.rotated.value} RoPE dimensions ({self.rotated.source})")
         if self.by_length is not None:
             found.append(f"a base that grows with the length of the text ({self.by_length})")
+        if self.log_n is not None:
+            found.append(f"factors for log-n attention beyond {self.log_n.value:,} tokens ({self.log_n.source})")
         if self.biased is not None:
             found.append(f"the slopes of ALiBi ({self.biased})")
         if self.layout is None and self.rotates is not None:
@@ -71,21 +75,21 @@ class CodeFacts:
 
 def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: str) -> CodeFacts:
     """What the files say of the text part of a model whose config is in ``file``."""
-    reads = tuple(read for name, tree in trees.items() for read in reads_in(tree, name))
     code = FollowedCode(trees)
     kind, model = _classes(code, config)
     if model is None:
-        return CodeFacts(None, reads=reads)
+        return CodeFacts(None)
     try:
         code.follow(model, code.config(kind, config, f"{file}:"))
     except (Exhausted, RecursionError):
-        return CodeFacts(model, reads=reads)
+        return CodeFacts(model)
     rotations = [event for event in code.events if event.kind == "rotation"]
     used = [event for event in code.events if event.kind == "frequencies"]
     base, rotated = (_agreed([getattr(event.value[0], name) for event in used]) for name in ("base", "width"))
     places = {event.value[0].place for event in used}
-    if rotations and all(event.value == NESTED for event in rotations):
-        base = rotated = None  # they are those of an axis
+    odd = rotated is not None and rotated.value % 2 != 0
+    if odd or (rotations and all(event.value == NESTED for event in rotations)):
+        base = rotated = None  # those of an axis, or no width of pairs
     return CodeFacts(
         model,
         rotates=rotations[0].place if rotations else None,
@@ -93,9 +97,9 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
         base=None if base is None else Sourced(float(base.value), _sources(base, places)),
         rotated=None if rotated is None else Sourced(int(rotated.value), _sources(rotated, places)),
         by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
+        log_n=_log_n(code.events),
         biased=next((event.place for event in code.events if event.kind == "slopes"), None),
         tables={event.name: table for event in code.events if (table := _table(event)) is not None},
-        reads=reads,
         closed=not any(_imports_models(tree) for tree in trees.values()),
     )
 
@@ -117,7 +121,8 @@ def _classes(code: FollowedCode, config: Mapping[str, Any]) -> tuple[str | None,
     listed = config.get("architectures")
     own = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
     models = [classes[key] for key in _MODELS if key in classes] + own
-    return classes.get("AutoConfig"), next((name for name in models if code.class_named(name) is not None), None)
+    kind = classes.get("AutoConfig") or code.config_class(config.get("model_type"))
+    return kind, next((name for name in models if code.class_named(name) is not None), None)
 
 
 def _layout(rotations: Sequence[Event]) -> Sourced[str] | None:
@@ -139,10 +144,19 @@ def _sources(found: Known, places: set[str]) -> str:
     return ", ".join(dict.fromkeys((*sorted(places), *found.sources)))
 
 
+def _log_n(events: Sequence[Event]) -> Sourced[int] | None:
+    """The one length to whose base logarithms of positions are computed."""
+    found = {event.value.number: event for event in events if event.kind == "logarithm"}
+    (length, event), *others = found.items() if found else ((None, None),)
+    if others or length is None or event is None:
+        return None
+    return Sourced(int(length), ", ".join((event.place, *event.value.sources)))
+
+
 def _table(event: Event) -> Sourced[int] | None:
     """The rows of a table of positions, by the name of the attribute that holds it."""
     name = event.name.lower()
-    about = ("pos" in name or "wpe" in name) and not any(word in name for word in ("relative", "distance", "rel_"))
+    about = ("pos" in name or "wpe" in name) and not _NO_POSITIONS.search(name)
     if event.kind != "table" or not about or not isinstance(event.value, Known) or event.value.number is None:
         return None
     return Sourced(int(event.value.number), ", ".join(dict.fromkeys((event.place, *event.value.sources))))

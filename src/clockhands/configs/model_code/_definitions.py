@@ -89,6 +89,19 @@ class Definitions:
         found = self._names.get(name)
         return found if isinstance(found, Class) else None
 
+    def config_class(self, model_type: object) -> str | None:
+        """The class of a config that says it is of a type."""
+        for name, found in self._names.items():
+            for each in found.node.body if isinstance(found, Class) else ():
+                said = (
+                    each.value
+                    if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "model_type"
+                    else None
+                )
+                if isinstance(said, ast.Constant) and said.value == model_type:
+                    return name
+        return None
+
     def read(self, config: Instance, key: str) -> Value:
         """A key of the file of a config."""
         if config.values is None or key not in config.values:

@@ -28,6 +28,9 @@ from clockhands.configs.model_code._known_values import (
 )
 from clockhands.configs.model_code._tensors import KEEPING, half, layout_of, reshaped
 
+# A logarithm to a base beyond this is one of lengths; others are those of factors.
+_LEAST_LENGTH = 16
+
 
 class Expressions(Definitions):
     """What expressions give, by the definitions of the files and by what is known of PyTorch's functions."""
@@ -279,6 +282,8 @@ class Expressions(Definitions):
         if isinstance(of, Instance) and name == "register_buffer" and len(given) > 1 and isinstance(given[0], Known):
             of.attributes[str(given[0].value)] = given[1]
             return UNKNOWN
+        if isinstance(of, Class):
+            return self._of_class(of, name, given, named, frame)
         function = self.attribute_of(of, name, frame) if isinstance(of, Instance) else UNKNOWN
         if not isinstance(node.func, ast.Attribute):
             function = self.value(node.func, frame)
@@ -299,6 +304,16 @@ class Expressions(Definitions):
         if given and isinstance(given[0], Class):  # skip_init(Embedding, config)
             return self.construct(given[0], given[1:], named, certain=frame.certain, part=frame.part)
         return None
+
+    def _of_class(self, kind: Class, name: str, given: list[Value], named: dict[str, Value], frame: Frame) -> Value:
+        """The result of a call of a method of a class."""
+        found = self.method(Instance(kind), name)
+        if found is not None:
+            first = [kind] if any(_name(each) == "classmethod" for each in found.node.decorator_list) else []
+            return self.call(replace(found, of=None), [*first, *given], named, certain=frame.certain, part=frame.part)
+        if name in ("from_config", "_from_config", "from_pretrained"):
+            return self.construct(kind, given, named, certain=frame.certain, part=frame.part)
+        return UNKNOWN
 
     def _inherited(self, name: str, given: list[Value], named: dict[str, Value], frame: Frame) -> Value:
         of = frame.function.of
@@ -326,7 +341,7 @@ class Expressions(Definitions):
             except (ArithmeticError, ValueError, TypeError):
                 return UNKNOWN
             return Known(result, tuple(source for each in numbers for source in each.sources))
-        if name == "log" and len(given) > 1 and isinstance(given[1], Known):
+        if name == "log" and len(given) > 1 and isinstance(given[1], Known) and (given[1].number or 0) > _LEAST_LENGTH:
             self._record("logarithm", node, given[1], frame)
         tensor, arguments = (of if isinstance(of, RunTime) else UNKNOWN), given
         if given and self._of_module(node.func, frame):  # torch.chunk(x, 2)
