@@ -252,6 +252,15 @@ def test_the_tool_reads_the_rows_from_the_copies_again(published, cases):
     assert read > 60
 
 
+def test_sections_are_those_of_the_type_and_not_of_another_model_with_its_text_part():
+    row = next(release for release in releases() if release.name == "Qwen3.5-0.8B")
+    part = config_of(row)
+    (block,) = (key for key, value in part.items() if isinstance(value, dict))
+    part[block] = {"rope_type": "default", "rope_theta": row.base}
+    for whole, codes in (("qwen3_5", ["differs-from-release"]), ("minicpmv4_6", [])):
+        assert [found.code for found in of_releases({"model_type": whole, "text_config": part})] == codes
+
+
 def test_a_copy_in_a_file_of_python_is_read_and_not_run():
     module = ast.parse(
         "raise SystemExit\n"
