@@ -99,6 +99,7 @@ FILES_OF_OTHERS = {
     "CTranslate2": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "layer_norm_epsilon": None,
                     "add_source_bos": False},
     "DeepSpeed": {"train_batch_size": 16, "zero_optimization": {"stage": 3}},
+    "Model-Optimizer": {"producer": {"name": "modelopt", "version": "0.27.1"}, "quantization": {"quant_algo": "NVFP4"}},
     "MNN": {"llm_model": "llm.mnn", "llm_weight": "llm.mnn.weight", "backend_type": "cpu"},
     "LLaMA-Factory (with rope_scaling)": {"model_name_or_path": "org/name", "stage": "sft", "rope_scaling": "yarn"},
     "the settings of generation in Transformers": {"eos_token_id": 2, "transformers_version": "4.31.0"},
@@ -141,6 +142,26 @@ def test_files_that_name_a_model_are_read_with_it(tmp_path, monkeypatch, cases):
             (code,) = resolve(opened).codes
             assert (code.base, opened.length) == (base_of_rope, length)
             assert name in code.source["base"] or base_of_rope == 10_000
+
+
+def test_the_positions_of_llm_foundry_follow_from_switches(cases):
+    original = {"type": "original", "pos_idx_in_fp32": True, "xpos_scale_base": 512}
+    linear = {"rope_impl": "hf", "rope_hf_config": {"type": "linear", "factor": 4.0}}
+    for attention, kind, scaling in (
+        ({}, "learned", None),
+        ({"alibi": True, "alibi_bias_max": 8}, "alibi", None),
+        ({"alibi": True, "alibi_bias_max": 16}, None, None),
+        ({"rope": True, "rope_dail_config": original}, "rotary", None),
+        ({"rope": True, "rope_dail_config": original | {"type": "xpos"}}, None, None),
+        ({"rope": True, **linear}, "rotary", "linear"),
+    ):
+        model = {"name": "mpt_causal_lm", "d_model": 64, "n_heads": 2, "n_layers": 2, "max_seq_len": 32}
+        config = {"model": model | {"attn_config": attention}}
+        with cases(attention):
+            found = resolve(Opened("x", "dialect", config=config, config_name="mpt.yaml"))
+            assert {code.kind for code in found.codes} == {kind}
+            assert {(code.scaling or {}).get("type") for code in found.codes} == {scaling}
+            assert [fact.code for fact in found.facts if fact.code != "default-base"] == []
 
 
 def test_mlx_writes_a_config_of_transformers():

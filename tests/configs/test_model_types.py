@@ -108,3 +108,16 @@ def test_tables_of_images_and_videos_have_the_shapes_of_their_modules():
     assert tables(frames) == [("vision", 16 * 12, 768), ("vision", 8, 768)]
     grid = {"model_type": "tvp", "max_grid_row_position_embeddings": 50, "hidden_size": 128}
     assert tables(grid) == [("text", 512, 128), ("vision", 50, 128), ("vision", 100, 128)]
+
+
+def test_a_part_that_names_the_type_of_a_whole_model_is_that_models_part():
+    """Files of Qwen 3.5 name it so in their tower, whose class does not ask."""
+    vision = {"model_type": "qwen3_5", "depth": 2, "hidden_size": 64, "num_heads": 2, "num_position_embeddings": 784}
+    text = {"model_type": "qwen3_5_text", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 4}
+    config = {"model_type": "qwen3_5", "text_config": text | {"head_dim": 32, "rope_theta": 1e6}}
+    own, known = (
+        resolved(config | {"vision_config": vision | {"model_type": name}}) for name in ("qwen3_5", "qwen3_5_vision")
+    )
+    assert [code.rates for code in own.codes] == [code.rates for code in known.codes]
+    assert {code.rows for code in own.codes if code.part == "vision"} == {None, 784}
+    assert not {fact.code for fact in own.facts} & {"unknown-key"}

@@ -452,6 +452,10 @@ def _chosen(fields: Fields, row: CodeOfType) -> str | None:
     """Why a type has this code: the sources of its conditions, "" without any; None if it does not have the code."""
     sources = []
     for quantity, values in row.when.items():
+        if values[0] is None:  # where the file does not have it
+            if fields.declares(quantity):
+                return None
+            continue
         read = {bool: fields.flag, int: fields.whole}.get(type(values[0]), fields.text)
         found = read(quantity)
         if found is None or found.value not in values:
@@ -489,6 +493,9 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
     inner = around.sections.get(section.part) if around is not None else None
     own = name if name is not None and name != top else inner
     found = model_type(own) if own is not None else None
+    part = None if found is None else found.sections.get(section.part)
+    if part is not None:  # the type of a whole model, where it names the one that it has there
+        found = model_type(part)
     if found is None or around is None or section.part not in around.section_defaults:
         return found
     return replace(found, defaults={**found.defaults, **around.section_defaults[section.part]}, around=around.title)

@@ -349,11 +349,13 @@ def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
 def misspelt(name: str, known: Iterable[str]) -> str | None:
     """The key that a name is a misspelling of; None if there is none, or more than one.
 
-    Case, dashes and underscores do not count. Four of five letters must agree, and the lengths to two letters.
+    Case, dashes and underscores do not count. Four of five letters must agree, nine of ten where the first one differs
+    (another first word makes another key), and the lengths to two letters.
 
     >>> misspelt("rope_scalling", ["rope_scaling", "rope_theta"]), misspelt("ropeTheta", ["rope_theta"])
     ('rope_scaling', 'rope_theta')
     >>> misspelt("rope_scaling_type", ["rope_scaling"])
+    >>> misspelt("opt_type", ["rope_type"])
     """
     written = _plain(name)
     compared = SequenceMatcher(None, "", written, autojunk=False)  # which prepares its second text once
@@ -362,12 +364,13 @@ def misspelt(name: str, known: Iterable[str]) -> str | None:
         plain = _plain(key)
         if abs(len(plain) - len(written)) <= _LETTERS:
             compared.set_seq1(plain)
-            if compared.quick_ratio() >= _ALIKE and compared.ratio() >= _ALIKE:
+            alike = _ALIKE if plain[:1] == written[:1] else _ALIKE_BUT_FIRST
+            if compared.quick_ratio() >= alike and compared.ratio() >= alike:
                 near.add(key)
     return near.pop() if len(near) == 1 else None
 
 
-_LETTERS, _ALIKE = 2, 0.8
+_LETTERS, _ALIKE, _ALIKE_BUT_FIRST = 2, 0.8, 0.9
 
 
 def _plain(name: str) -> str:
