@@ -20,8 +20,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clockhands.auditing.findings import _releases as published
+from clockhands.auditing.findings import _published_models as published
 from clockhands.auditing.findings._parts import AuditSubject
+from clockhands.auditing.findings._releases import full_block
 from clockhands.configs.resolve import resolve
 from clockhands.configs.targets import open_target
 
@@ -116,7 +117,7 @@ def row_of(config: Mapping[str, Any]) -> dict[str, Any] | None:
     row = {name: value for name, value in asdict(model.shape).items() if value is not None}
     row |= {"base": model.code.base, "scaling": None, "context": subject.resolved.context}
     if model.scaling is not None:
-        block = published.full_block(part)
+        block = full_block(part)
         held = {} if block is None else block.values
         numbers = {key: held[key] for key in held.keys() - NOT_OF_THE_SCALING if isinstance(held[key], int | float)}
         numbers["factor"] = model.scaling["factor"]
@@ -136,7 +137,7 @@ def main() -> None:
     given = parser.parse_args()
     clones = dict(word.split("=", 1) for word in given.clones)
     held = json.loads(TABLE.read_text(encoding="utf-8"))
-    added = [dict(zip(("name", "source", "type"), words, strict=False)) for words in given.add]
+    added: list[dict[str, Any]] = [dict(zip(("name", "source", "type"), words, strict=False)) for words in given.add]
     rows = [updated(row, clones) for row in (*held["releases"], *added)]
     lines = ",\n".join(f"    {json.dumps(row)}" for row in sorted(rows, key=lambda row: row["name"].lower()))
     TABLE.write_text(

@@ -9,7 +9,7 @@ import pytest
 
 import published_findings as tool
 from clockhands.auditing import Audit
-from clockhands.auditing.findings._releases import releases
+from clockhands.auditing.findings._published_models import releases
 
 EXPECTED = json.loads(Path(__file__).with_name("expected_findings.json").read_text(encoding="utf-8"))
 CONFIGS = EXPECTED["configs"]

@@ -8,7 +8,7 @@ import pytest
 import published_models as tool
 from auditing import published_fields as of
 from auditing.model_files import findings
-from clockhands.auditing.findings._releases import ModelShape, of_shape, reach_of, releases, whole_model_type
+from clockhands.auditing.findings._published_models import ModelShape, of_shape, reach_of, releases, whole_model_type
 from clockhands.configs.model_types import model_type
 
 

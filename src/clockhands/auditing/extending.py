@@ -16,7 +16,7 @@ from clockhands.auditing._length_sentences import said
 from clockhands.auditing.findings import as_json
 from clockhands.auditing.findings._lengths import with_still_pairs
 from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file
-from clockhands.auditing.findings._releases import extendable_release
+from clockhands.auditing.findings._published_models import extendable_release
 from clockhands.auditing.length_answers import LengthAnswer, chosen, settings
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES
 from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels

@@ -12,18 +12,15 @@ import numpy as np
 
 from clockhands.auditing._edits import Edit
 from clockhands.auditing.findings._parts import AuditSubject, check_of, declared, main_code
-from clockhands.auditing.findings._releases import (
-    CLAIMED,
-    OF_LENGTH,
+from clockhands.auditing.findings._published_models import (
     ModelShape,
     SizedModel,
-    context_of_no_release,
     of_shape,
-    other_base,
     reach_of,
     releases,
     scaling_in_words,
 )
+from clockhands.auditing.findings._releases import CLAIMED, OF_LENGTH, context_of_no_release, other_base
 from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.auditing.findings._scalings import swapped
 from clockhands.configs.gguf_fields import ARCHITECTURE, FREQUENCIES, LISTS
