@@ -268,3 +268,14 @@ def test_files_of_the_field_are_read_right_or_are_said_to_be_unknown(cases, tmp_
             assert not [words for words in row["says"] if words not in printed]
             assert not [words for words in row["never"] if words in printed]
         path.unlink()
+
+
+def test_a_switch_for_the_order_that_the_class_has_anyway_leaves_no_doubt(cases):
+    sections = {"rope_type": "default", "mrope_section": [24, 20, 20], "rope_theta": 5e6}
+    text = {"model_type": "qwen3_vl_text", "head_dim": 128, "hidden_size": 256, "num_attention_heads": 2}
+    for interleaved, verdict in ((True, CORRECT), (False, "1 problem: mrope_interleaved contradicts the model type")):
+        with cases(interleaved):
+            block = {**sections, "mrope_interleaved": interleaved}
+            found = audit({"model_type": "qwen3_vl", "text_config": {**text, "rope_scaling": block}})
+            assert found.verdict.startswith(verdict)
+    assert not audit({"model_type": "glm_moe_dsa", "rope_theta": 1e6, "rope_interleave": True}).unexplained

@@ -44,6 +44,7 @@ from clockhands.configs.section_fields import (
     misspelt_keys,
     outer_keys,
     part_of,
+    repeated_orders,
     sections,
     unread,
 )
@@ -377,7 +378,8 @@ class _ConfigResolver:
         certain = self.opened.form != "dialect"
         of = made[0][0].part if made else section.part
         remarks = () if known.remark is None else ((of, known.remark),)
-        idle |= ignored_keys(fields, known, [code for code, _ in made], certain=certain)
+        codes = [code for code, _ in made]
+        idle |= ignored_keys(fields, known, codes, certain=certain) | repeated_orders(fields, codes)
         misspelt_keys(fields, known)
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.configs.model_types import ModelType, table
-from clockhands.configs.resolved import Fact, LayerEncoding
+from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
 
 # The names of kinds of position codes in files.
 STYLES = {
@@ -297,6 +297,24 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[LayerEncoding
         instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
         fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
     return frozenset(idle)
+
+
+def repeated_orders(fields: Fields, codes: Sequence[LayerEncoding]) -> frozenset[str]:
+    """The sources of switches for an order of pairs that the codes have whatever the switch says."""
+    rotary = [code for code in codes if code.kind == "rotary" and code.part not in SECOND]
+    sections = all(code.sections is not None and code.sections["order"] == "interleaved" for code in rotary)
+    layouts = all(code.layout == "interleaved" for code in rotary)
+    repeats = {"mrope_interleaved": sections, "rope_interleave": layouts} if rotary else {}
+    blocks = [
+        f"{key}." for key in table()["spellings"]["config"]["blocks"] if isinstance(fields.values.get(key), Mapping)
+    ]
+    held = {place: fields.values[place[:-1]] if place else fields.values for place in ("", *blocks)}
+    return frozenset(
+        fields.source(f"{place}{key}")
+        for key, repeated in repeats.items()
+        for place, values in held.items()
+        if repeated and values.get(key) is True
+    )
 
 
 # The names that programs use for RoPE with each layout, in a key for the encoding.
