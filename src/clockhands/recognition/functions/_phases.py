@@ -24,6 +24,7 @@ from clockhands.recognition._given import LOW_PRECISION
 from clockhands.recognition._matches import Match
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs
 from clockhands.recognition.probe_positions import probe_positions
+from clockhands.recognition.unwrapped_phases import rates_of_phases, wrapped
 
 _TURN = 2 * np.pi
 # Fractions of a token, for functions that accept them: the first one determines rates up to pi x 2**10 rad/token.
@@ -81,10 +82,10 @@ def measure(reader: RowCaller, pairs: RotatedPairs, longest: int, unit: float) -
     parts = _parts(reader, pairs)
     if parts is not None:
         positions = np.concatenate([_PARTS, whole])
-        rates, bounds, reached = doubled(np.concatenate([wrapped(parts - start), phases]), positions, noise)
+        rates, bounds, reached = rates_of_phases(np.concatenate([wrapped(parts - start), phases]), positions, noise)
         if (reached >= 1).all():
             return Phases(rates, bounds, reached, whole, amplitudes, None)
-    rates, bounds, reached = doubled(phases, whole.astype(np.float64), noise)
+    rates, bounds, reached = rates_of_phases(phases, whole.astype(np.float64), noise)
     return Phases(rates, bounds, reached, whole, amplitudes, _TURN)
 
 
@@ -122,33 +123,6 @@ def _parts(reader: RowCaller, pairs: RotatedPairs) -> np.ndarray | None:
     except Refused:
         return None
     return phases if np.isfinite(phases).all() and (phases != 0).any() else None
-
-
-def doubled(phases: np.ndarray, positions: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rates, their error bounds and the last position that agreed, [pairs] each, from phases at doubling positions.
-
-    A phase agrees if its difference from the prediction is within the errors of the rate so far and of one phase.
-    """
-    rates = phases[0] / positions[0]
-    bounds = np.full(rates.shape, noise / positions[0])
-    reached = np.where(np.isfinite(rates), positions[0], 0.0)
-    going = np.isfinite(rates)
-    for phase, position in zip(phases[1:], positions[1:], strict=True):
-        off = wrapped(phase - rates * position)
-        # The prediction has twice the last error and the phase has one noise, 3 in total; 4 times that is allowed,
-        # because a function may round once more. The product itself is rounded in float64.
-        rounding = 2.0**-51 * np.abs(rates) * position
-        going = going & np.isfinite(off) & (np.abs(off) <= 12 * noise + rounding)
-        rates = np.where(going, rates + off / position, rates)
-        bounds = np.where(going, (noise + rounding) / position, bounds)
-        reached = np.where(going, position, reached)
-    return rates, bounds, reached
-
-
-def wrapped(angles: np.ndarray) -> np.ndarray:
-    """Angles reduced to [-pi, pi]."""
-    with np.errstate(invalid="ignore"):  # numbers that are not finite stay so
-        return angles - _TURN * np.round(angles / _TURN)
 
 
 @dataclass(frozen=True)

@@ -41,9 +41,9 @@ from clockhands.recognition.functions._phases import (
     offset_of,
     read_phases,
     table_dtype,
-    wrapped,
 )
 from clockhands.recognition.functions._rotated_pairs import NoRotation, RotatedPairs, find_pairs, mixed_at_zero
+from clockhands.recognition.unwrapped_phases import wrapped
 
 # With low precision, dozens of odd numbers give the same rates: at most this many of the shortest are returned.
 _EQUIVALENTS = 8

@@ -46,8 +46,8 @@ from clockhands.recognition.suspects._stages import (
     rebuilt_tables,
     rounding,
     shared,
-    unwrapped_rates,
 )
+from clockhands.recognition.unwrapped_phases import rates_of_angles
 
 Add = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 """The last stage: ``add(x, rows, factor on tokens) -> sum``."""
@@ -321,7 +321,7 @@ class AdditiveObservations(SuspectMaker):
         if not len(hands.pairs) or len(hands.rates) > 1 or not len(self.positions):
             return None
         sine, cosine = hands.pairs.T
-        return unwrapped_rates(self.positions, np.angle(self.rows[:, cosine] + 1j * self.rows[:, sine]))
+        return rates_of_angles(self.positions, np.angle(self.rows[:, cosine] + 1j * self.rows[:, sine]))
 
     def share(self) -> float | None:
         """The factor on the correct rows that fits the measured ones best."""

@@ -34,8 +34,8 @@ from clockhands.recognition.suspects._stages import (
     of_sources,
     with_axes,
     with_spacing,
-    wrapped,
 )
+from clockhands.recognition.unwrapped_phases import wrapped
 
 _LAYOUTS = {"halves": "interleaved", "interleaved": "halves"}
 _ORDERS = {"sin-cos": "cos-sin", "cos-sin": "sin-cos", "sin": "cos", "cos": "sin"}

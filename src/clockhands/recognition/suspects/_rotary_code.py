@@ -36,8 +36,8 @@ from clockhands.recognition.suspects._stages import (
     rebuilt_tables,
     rounding,
     shared,
-    unwrapped_rates,
 )
+from clockhands.recognition.unwrapped_phases import rates_of_angles
 
 Turn = Callable[[np.ndarray, np.ndarray, np.ndarray, Rotary], np.ndarray]
 """The last stage: ``rotation(x, cosines, sines, spec) -> rotated x``."""
@@ -221,7 +221,7 @@ class RotaryObservations(SuspectMaker):
 
     def rates(self) -> np.ndarray | None:
         """The rate of each pair, rad/token, by unwrapping positions 0, 1, 2, 4, ...; None if not measurable."""
-        return unwrapped_rates(self.positions, np.angle(self.turning)) if self.pairwise else None
+        return rates_of_angles(self.positions, np.angle(self.turning)) if self.pairwise else None
 
     def evenly(self) -> bool:
         """Whether each pair rotates by a constant angle per token."""

@@ -36,8 +36,8 @@ from clockhands.recognition.suspects._stages import (
     of_sources,
     with_axes,
     with_spacing,
-    wrapped,
 )
+from clockhands.recognition.unwrapped_phases import wrapped
 
 LAYOUTS = {"halves": "half-split", "interleaved": "interleaved"}
 _LAYOUT = {"halves": "interleaved", "interleaved": "halves"}

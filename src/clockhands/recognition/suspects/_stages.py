@@ -174,24 +174,6 @@ def of_sources(spec: Any, seen: Any, *sources: Callable[[Any, Any], Iterator[Fau
             continue
 
 
-def wrapped(angles: np.ndarray) -> np.ndarray:
-    """Angles reduced to [-pi, pi]."""
-    return (angles + np.pi) % (2 * np.pi) - np.pi
-
-
-def unwrapped_rates(positions: np.ndarray, angles: np.ndarray) -> np.ndarray | None:
-    """Rates, rad/token, from angles [positions, pairs] at 0, 1, 2, 4, ...; None where the first two are missing."""
-    at = dict(zip(positions.astype(int).tolist(), angles, strict=True))
-    if 0 not in at or 1 not in at:
-        return None
-    rates, known = wrapped(at[1] - at[0]), 1
-    for place in sorted(at):
-        if known < place <= 4 * known:
-            rates = rates + wrapped(at[place] - at[0] - place * rates) / place
-            known = place
-    return rates
-
-
 When = Callable[[Call], bool]
 Held = Callable[[np.ndarray, str], np.ndarray]
 
