@@ -32,12 +32,7 @@ from clockhands.configs import model_types as known  # noqa: E402
 from clockhands.configs.resolve import resolve  # noqa: E402
 from clockhands.configs.resolved import INDEXER, layer_numbers  # noqa: E402
 from clockhands.configs.targets import Opened  # noqa: E402
-from clockhands.models.class_encodings import (  # noqa: E402
-    LAYER_KINDS,
-    ladders,
-    layout,
-    windowed_layers,
-)
+from clockhands.models.class_encodings import ladders, layout, windowed_layers  # noqa: E402
 from clockhands.models.class_modules import (  # noqa: E402
     RELATIVE_TERMS,
     PositionModules,
@@ -51,6 +46,7 @@ from clockhands.models.class_modules import (  # noqa: E402
     own_modules,
     position_modules,
 )
+from clockhands.models.class_readings import LAYER_KINDS  # noqa: E402
 
 CONFIGS = ROOT / "src" / "clockhands" / "configs"
 BY_HAND, READ = CONFIGS / "model_types.json", CONFIGS / "types_of_classes.json"

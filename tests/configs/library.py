@@ -5,15 +5,11 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from clockhands.models.class_encodings import ClassLadder
-
-# What DeepSeek-V4 calls the ladders of its kinds of layers.
-LABELS = {"main": "sliding", "compress": "full"}
+from clockhands.models.class_readings import LAYER_KINDS, ClassLadder
 
 # The label of a module that has one ladder for all layers.
 ALL = ""
@@ -66,7 +62,7 @@ def float32_is_double() -> Iterator[None]:
             torch.set_default_dtype(before)
 
 
-def ladders(config: Any, length: int | None = None) -> "dict[str, ClassLadder]":
+def ladders(config: Any, length: int | None = None) -> dict[str, ClassLadder]:
     """The ladders of the text part by kind of layer, as they are after a sequence of that many tokens."""
     from clockhands.models import class_encodings
 
@@ -75,8 +71,6 @@ def ladders(config: Any, length: int | None = None) -> "dict[str, ClassLadder]":
 
 def kinds(config: Any) -> list[str] | None:
     """What each layer sees, where the config of the library says it."""
-    from clockhands.models.class_encodings import LAYER_KINDS
-
     listed: list[str] | None = getattr(config, "layer_types", None)
     return None if listed is None else [LAYER_KINDS.get(name, name) for name in listed]
 
@@ -86,19 +80,15 @@ def gaps(
     found: Any,
     length: int | None = None,
     relative: float = 1e-6,
-    theirs: "Mapping[str, ClassLadder] | None" = None,
+    theirs: Mapping[str, ClassLadder] | None = None,
 ) -> Iterator[str]:
     """Ladders of the library that the resolved codes of the text part do not have, and the other way round."""
-    from clockhands.models.class_encodings import LAYER_KINDS
-
     rotary = [code for code in found.codes if code.kind == "rotary" and code.part == "text"]
     theirs = ladders(config, length) if theirs is None else theirs
     listed = kinds(config)
     if listed is not None and len(theirs) > 1:
         # A module makes the ladders of all kinds, whether or not a layer is of that kind.
-        theirs = {
-            label: ladder for label, ladder in theirs.items() if LABELS.get(label, LAYER_KINDS.get(label)) in listed
-        }
+        theirs = {label: ladder for label, ladder in theirs.items() if LAYER_KINDS.get(label) in listed}
     for label, ladder in theirs.items():
         if not any(same(code, ladder, relative) for code in rotary):
             ours = [
@@ -111,7 +101,7 @@ def gaps(
             yield f"{code.layers}: no module of the library has the resolved ladder"
 
 
-def same(code: Any, ladder: "ClassLadder", relative: float) -> bool:
+def same(code: Any, ladder: ClassLadder, relative: float) -> bool:
     """Whether a code has a ladder of the library, pair for pair."""
     if code.rates is None or code.attention_factor is None or len(code.rates) != len(ladder.rates):
         return False

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from clockhands.arguments import count
+from clockhands.arguments import count, one_of
 from clockhands.auditing._edits import all_applied, disputed, pointer
 from clockhands.auditing.cache_memory import CacheMemory, cache_memory
+from clockhands.auditing.class_comparison import ClassComparison, compared_with_class, with_layers_of_class
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CODES,
@@ -105,6 +106,7 @@ class Audit:
         not_covered: What the types of parts do with positions that clockhands does not read, in clauses.
         asked: The length that the caller gave; None for that of the files.
         runtime: The runtime that the caller named, with its release; None for none.
+        of_class: What the model's class computes (``--with transformers``); None if it was not read.
         live: What was measured on the running model (``--live``); None if it was not run.
         known: Findings that a baseline lists; they are not among `findings`.
         left_out: Findings of codes that the caller ignores; they are not among `findings`.
@@ -130,6 +132,7 @@ class Audit:
     not_covered: tuple[str, ...] = ()
     asked: int | None = None
     runtime: str | None = None
+    of_class: ClassComparison | None = None
     live: Mapping[str, Any] | None = field(default=None, hash=False)
     known: tuple[Finding, ...] = ()
     left_out: tuple[Finding, ...] = ()
@@ -298,6 +301,7 @@ class Audit:
             "properties": json_value(self.properties),
             "readers": [json_value(reading_to_dict(reading, self.reach)) for reading in self.readings],
             "verdict": self.verdict,
+            **({} if self.of_class is None else {"class": self.of_class.to_dict()}),
             **({} if self.live is None else as_json(self, "live")),
         }
 
@@ -342,6 +346,7 @@ def audit(
     overrides: Mapping[str, Any] | None = None,
     weights: bool = False,
     runtime: str | None = None,
+    classes: str | None = None,
     stdin: IO[bytes] | None = None,
 ) -> Audit:
     """Audit a preset, a model folder, a config, a GGUF, safetensors or ONNX file, a bare array, or a loaded module.
@@ -364,20 +369,26 @@ def audit(
         weights: Whether to determine the layout from the query and key projections; this reads all of them.
         runtime: The runtime that will load the model, ``NAME`` or ``NAME@RELEASE`` (``vllm@0.25``): what it computes
             differently is a warning or an error, and other runtimes are left out. None names no runtime.
+        classes: The library whose class of the model is built, without weights, and compared with the file:
+            ``transformers``, if it is installed. Nothing is downloaded, and no code of the model is loaded. None builds
+            none.
         stdin: Where `-` is read from; None is the process's own standard input.
 
     Raises:
         Unreadable: The target cannot be read as what it claims to be, or is a module without numbers.
         InvalidType: ``weights`` is set for a module: weights are examined in files only.
         InvalidValue: The target names a preset with a value that cannot be used, the length is not positive, an
-            overridden key is not read, or the runtime or its release is not known.
+            overridden key is not read, the runtime or its release is not known, or the library of the classes is
+            another one or not installed.
     """
     named = None if runtime is None else runtime_of(runtime)
+    if classes is not None:
+        one_of("classes", classes, ("transformers",), "Other libraries have no classes that clockhands can build.")
     served, overrides = served_length(overrides)
     length = served if length is None else count("length", length)
     if isinstance(target, str | os.PathLike):
         opened = overridden(open_target(target, stdin), overrides)
-        return audit_opened(opened, length, weights=weights, runtime=named)
+        return audit_opened(opened, length, weights=weights, runtime=named, classes=classes)
     # Imported here: audits of files do not need it.
     from clockhands.models.held_tensors import module_of
     from clockhands.models.opened_modules import open_values
@@ -391,11 +402,16 @@ def audit(
             f"A target must be a string, a path, a config, a dict or a loaded model, got {shown(target)}.",
             f"Name a preset, {READ}, or give `model.config` or the model.",
         )
-    return audit_opened(overridden(values, overrides), length, weights=weights, runtime=named)
+    return audit_opened(overridden(values, overrides), length, weights=weights, runtime=named, classes=classes)
 
 
 def audit_opened(
-    opened: Opened, length: int | None = None, *, weights: bool = False, runtime: RuntimeRelease | None = None
+    opened: Opened,
+    length: int | None = None,
+    *,
+    weights: bool = False,
+    runtime: RuntimeRelease | None = None,
+    classes: str | None = None,
 ) -> Audit:
     """Audit a target that is already open.
 
@@ -404,15 +420,21 @@ def audit_opened(
         length: The length in tokens for which frequencies are computed; None means the length that the target sets.
         weights: Whether to determine the layout from the query and key projections.
         runtime: The runtime that will load the model, or None.
+        classes: The library whose class of the model is compared, or None.
     """
     length = opened.length if length is None else length
     if opened.form == "array":
         return judged(opened, *audit_array(opened), runtime=runtime)
     resolved, cases = audit_tables(opened, resolve(opened, length))
+    of_class = None if classes is None else compared_with_class(opened, resolved)
+    if of_class is not None and of_class.used and of_class.reading is not None:
+        resolved = with_layers_of_class(resolved, of_class.reading)
     found = pairing(opened, resolved) if weights else not_examined(opened, resolved)
-    audited = judged(opened, resolved, [*cases, *cases_of(found, resolved, opened)], runtime=runtime)
+    cases += [*cases_of(found, resolved, opened), *(of_class.cases() if of_class is not None else ())]
+    audited = judged(opened, resolved, cases, runtime=runtime)
     layers = with_layout(audited.layers, found)
-    return _at_length(replace(audited, layers=layers, weights=found), opened, resolved, length, runtime)
+    audited = replace(audited, layers=layers, weights=found, of_class=of_class)
+    return _at_length(audited, opened, resolved, length, runtime)
 
 
 def _of_module(

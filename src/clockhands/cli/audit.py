@@ -39,6 +39,7 @@ Examples:
   clockhands audit -r path/to/models
   clockhands audit path/to/model --for vllm@0.25
   clockhands audit path/to/model --hf-overrides '{"rope_theta": 1000000}'
+  clockhands audit path/to/model --with transformers
   clockhands audit path/to/model --live --price --text book.txt
 """
 
@@ -133,6 +134,12 @@ def _server_option(name: str, metavar: str, words: str) -> Callable[[Any], Any]:
     help="Check what this runtime computes from the files: vllm, vllm@0.25. What other runtimes do is left out.",
 )
 @click.option("--weights", is_flag=True, help="Measure the layout from the query and key weights (reads all of them).")
+@click.option(
+    "--with",
+    "classes",
+    type=click.Choice(("transformers",)),
+    help="Build the model's class of the installed library, without weights, and compare it with the file.",
+)
 @click.option("--live", is_flag=True, help="Run the model: are the declared positions in effect in every layer?")
 @click.option("--price", is_flag=True, help="Run the model on --text: what each problem costs in nats per token.")
 @click.option(
@@ -186,6 +193,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     settings: tuple[str, ...],
     runtime: str | None,
     weights: bool,
+    classes: str | None,
     live: bool,
     price: bool,
     text: Path | None,
@@ -265,7 +273,7 @@ def command(  # noqa: PLR0917 - click passes them by name
         kept = found.without(ignore)
         return kept if known is None else without_known(kept, known)
 
-    how = {"length": length, "overrides": overrides, "weights": weights, "runtime": runtime}
+    how = {"length": length, "overrides": overrides, "weights": weights, "runtime": runtime, "classes": classes}
     apart = recursive or len(targets) >= MANY
     for found in _all_audited(targets, failures, jobs, timeout=timeout, apart=apart, **how):
         audits.append(kept_of(found))
@@ -282,7 +290,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     if diff or fix:
 
         def again(path: Path) -> Audit:
-            return kept_of(audit(path, length, weights=weights, runtime=runtime))
+            return kept_of(audit(path, length, weights=weights, runtime=runtime, classes=classes))
 
         place = None if not fix else (lambda path: path) if in_place else _beside if out is None else (lambda _: out)
         shown = diff or (form == "text" and not quiet)
@@ -360,7 +368,8 @@ def audited(
         alone: Whether it is the only target, which may take all memory, and for which a fault of clockhands is raised.
         how: Further arguments.
     """
-    from clockhands.jobs.survey.worker import MEMORY, limit_memory, within_limits
+    from clockhands.encodings.memory import limit_memory
+    from clockhands.jobs.survey.worker import MEMORY, within_limits
 
     unlimited = alone or how.get("weights")  # weights are mapped into memory, which the limit counts
     take_back = (lambda: None) if unlimited else limit_memory(MEMORY)

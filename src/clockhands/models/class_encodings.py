@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,37 +16,10 @@ from clockhands.models.class_modules import (
     modeling_code,
     own_modules,
 )
-
-LAYER_KINDS: dict[str, str] = {
-    "full_attention": "full",
-    "sliding_attention": "sliding",
-    "chunked_attention": "chunked",
-    "linear_attention": "none",
-    "conv": "none",
-    "mamba": "none",
-    "hybrid": "full",
-    "attention": "full",
-    "indexed_attention": "full",
-    "heavily_compressed_attention": "full",
-    "compressed_sparse_attention": "full",
-}
-"""What the library calls kinds of layers, and what they see: ``none`` for layers without attention."""
+from clockhands.models.class_readings import ClassLadder
 
 # Rotary modules of other parts than the text, which lie in the same files.
 _ELSEWHERE = re.compile(r"Vision|Audio|Code2Wav|Talker|DiT|ViT")
-
-
-@dataclass(frozen=True)
-class ClassLadder:
-    """RoPE frequencies that a module holds.
-
-    Attributes:
-        rates: In radians per token.
-        factor: What the module multiplies cosine and sine by (the attention factor).
-    """
-
-    rates: tuple[float, ...]
-    factor: float
 
 
 def rotary_module(config: Any) -> Any:
@@ -84,24 +56,31 @@ def ladders(rotary: nn.Module, length: int | None = None) -> dict[str, ClassLadd
         prefix = f"{label}_" if label else ""
         factor = getattr(rotary, f"{prefix}attention_scaling", None)
         rates = getattr(rotary, f"{prefix}inv_freq").double()
-        made[label] = ClassLadder(
-            tuple(float(rate) for rate in rates.ravel()),
-            float(getattr(rotary, "attention_scaling", 1.0) if factor is None else factor),
-        )
+        factor = getattr(rotary, "attention_scaling", 1.0) if factor is None else factor
+        made[label] = ClassLadder(tuple(map(float, rates.ravel())), float(factor), label, type(rotary).__name__)
     return made
 
 
 def layout(config: Any) -> str:
-    """``halves`` or ``interleaved``: which channels of a query the code of the text part of a type rotates together.
-
-    Two channels are a pair if they change the same channels of the result, wherever the code puts those.
-    """
+    """``halves`` or ``interleaved``: which channels of a query the code of the text part of a type rotates together."""
     rotary = rotary_module(config)
     label, ladder = next(iter(ladders(rotary).items()))
-    width = 2 * len(ladder.rates)
+    return layout_of(rotary, label, 2 * len(ladder.rates), _rotation(modeling_code(config), config))
+
+
+def layout_of(rotary: nn.Module, label: str, width: int, function: Callable[..., Any]) -> str:
+    """``halves`` or ``interleaved``: which channels of a query a function rotates together.
+
+    Two channels are a pair if they change the same channels of the result, wherever the code puts those.
+
+    Args:
+        rotary: The module that makes the cosines and sines.
+        label: The kind of layers for which it makes them.
+        width: The number of channels that are rotated.
+        function: The function that takes queries, and cosines and sines.
+    """
     # So far out that the slowest pair has moved, and in double precision, so that it shows.
     waves = _cosine_sine(rotary, torch.zeros(1, 1, width).double(), torch.tensor([[10**6 + 1]]), label)
-    function = _rotation(modeling_code(config), config)
 
     def rotated(query: Tensor) -> Tensor:
         if not isinstance(waves, tuple):  # complex numbers, for heads on the second axis from the end
@@ -159,5 +138,7 @@ def windowed_layers(found: PositionModules, config: Any) -> set[int]:
         return set()
     kinds = {type(module) for _, module in own_modules(found.model, [])}
     code = modeling_code(found.config).__name__
-    used = any("sliding_window" in inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
+    sources = (inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
+    # A module may keep the number and use it nowhere.
+    used = any("sliding_window" in re.sub(r"self\.sliding_window = .*", "", source) for source in sources)
     return set(range(count)) if used else set()

@@ -233,6 +233,15 @@ class _AuditPage(Page):
         self.remarks()
         if words := runtimes_in_short(audit.readings):
             self.row("runtimes", words, None)
+        self.of_class()
+
+    def of_class(self) -> None:
+        """What the class of the model computes, or how to ask it where its type is not known."""
+        unknown = (each.evidence for each in self.audit.findings if each.code == "unknown-model-type")
+        if self.audit.of_class is not None:
+            self.row("class", safe(self.audit.of_class.says), None)
+        elif any(place.endswith("model_type") and value for held in unknown for place, value in held.items()):
+            self.row("class", "not known; --with transformers reads it, if the installed Transformers has it", None)
 
     def answer(self) -> None:
         """What to set for the length that was asked for, what is known of it, and the memory that it takes."""
@@ -288,6 +297,7 @@ class _AuditPage(Page):
             self.line()
             print_main_properties(self, self.audit.properties)
         rows = list(runtime_rows(self.audit.readings, self.audit.reach))
+        self.of_class()
         if rows:
             self.line()
             self.line(Text("runtimes", style="bold"))

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from clockhands.auditing import Audit, audit
+from clockhands.encodings.memory import limit_memory
 from clockhands.errors import ClockhandsError
 from clockhands.jobs.survey.revisions import revision_of
 from clockhands.jobs.survey.rows import SurveyRow, row_of
@@ -167,21 +168,3 @@ def _time_limit(seconds: float, *, ends: bool) -> Iterator[None]:
             signal.setitimer(signal.ITIMER_REAL, 0)
             faulthandler.cancel_dump_traceback_later()
             signal.signal(signal.SIGALRM, before)
-
-
-def limit_memory(size: int) -> Callable[[], None]:
-    """Limit the address space of this process to its present size plus ``size`` bytes, where the system supports it.
-
-    Returns:
-        Takes the limit back.
-    """
-    with suppress(ImportError, OSError, ValueError, IndexError):
-        import resource
-
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
-        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        limit = pages * resource.getpagesize() + size
-        if all(limit < each or each == resource.RLIM_INFINITY for each in (soft, hard)):
-            resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
-            return partial(resource.setrlimit, resource.RLIMIT_AS, (soft, hard))
-    return lambda: None
