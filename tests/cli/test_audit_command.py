@@ -10,7 +10,7 @@ import pytest
 
 import packaged_weights
 
-from .conftest import LLAMA, LLAMA3
+from .conftest import LLAMA, LLAMA3, LLAMA_31
 
 
 @pytest.fixture
@@ -96,6 +96,23 @@ def test_rates_hold_at_the_length_that_is_asked_for(run, config):
     assert near["layers"][0]["rates"][-1] > 2 * far["layers"][0]["rates"][-1]
     assert codes(far, "warning") == []
     assert "beyond-context" in codes(far, "note")  # 4 times 2,048 tokens are what the scaling is for
+
+
+def test_a_length_beyond_the_context_is_answered_before_the_problems(run, config):
+    done = run("audit", config("config.json", LLAMA_31), "--length", "256k", "--for", "llama.cpp")
+    lines = [line.strip() for line in done.out.splitlines()]
+    order = ("for 262,144 positions: llama3", "llama.cpp:", "warning beyond-context")
+    places = [next((at for at, line in enumerate(lines) if line.startswith(words)), None) for words in order]
+    assert None not in places
+    assert places == sorted(places)
+    assert "vLLM:" not in lines
+    assert any(line.startswith("KV cache     32 GiB for one text of 262,144 tokens") for line in lines[: places[2]])
+    told = json.loads(run("audit", "config.json", "--length", "256k", "--json").out)["targets"][0]
+    assert (told["extension"]["answer"]["scaling"], told["cache"]["bytes"]) == ("llama3", 32 * 2**30)
+    tables = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024}
+    none = run("audit", config("gpt2.json", tables), "--length", "4k").out
+    assert "for 4,096 positions: no setting" in none
+    assert none.index("the learned table ends after 1,024") < none.index("warning beyond-context")
 
 
 def test_the_weights_are_looked_at_when_the_flag_asks_for_it_and_the_report_says_what_they_say(run):

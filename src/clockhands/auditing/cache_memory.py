@@ -31,7 +31,7 @@ _GGUF = {
 # Keys of layers that keep something else than the keys and values of every position.
 _OTHERWISE = ("compress_ratios", "block_configs", "cross_attention_layers")
 # What the names of classes that generate text have in common.
-_GENERATING = ("CausalLM", "ConditionalGeneration", "ForGeneration")
+_GENERATING = ("CausalLM", "ConditionalGeneration", "ForGeneration", "LMHeadModel")
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 

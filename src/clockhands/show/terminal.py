@@ -21,7 +21,7 @@ from clockhands.auditing.findings import price_in_words
 from clockhands.auditing.findings.weights import LIMITS, Pairing
 from clockhands.auditing.fixes import changed_lines
 from clockhands.auditing.layer_words import in_short, label_of, places_of, rows_of, title_of, together, where_of
-from clockhands.auditing.length_answers import OPTIONS, lines_of_change
+from clockhands.auditing.length_answers import OPTIONS, LengthAnswer, lines_of_change
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.measures import SHORT
@@ -246,28 +246,37 @@ class _AuditPage(Page):
     def answer(self) -> None:
         """What to set for the length that was asked for, what is known of it, and the memory that it takes."""
         extension, cache = self.audit.extension, self.audit.cache
-        if extension is not None and extension.answer is not None:
+        if extension is not None:
             self.line()
             answer = extension.answer
-            self.line(Text(f"for {extension.length:,} positions: {answer.scaling}", style="bold"))
-            self.row("why", answer.why, None)
-            faults = [each.code for each in self.audit.problems if each.blames == "file"]
-            if faults:
-                self.row(
-                    "first",
-                    f"fix {listed(list(dict.fromkeys(faults)))}: the settings are for the files as they are.",
-                    None,
-                )
-            for setting in answer.settings:
-                self.line(Text(f"  {OPTIONS[setting.runtime]}:"))
-                for line in setting.lines:
-                    self.line(Text(f"    {safe(line)}"))  # what is copied must not be broken
-            self.row("untrained", answer.untrained, None)
-            for number, words in enumerate(answer.published):
-                self.row("" if number else "published", words, None)
+            found = "no setting" if answer is None else answer.scaling
+            self.line(Text(f"for {extension.length:,} positions: {found}", style="bold"))
+            if answer is None:
+                self.rows("why", extension.without or extension.sound[:1])
+            else:
+                self.setting(answer)
         if cache is not None:
             self.line()
             self.row("KV cache", " ".join((cache.says, *cache.assumes)), None)
+
+    def setting(self, answer: LengthAnswer) -> None:
+        """The scaling to begin with: why, how each runtime takes it, and what is known of its quality."""
+        self.row("why", answer.why, None)
+        faults = [each.code for each in self.audit.problems if each.blames == "file"]
+        if faults:
+            words = f"fix {listed(list(dict.fromkeys(faults)))}: the settings are for the files as they are."
+            self.row("first", words, None)
+        for setting in answer.settings:
+            self.line(Text(f"  {OPTIONS[setting.runtime]}:"))
+            for line in setting.lines:
+                self.line(Text(f"    {safe(line)}"))  # what is copied must not be broken
+        self.row("untrained", answer.untrained, None)
+        self.rows("published", answer.published)
+
+    def rows(self, label: str, sentences: Sequence[str]) -> None:
+        """Several sentences under one label."""
+        for number, sentence in enumerate(sentences):
+            self.row("" if number else label, sentence, None)
 
     def notes(self) -> None:
         """Notes worth reading, one line each; those that correct models of the type have, together in one line."""
