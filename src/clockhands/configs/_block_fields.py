@@ -6,7 +6,8 @@ from typing import Any
 from clockhands.configs._layer_fields import LayerGroup
 from clockhands.configs._scaling_fields import scaling_type
 from clockhands.configs.fields import Fields
-from clockhands.configs.model_types import CodeOfType, layer_labels, table
+from clockhands.configs.model_types import CodeOfType, ModelType, layer_labels, table
+from clockhands.configs.released_code import line_of
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks
 
 # The quantities by which the two shapes of a block are compared: all that change frequencies or their magnitude.
@@ -19,8 +20,11 @@ COMPARED = (
 class RotaryBlocks:
     """The rotary block of a config, old or new, flat or one for each kind of layer."""
 
-    def __init__(self, fields: Fields, row: CodeOfType | None, groups: list[LayerGroup], default_source: str) -> None:
+    def __init__(
+        self, fields: Fields, known: ModelType | None, row: CodeOfType | None, groups: list[LayerGroup]
+    ) -> None:
         """Read both spellings of the block; if both exist, the old one is used, as in Transformers."""
+        default_source = known.default_source if known is not None else ""
         self.fields = fields
         self.nested = row is not None and row.nested
         self.known = row is not None
@@ -41,7 +45,8 @@ class RotaryBlocks:
         elif self.known:
             for block in self.blocks:
                 for key, value in layer_blocks(block.values).items():
-                    fields.ignored(block.source(key), value, "this model type reads one RoPE block for all layers")
+                    because = f"{known.class_title if known else ''} reads one RoPE block for all layers"
+                    fields.ignored(block.source(key), value, because)
             self.flat = self.blocks[0] if self.blocks else None
         self._compare()
 
@@ -60,9 +65,10 @@ class RotaryBlocks:
         """Transformers 5.23.0 looks for YaRN's ``truncate`` next to the objects of layer kinds, never inside."""
         layered = not self.scaled or group.kind in self.scaled
         if self.nested and block is not None and layered and block.values.get("truncate") is False:
+            release = table()["library"]
             because = (
-                "transformers 5.23.0 looks for it outside the objects of the layer types and so rounds the ends of "
-                "YaRN's ramp; this audit does not"
+                f"{release}, {line_of(release, 'truncate')}, looks for it outside the objects of the layer types and "
+                "so rounds the ends of YaRN's ramp; this audit does not"
             )
             self.fields.ignored(block.source("truncate"), False, because, "true", group.layers)
         return block
@@ -84,8 +90,10 @@ class RotaryBlocks:
             return
         held = self.flat.values.get("type")
         if held not in (None, "default") and self.flat.values.get("factor") != 1:
+            release = table()["library"]
             because = (
-                "transformers 5.23.0 reads only rope_type and applies no scaling; older releases and this audit do"
+                f"{release}, {line_of(release, 'type')}, takes it only where there is no rope_type, and applies no "
+                "scaling; older releases and this audit do"
             )
             self.fields.ignored(self.flat.source("type"), held, because, 'rope_type "default"')
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.configs.fields import Fields, Sourced, above_zero, value_of
+from clockhands.configs.model_types import table
+from clockhands.configs.released_code import line_of
 from clockhands.configs.resolved import REGISTERED
 from clockhands.configs.section_fields import misspelt
 from clockhands.encodings.scaling import SCALINGS, Scaling
@@ -160,7 +162,10 @@ def _read(block: Fields, kind: Sourced[str], around: ScalingContext) -> Declared
     if kind.value == "yarn" and block.declares("mscale") and not block.declares("mscale_all"):
         said = block.raw("mscale")
         assert said is not None
-        because = f"YaRN implementations use it only together with {_key(block, 'mscale_all')}"
+        release = table()["library"]
+        because = (
+            f"{release}, {line_of(release, 'mscale_all_dim')}, uses it only together with {_key(block, 'mscale_all')}"
+        )
         block.ignored(said.source, said.value, because, "0.1 ln(factor) + 1")
     arguments, sound = _arguments(block, kind.value, around)
     sound = sound and all(part.value is not None for part in found)
@@ -226,7 +231,9 @@ def _original(block: Fields, kind: str, around: ScalingContext) -> Sourced[int] 
         if inner is not None and inner.value not in (None, outer.value) and ":" in outer.source:
             block.conflict(outer, inner, outer)
         elif inner is not None and inner.value not in (None, outer.value):
-            because = f"the block's is overwritten by that outside it, here the {outer.source}"
+            release = table()["library"]
+            line = line_of(release, "original_max_position_embeddings", "config")
+            because = f"{release}, {line}, overwrites that of the block by that outside it, here the {outer.source}"
             block.ignored(inner.source, inner.value, because, f"{outer.value:,}")
         return outer
     if inner is not None:

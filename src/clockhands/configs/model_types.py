@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clockhands.configs.released_code import ReleasedClass, class_in
+
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
@@ -178,6 +180,16 @@ class ModelType:
     def title(self) -> str:
         """The name with the library and release whose code was read."""
         return f"{self.name} ({self.library})"
+
+    @property
+    def code(self) -> ReleasedClass | None:
+        """The class of the type in the release that was read; None if its file and line are not known."""
+        return class_in(self.library, self.name)
+
+    @property
+    def class_title(self) -> str:
+        """The class with its release, file and line; the type with its library where these are not known."""
+        return f"{self.code or self.title}"
 
     @property
     def default_source(self) -> str:

@@ -68,7 +68,7 @@ class RotaryResolver:
     def codes(self) -> list[tuple[LayerEncoding, int | None]]:
         """The codes, each with the original length of its scaling."""
         groups = layer_groups(self.fields, self.row, self.architecture, self.part)
-        blocks = RotaryBlocks(self.fields, self.row, groups, self._defaults)
+        blocks = RotaryBlocks(self.fields, self.known, self.row, groups)
         found = []
         for group in groups:
             if group.kind == "none":
@@ -261,7 +261,7 @@ class RotaryResolver:
         if self.known is None or not self.fields.declares(quantity) or default in (None, outer.value):
             return
         because = (
-            f"{self.known.library} gives it to the layers that see all, and the class default to these; this audit"
+            f"{self.known.class_title} gives it to the layers that see all, and the class default to these; this audit"
             " gives it to both"
         )
         self.fields.ignored(outer.source, outer.value, because, f"{default:,.0f}", group.layers)

@@ -7,8 +7,9 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
-from clockhands.configs.model_types import ModelType, table
+from clockhands.configs.model_types import ModelType, model_type, table
 from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
+from clockhands.configs.rope_blocks import NEW
 
 # The names of kinds of position codes in files.
 STYLES = {
@@ -254,12 +255,13 @@ def part_of(section: Section, name: str | None) -> str:
 
 
 def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[LayerEncoding], *, certain: bool) -> frozenset[str]:
-    """Note position keys that the type does not read; the sources of those that repeat what its codes do.
+    """Note position keys that the code of the type does not read; the sources of those that repeat what its codes do.
 
-    ``certain`` says that the code of the type was read for every such key; of other programs only the keys that they
-    read are known, and nothing is said of the rest.
+    Nothing is said of a key without the code of a release that lacks it, nor of a file of another program, which is not
+    ``certain`` to be read by that code.
     """
     data = table()
+    code = known.code if certain else None
     idle = set()
     fields.present("unused")
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
@@ -285,17 +287,17 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[LayerEncoding
         if quantity == "context" and instead:
             continue  # both say how long a text may be: that they disagree is told as such
         idle.remove(fields.source(key))
-        if not certain:
+        if code is None or not code.lacks(key):
             continue
-        because = f"{known.title} does not read it"
+        because = f"{code}, does not read it"
         reads = known.reads.get(quantity)
         fields.ignored(fields.source(key), value, because, ", ".join(reads) if reads else None)
     base, default = inner_base(fields, known), known.defaults.get("base")
     if base is not None and base.value == default:
         idle.add(base.source)
-    elif base is not None:
+    elif base is not None and code is not None and not code.lacks(NEW):
         instead = "The class's own default" if default is None else f"{default:,.0f}, the default of the class,"
-        fields.ignored(base.source, base.value, f"{known.title} does not read it there", instead)
+        fields.ignored(base.source, base.value, f"{code}, rotates by the base in {NEW}", instead)
     return frozenset(idle)
 
 
@@ -347,7 +349,9 @@ def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
         return frozenset()
     equal = set()
     # Some types keep values there that are not about their text, such as times of sound.
-    own = table()["beside_the_text"].get(str(section.outer.get("model_type")), ())
+    name = str(section.outer.get("model_type"))
+    own, around = table()["beside_the_text"].get(name, ()), model_type(name)
+    code = around.code if around is not None else None
     for key in table()["position_keys"]:
         value = section.outer.get(key)
         if value is None or value in ([], {}) or value is False or key in own:
@@ -357,7 +361,10 @@ def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
         if inner == value:
             equal.add(outer)
         elif inner is None:
-            fields.ignored(outer, value, f"the text part is read from {section.path[:-1]}")
+            if code is not None and code.lacks(key):
+                fields.ignored(
+                    outer, value, f"{code}, does not read it; the text part is read from {section.path[:-1]}"
+                )
         else:
             used = Sourced(inner, fields.source(key))
             fields.conflict(used, Sourced(value, outer), used)

@@ -23,7 +23,7 @@ _OF_SOME = {
 }
 
 
-_UNREAD = "Delete the key: the code of this model type does not read it."
+_UNREAD = "Delete the key: the code of this model type does not use it."
 
 
 class ConflictingKeys(Case, code="conflicting-keys"):

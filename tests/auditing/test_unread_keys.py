@@ -1,0 +1,92 @@
+"""Every sentence that says that code does not use a key names the release, the file and the line, and these say so."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from clockhands import audit
+from clockhands.configs.model_types import model_type, table
+from clockhands.configs.released_code import class_in
+
+PLACE = re.compile(r"(transformers \d+\.\d+\.\d+), (\S+\.py):(\d+)")
+BLOCK = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096, "mscale": 0.7}
+# Values of keys of each kind; any other key is a number.
+VALUES = {
+    "rope_scaling": BLOCK, "rope_parameters": BLOCK | {"full_attention": {"rope_type": "default"}},
+    "layer_types": ["full_attention"], "no_rope_layers": [1], "alibi": True, "rotary": True, "relative_attention": True,
+    "use_dynamic_ntk": True, "position_embedding_type": "rotary", "partial_rotary_factor": 0.5, "rotary_pct": 0.5,
+    "rotary_percentage": 0.5, "dual_chunk_attention_config": {"chunk_size": 64}, "per_layer_config": [{}],
+}  # fmt: skip
+
+
+def made_configs(number):
+    """A config of a type with keys of other types, and of a part of images and text with keys beside its text."""
+    keys, types = table()["position_keys"], sorted(table()["types"])
+    for _ in range(number):
+        name = random.choice(types)
+        known = model_type(name)
+        strange = {key: VALUES.get(key, 4321) for key in random.sample(keys, 4)}
+        config = {"model_type": name, **strange}
+        if known is not None and "text" in known.sections and random.random() < 0.5:
+            config["text_config"] = {"model_type": known.sections["text"], "hidden_size": 64}
+        yield config
+
+
+def sentences(tmp_path):
+    """Each sentence of the kind, with its key and the model type."""
+    for config in made_configs(250):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        yield from of_file(tmp_path / "config.json")
+    for path in sorted(Path("../shared/configs-new").glob("*.json")):
+        yield from of_file(path)
+
+
+def of_file(path):
+    found = audit(path)
+    for each in found.findings:
+        if each.code == "ignored-key":
+            keys = [place.rpartition(":")[2] for place in each.evidence if ":" in place]
+            yield found.model_type, keys, each.message
+
+
+def test_fifty_sentences_name_release_file_and_line_that_say_so(tmp_path, draw, cases):
+    transformers = pytest.importorskip("transformers")
+    root = Path(transformers.__file__).parents[1]
+    found = list(sentences(tmp_path))
+    assert len(found) >= 50, "too few sentences to draw from"
+    for name, keys, message in draw(found, 50):
+        with cases(name, *keys, message):
+            held = PLACE.search(message)
+            assert held is not None, "no release, file and line"
+            release, file, line = held.groups()
+            assert release == f"transformers {transformers.__version__}" == table()["library"]
+            said = (root / file).read_text(encoding="utf-8").splitlines()[int(line) - 1]
+            of_class = re.search(r"(\w+) in transformers", message)
+            if of_class is None:
+                assert any(key.rpartition(".")[2].removesuffix("_all_dim") in said for key in keys)
+            else:
+                assert f"class {of_class[1]}" in said
+
+
+def test_of_code_that_was_not_read_nothing_is_said(tmp_path):
+    """A type whose code is published with its weights, and a key that the code common to all types takes."""
+    for name, key in [("telechat", "rotary_pct"), ("internlm2", "rotary_pct"), ("llama", "partial_rotary_factor")]:
+        known = model_type(name)
+        assert known is not None
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": name, key: 0.5}))
+        found = audit(tmp_path / "config.json")
+        assert "ignored-key" not in {each.code for each in found.findings}, name
+        assert f"config.json:{key}" in found.unexplained, (
+            "the report names the key as one that clockhands does not read"
+        )
+        assert "look correct" not in found.verdict
+
+
+def test_a_window_that_the_cache_takes_from_any_config_is_not_said_to_be_without_use():
+    """GPT-2 has no window, but the cache of Transformers makes one of the key."""
+    gpt2 = class_in("transformers 5.23.0", "gpt2")
+    assert gpt2 is not None
+    assert not gpt2.lacks("sliding_window")
