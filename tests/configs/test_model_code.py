@@ -1,13 +1,21 @@
 """The code beside a config is parsed and followed, never run: layout, base, tables and biases, each with its line."""
 
+import inspect
 import json
 import random
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
 
 import clockhands as ch
+from clockhands.configs.model_code import read_code
+from clockhands.configs.model_types import model_type, model_types
+from clockhands.configs.opened import Opened
+from clockhands.configs.resolve import resolve
+from clockhands.configs.section_fields import sections
+from clockhands.formats import python_files
 
 NAMES = random.Random(45)
 
@@ -264,6 +272,33 @@ def test_a_window_that_no_code_reads_is_no_window(tmp_path):
     assert only_layers(written(tmp_path, code, names, sliding_window=64)).window == 64
 
 
+def test_a_list_of_tensors_is_followed_item_by_item(tmp_path):
+    rotation = "a, b = x.chunk(2, dim=-1)\na, b = [each.float() for each in (a, b)]\nreturn torch.cat((-b, a), dim=-1)"
+    code, names = source(rotation)
+    assert only_layers(written(tmp_path, code, names)).layout == "halves"
+
+
+def test_layers_of_several_classes_are_said(tmp_path):
+    code, names = source()
+    layers = f"{names['Layer']}(config, n) for n in range"
+    more = "\nclass Linear(nn.Module):\n    def forward(self, x):\n        return x\n"
+    other = code.replace(layers, f"({names['Layer']}(config, n) if n % 8 else Linear()) for n in range") + more
+    assert "perhaps not every layer" in str(note(written(tmp_path, other, names), "unknown-model-type"))
+    assert "perhaps not every layer" not in str(note(written(tmp_path, code, names), "unknown-model-type"))
+
+
+def test_decays_of_linear_attention_are_no_alibi(tmp_path):
+    more = "\ndef slopes(n):\n    return 2 ** (-(2 ** -(math.log2(n) - 3)))\n"
+    code, names = source(more=more, body="self.decays = slopes(8)")
+    assert only_layers(written(tmp_path, code, names)).kind == "rotary"
+
+
+def test_a_copy_of_the_config_is_followed(tmp_path):
+    code, names = source()
+    code = code.replace("= config\n", "= copy.deepcopy(config)\n        config = copy.deepcopy(config)\n", 1)
+    assert only_layers(written(tmp_path, code, names)).base == 50000.0
+
+
 def test_log_n_attention_is_said_with_its_length(tmp_path):
     body = "self.factors = [math.log(i, config.seq_length) if i > config.seq_length else 1 for i in range(1, 32768)]"
     code, names = source(body=body)
@@ -352,6 +387,38 @@ def test_nothing_is_run(tmp_path):
     code += f"\nopen({str(tmp_path / 'ran')!r}, 'w').close()\nraise SystemExit\n"
     assert only_layers(written(tmp_path, code, names)).layout == "halves"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+def test_the_code_of_transformers_agrees_with_what_is_known_of_its_types(cases):
+    from huggingface_hub.errors import StrictDataclassError
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES
+
+    seen = 0
+    for name in sorted(set(model_types()) & set(CONFIG_MAPPING)):
+        row = model_type(name)
+        if row is None or row.sections or all(each.kind != "rotary" for each in row.rows):
+            continue
+        kind, model = CONFIG_MAPPING[name], MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(name, MODEL_MAPPING_NAMES.get(name))
+        try:
+            config = json.loads(json.dumps(kind().to_dict(), default=str)) | {"model_type": name}
+        except (StrictDataclassError, ValueError):  # a few classes refuse their own defaults
+            continue
+        known = resolve(Opened(name, "config", None, config, "config.json")).codes
+        rotary = [each for each in known if each.kind == "rotary" and each.part == "text"]
+        if not rotary or not isinstance(model, str) or any(section.path for section in sections(config)):
+            continue
+        folder = Path(inspect.getfile(kind)).parent
+        trees = {each.name: python_files.read(each) for each in folder.glob("*.py")}
+        named = {"AutoConfig": f"here.{kind.__name__}", "AutoModel": f"here.{model}"}
+        code = read_code(trees, config | {"auto_map": named}, "config.json")
+        seen += code.layout is not None
+        for quantity in ("layout", "base", "rotated"):
+            shown = getattr(code, quantity)
+            with cases(name, quantity, shown):
+                assert shown is None or shown.value in {getattr(each, quantity) for each in rotary}
+    assert seen > 60
 
 
 @pytest.mark.parametrize(

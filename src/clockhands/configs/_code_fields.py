@@ -19,7 +19,9 @@ def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]
     A config may keep keys of RoPE that its code does not use: if all of the code is at hand and shows none, RoPE is not
     known.
     """
-    rotary = code.rotates or (None if code.base is None else code.base.source)
+    rotary = code.rotates or code.cosines
+    if code.cosines is None and all(each.value != "rotary" for each in declared):
+        rotary = None  # a rotation that may not be used, as its frequencies are nowhere
     found = [("rotary", rotary), ("alibi", code.biased)]
     shown = [Sourced(kind, place) for kind, place in found if place is not None]
     return shown or [each for each in declared if each.value != "rotary" or not code.closed]

@@ -29,18 +29,23 @@ class CodeFacts:
     Attributes:
         model: The class that was followed; None if no file defines it.
         rotates: Where channels are rotated: file and line; None if no such place was found.
+        cosines: Where frequencies reach a cosine or a sine.
+        chosen: Whether only objects rotate that the model makes under a condition that the config does not decide.
         layout: Which two channels form a pair.
         base: The base of the frequencies that reach a cosine or a sine.
         rotated: How many channels of a head are rotated.
         by_length: Where the base grows with the length of the text while the model runs.
         log_n: The length beyond which logarithms of the position to the base of that length are computed.
-        biased: Where the slopes of ALiBi are computed.
+        biased: Where the slopes of ALiBi are computed, in a model that has no frequencies: linear attention decays by
+            the same numbers.
         tables: The rows of each table of positions, by the attribute that holds it.
         closed: Whether all of the code was followed: the class was found, and the files import no code of other models.
     """
 
     model: str | None
     rotates: str | None = None
+    cosines: str | None = None
+    chosen: bool = False
     layout: Sourced[str] | None = None
     base: Sourced[float] | None = None
     rotated: Sourced[int] | None = None
@@ -57,6 +62,8 @@ class CodeFacts:
         if self.layout is not None:
             style = "half-split" if self.layout.value == "halves" else "interleaved"
             found.append(f"the layout {style} ({self.layout.source})")
+        if self.chosen:
+            found.append(f"a rotation that perhaps not every layer has ({self.rotates})")
         if self.base is not None and self.base.value is not None:
             found.append(f"the RoPE base {self.base.value:,.10g} ({self.base.source})")
         if self.rotated is not None:
@@ -93,12 +100,14 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
     return CodeFacts(
         model,
         rotates=rotations[0].place if rotations else None,
+        cosines=used[0].value[0].place if used else None,
+        chosen=bool(rotations) and not any(event.certain for event in rotations),
         layout=_layout(rotations),
         base=None if base is None else Sourced(float(base.value), _sources(base, places)),
         rotated=None if rotated is None else Sourced(int(rotated.value), _sources(rotated, places)),
         by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
         log_n=_log_n(code.events),
-        biased=next((event.place for event in code.events if event.kind == "slopes"), None),
+        biased=next((event.place for event in code.events if event.kind == "slopes" and not used), None),
         tables={event.name: table for event in code.events if (table := _table(event)) is not None},
         closed=not any(_imports_models(tree) for tree in trees.values()),
     )

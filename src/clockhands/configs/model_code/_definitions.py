@@ -43,7 +43,7 @@ class Event:
         kind: ``rotation`` (with a layout), ``frequencies``, ``table``, ``slopes`` or ``logarithm``.
         place: File and line.
         value: What was found.
-        certain: Whether the model certainly computes it.
+        certain: Whether the model certainly has the object that computes it.
         name: The attribute that holds a table.
     """
 
@@ -63,6 +63,7 @@ class Frame:
     certain: bool
     part: str
     returned: list[Value] = field(default_factory=list)
+    branches: int = 0
 
 
 class Definitions:
@@ -73,6 +74,7 @@ class Definitions:
         self.events: list[Event] = []
         self.instances: list[Instance] = []
         self._steps = 0
+        self._building = True
         self._calls: list[ast.AST] = []
         self._names: dict[str, Value | tuple[ast.expr, str]] = {}
         for file, tree in trees.items():

@@ -28,6 +28,9 @@ from clockhands.configs.model_code._known_values import (
 )
 from clockhands.configs.model_code._tensors import KEEPING, half, layout_of, reshaped
 
+# A list with more items is one of layers, which are followed once.
+_FEW = 8
+
 # A logarithm to a base beyond this is one of lengths; others are those of factors.
 _LEAST_LENGTH = 16
 
@@ -237,7 +240,7 @@ class Expressions(Definitions):
         holds = self.truth(self.value(node.test, frame))
         if holds is not None:
             return self.value(node.body if holds else node.orelse, frame)
-        certain, frame.certain = frame.certain, False
+        certain, frame.certain = frame.certain, frame.certain and not self._building
         made = join(self.value(node.body, frame), self.value(node.orelse, frame))
         frame.certain = certain
         return made
@@ -247,7 +250,15 @@ class Expressions(Definitions):
         return Items(tuple(self.value(each, frame) for each in node.elts))
 
     def comprehension(self, node: ast.ListComp | ast.GeneratorExp, frame: Frame) -> Value:
-        """The value of a comprehension, whose expression is followed once."""
+        """The value of a comprehension; its expression is followed for each of a few known items, or once."""
+        loop, *further = node.generators
+        items = self.value(loop.iter, frame)
+        if isinstance(items, Items) and len(items.values) <= _FEW and not further and not loop.ifs:
+            made: list[Value] = []
+            for item in items.values:
+                self.bind(loop.target, item, frame)
+                made.append(self.value(node.elt, frame))
+            return Items(tuple(made))
         for each in node.generators:
             self.bind(each.target, self._item(self.value(each.iter, frame)), frame)
         return Items((self.value(node.elt, frame),))
@@ -331,6 +342,8 @@ class Expressions(Definitions):
         """The result of a call of a function that the files do not define."""
         if name in ("getattr", "get", "pop"):
             return self._looked_up(name, of, given, frame)
+        if name in ("copy", "deepcopy") and given and isinstance(given[0], Instance):
+            return replace(given[0], attributes=dict(given[0].attributes))
         if name == "hasattr" and len(given) > 1:
             found = self._looked_up("getattr", of, given[:2], frame)
             return UNKNOWN if found == UNKNOWN else Known(value=True)

@@ -49,6 +49,7 @@ class FollowedCode(Expressions):
         if kind is None:
             return
         self.construct(kind, [config], {}, certain=True, part="text")
+        self._building = False
         done = 0
         while done < len(self.instances):
             made = self.instances[done]
@@ -159,7 +160,8 @@ class FollowedCode(Expressions):
         elif isinstance(target, ast.Attribute):
             of = self.value(target.value, frame)
             if isinstance(of, Instance):
-                of.attributes[target.attr] = value
+                elsewhere = frame.branches and of is not frame.function.of and target.attr in of.attributes
+                of.attributes[target.attr] = join(of.attributes[target.attr], value) if elsewhere else value
         elif isinstance(target, ast.Tuple | ast.List):
             for at, each in enumerate(target.elts):
                 self.bind(each, self._item(value, at), frame)
@@ -171,13 +173,14 @@ class FollowedCode(Expressions):
         certain, of = frame.certain, frame.function.of
         before = dict(frame.names), {} if of is None else dict(of.attributes)
         ends, states = [], []
+        frame.branches += 1
         for body in (node.body, node.orelse):
-            frame.names, frame.certain = dict(before[0]), False
+            frame.names, frame.certain = dict(before[0]), certain and not self._building
             if of is not None:
                 of.attributes = dict(before[1])
             ends.append(self._block(body, frame))
             states.append((frame.names, {} if of is None else of.attributes))
-        frame.certain = certain
+        frame.certain, frame.branches = certain, frame.branches - 1
         left = [state for end, state in zip(ends, states, strict=True) if not end]
         if not left:
             return "return" if "return" in ends else "raise"
