@@ -164,6 +164,17 @@ def test_the_positions_of_llm_foundry_follow_from_switches(cases):
             assert [fact.code for fact in found.facts if fact.code != "default-base"] == []
 
 
+def test_the_default_of_a_training_is_what_the_model_learns():
+    """A program that converts or serves may have lost the base of a release; one that trains has no other."""
+    model = {"hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2, "max_position_embeddings": 131072}
+    trained = {"model": {"model_config": model | {"is_llama_config": True}}}
+    served = {"architecture": "LlamaForCausalLM", "mapping": {}, "position_embedding_type": "rope_gpt_neox", **model}
+    lost = [resolve(Opened("x", "dialect", config=config, config_name="x")).facts for config in (trained, served)]
+    assert [[fact.evidence["context"] for fact in facts if fact.code == "default-base"] for facts in lost] == (
+        [[None], [131072]]
+    )
+
+
 def test_mlx_writes_a_config_of_transformers():
     config = {"model_type": "llama", "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 16}
     quantised = config | {"quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"bits": 4}}

@@ -55,6 +55,7 @@ class Dialect:
         base: The keys of another model whose config the file changes (``name``), of the changes (``inside``, and at the
             top ``beside``) and of the length that it is used at, the first that is there (``length``).
         scores: What scores are multiplied by, as in `ModelType`.
+        trains: Whether its files are those of a training from the beginning, as in `ModelType`.
         refused: For files of a program that are recognised and not read, what to do instead.
     """
 
@@ -81,6 +82,7 @@ class Dialect:
     lengths: tuple[Mapping[str, Any], ...] = ()
     base: Mapping[str, Any] = field(default_factory=dict)
     scores: Mapping[str, Any] = field(default_factory=dict)
+    trains: bool = False
     refused: str = ""
 
     def length(self, config: Mapping[str, Any], file: str) -> tuple[str | None, int | None]:
@@ -213,7 +215,9 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
         defaults = {}
         rows = tuple({**row, "formula": block is not None and row.get("formula", True)} for row in rows)
     codes = tuple(CodeOfType(**row) for row in rows)
-    known = ModelType(dialect.name, dialect.library, reads, defaults, {}, codes, {}, scores=dialect.scores)
+    known = ModelType(
+        dialect.name, dialect.library, reads, defaults, {}, codes, {}, scores=dialect.scores, trains=dialect.trains
+    )
     return InDialect(dialect, Section("text", path, values, places=places), known, tuple(dict.fromkeys(notes)))
 
 

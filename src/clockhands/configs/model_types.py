@@ -160,6 +160,7 @@ class ModelType:
         remark: What the type does with positions besides its codes, in a clause.
         around: The title of the class around it that has defaults of its own for it; None if none has.
         not_covered: What the type does with positions that is not read here, as text; None if nothing is known.
+        trains: Whether its files are those of a training from the beginning: a default is then what the model learns.
     """
 
     name: str
@@ -175,6 +176,7 @@ class ModelType:
     not_covered: str | None = None
     remark: str | None = None
     around: str | None = None
+    trains: bool = False
 
     @property
     def title(self) -> str:

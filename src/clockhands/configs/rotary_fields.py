@@ -248,6 +248,8 @@ class RotaryResolver:
         keys = self.fields.spellings.get(quantity, ())
         if not self.fields.declares("context"):
             context = None  # a length that the class has beside its base says nothing against that base
+        if self.known is not None and self.known.trains:
+            context = kind = None  # the base that is used is the one that is trained
         return {
             "belongs at": self.fields.source(keys[0]) if keys else None,
             "context": value_of(context),

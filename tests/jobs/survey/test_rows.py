@@ -239,6 +239,7 @@ def test_an_outlier_is_named_with_its_group_and_its_value(capsys: pytest.Capture
 
     rows = models("a", [1e4] * 49 + [1e5], model_type="llama") + models("b", [1e4] * 8 + [1e5], model_type="qwen2")
     rows += models("c", [1e4] * 12 + [1e6] * 4, model_type="mistral")
+    rows += [row._replace(base=None) for row in models("e", [1e4] * 19)] + models("e", [1e4])
     rows += models("d", [1e4] * 60 + [5e5] * 3, model_type="llama")
     says = "a/49 differs from its group, in base: 100,000; 49 of 50 models of type llama have 10,000."
     assert [outlier.says("a/49") for outlier in outliers(rows)] == [says]

@@ -67,7 +67,7 @@ def outliers(rows: Iterable[SurveyRow]) -> list[Outlier]:
         for field, value_of in _COMPARED.items() if len(group) >= _SMALLEST_GROUP else ():
             counted = Counter(map(value_of, group))
             usual, share = counted.most_common(1)[0]
-            if share >= _USUAL * len(group):
+            if usual is not None and share >= _USUAL * len(group):
                 found += [
                     Outlier(row.target, field, value, usual, row.model_type, len(group), share)
                     for row in group
