@@ -188,6 +188,8 @@ class Audit:
         if any(not code.rates for code in self.layers if code.kind == "rotary" and code.part in TEXT):
             found.append(f"the RoPE frequencies cannot be computed{self._lacking()}")
         found += filter(None, (case_of(each.code, each.evidence).doubt() for each in self._every()))
+        if not found and any(code.rates and not code.layout for code in self.layers if code.kind == "rotary"):
+            found.append("the RoPE layout is not known")
         unknown = (code for code in self.layers if code.kind is None and code.spec is None)
         for part in dict.fromkeys(part_of_layers(code) or "text" for code in unknown):
             found.append(f"the position encoding of the {part} part is not known")
