@@ -56,6 +56,8 @@ def test_objects_of_other_settings_are_no_parts(cases):
 
 
 def test_a_file_that_only_holds_parts_has_no_text_of_its_own():
+    (code,) = resolved({"name": "a model", "config": {"model_type": "qwen2", **SHAPE}}).codes
+    assert (code.part, code.component, code.kind) == ("text", None, "rotary")
     found = resolved({"generator": SHAPE, "discriminator": SHAPE | {"num_hidden_layers": 2}})
     assert [code.component for code in found.codes] == ["generator", "discriminator"]
 

@@ -156,6 +156,25 @@ def test_windows_of_images_are_read_by_layer(cases):
             assert [(code.layers, code.window_area) for code in found] == expected
 
 
+def test_times_of_sound_and_videos_are_multiplied_before_they_are_positions():
+    (code,) = resolved({"model_type": "qwen2_5_omni_talker", "position_id_per_seconds": 13}).codes
+    assert code.positions_per_second == 13
+
+
+def test_the_three_models_of_bark_have_a_table_each():
+    transformers = pytest.importorskip("transformers")
+    found = resolved(transformers.BarkConfig().to_dict()).codes
+    parts = ("semantic_config", "coarse_acoustics_config", "fine_acoustics_config")
+    held = {code.component: (code.kind, code.rows) for code in found}
+    assert [held[part] for part in parts] == [("learned", 1024)] * 3
+
+
+def test_a_type_of_a_whole_is_not_read_beside_the_part_that_it_holds():
+    config = {"model_type": "qwen2_5_omni_token2wav", "dit_config": {"model_type": "qwen2_5_omni_dit"}}
+    found = resolved({"model_type": "qwen2_5_omni", "token2wav_config": config}).codes
+    assert [code.part for code in found if code.rotating_heads] == ["audio"]
+
+
 def test_positions_of_sound_are_counted_anew_in_each_chunk():
     (code,) = resolved({"model_type": "qwen2_5_omni_audio_encoder", "n_window": 50}).codes
     assert (code.rows, code.chunk) == (1500, 50)

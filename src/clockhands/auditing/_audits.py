@@ -73,6 +73,7 @@ LAYER_FIELDS = (
     "window_area",
     "rotating_heads",
     "coordinates",
+    "positions_per_second",
     "placement",
     "relative",
     "assumed",

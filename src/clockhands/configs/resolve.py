@@ -496,7 +496,8 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
     own = name if name is not None and name != top else inner
     found = model_type(own) if own is not None else None
     part = None if found is None else found.sections.get(section.part)
-    if part is not None:  # the type of a whole model, where it names the one that it has there
+    inside = any(each.path for each in sections(section.values, part=section.part))
+    if part is not None and not inside:  # the type of a whole model, where it names the one that it has there
         found = model_type(part)
     if found is None or around is None or section.part not in around.section_defaults:
         return found

@@ -79,6 +79,7 @@ class LayerEncoding:
         placement: How the rows of a table are placed: ``interpolated`` to the size of an image, ``repeated`` over it,
             ``per axis`` (one row for its row and one for its column), the same ``in each tile``, or one ``per tile`` or
             ``per patch of each tile`` of each arrangement of tiles.
+        positions_per_second: How many positions a second of sound or of a video takes.
         relative: The numbers of a code of relative distances: ``{"buckets", "max_distance", "rows", "two_sided",
             "terms"}``, those that are known.
         assumed: Fields that hold only if the model's code is like Llama's, as nothing that was read says so.
@@ -112,6 +113,7 @@ class LayerEncoding:
     rotating_heads: int | None = None
     coordinates: Mapping[str, float] | None = None
     placement: str | None = None
+    positions_per_second: int | None = None
     relative: Mapping[str, Any] | None = None
     assumed: tuple[str, ...] = ()
 

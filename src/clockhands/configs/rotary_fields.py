@@ -130,6 +130,7 @@ class RotaryResolver:
             chunk=group.chunk,
             layer_kind=group.kind,
             window_area=group.area,
+            positions_per_second=value_of(self.fields.whole("per_second")),
         )
         if self.row is not None:
             code = replace(code, rotating_heads=self.row.rotating_heads, coordinates=self.row.coordinates)

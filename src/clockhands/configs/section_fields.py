@@ -69,6 +69,8 @@ def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> I
     """
     inner = list(_parts_inside(config)) if path.count(".") < DEEPEST else []
     only_holds = not (path or {"model_type", "architectures"} & config.keys()) and not any(has_shape(config))
+    if only_holds and len(inner) == 1 and inner[0][1] == "other":
+        inner = [(inner[0][0], "text", inner[0][2])]  # the whole model in an object
     if not any(of in ("text", "encoder", "decoder") for _, of, _ in inner) and not (inner and only_holds):
         yield Section(part, path, config)
     for key, of, values in inner:
