@@ -287,6 +287,13 @@ def test_layers_of_several_classes_are_said(tmp_path):
     assert "perhaps not every layer" not in str(note(written(tmp_path, code, names), "unknown-model-type"))
 
 
+def test_sines_that_nothing_rotates_by_are_no_rope(tmp_path):
+    code, names = source("return x", base="20000")
+    folder = written(tmp_path, code, names, rope_theta=None)
+    assert only_layers(folder).kind is None
+    assert "perhaps of a table" in str(note(folder, "unknown-model-type"))
+
+
 def test_decays_of_linear_attention_are_no_alibi(tmp_path):
     more = "\ndef slopes(n):\n    return 2 ** (-(2 ** -(math.log2(n) - 3)))\n"
     code, names = source(more=more, body="self.decays = slopes(8)")

@@ -20,8 +20,8 @@ def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]
     known.
     """
     rotary = code.rotates or code.cosines
-    if code.cosines is None and all(each.value != "rotary" for each in declared):
-        rotary = None  # a rotation that may not be used, as its frequencies are nowhere
+    if None in (code.rotates, code.cosines) and all(each.value != "rotary" for each in declared):
+        rotary = None  # frequencies may be those of a table, and a rotation without frequencies may not be used
     found = [("rotary", rotary), ("alibi", code.biased)]
     shown = [Sourced(kind, place) for kind, place in found if place is not None]
     return shown or [each for each in declared if each.value != "rotary" or not code.closed]

@@ -65,8 +65,9 @@ class CodeFacts:
         if self.chosen:
             found.append(f"a rotation that perhaps not every layer has ({self.rotates})")
         if self.base is not None and self.base.value is not None:
-            found.append(f"the RoPE base {self.base.value:,.10g} ({self.base.source})")
-        if self.rotated is not None:
+            what = "the RoPE base" if self.rotates is not None else "frequencies, perhaps of a table, with the base"
+            found.append(f"{what} {self.base.value:,.10g} ({self.base.source})")
+        if self.rotated is not None and self.rotates is not None:
             found.append(f"{self.rotated.value} RoPE dimensions ({self.rotated.source})")
         if self.by_length is not None:
             found.append(f"a base that grows with the length of the text ({self.by_length})")
