@@ -86,9 +86,11 @@ def test_files_outside_the_folder_are_not_read(folder, tmp_path, cases):
 def test_files_in_a_circle_or_without_an_end_are_refused(folder):
     looped = folder(**{"grok_base.yaml": {"extends": ["child.yaml"], "rotary_percent": 0.5}})
     assert unread_parents(open_target(looped).config) == ("child.yaml",)
-    many = {f"{number}.yaml": {"extends": [f"{number + 1}.yaml"]} for number in range(40)}
-    with pytest.raises(Unreadable, match="takes values from more than 16 files"):
+    many = {f"{number}.yaml": {"extends": [f"{number + 1}.yaml"]} for number in range(80)}
+    with pytest.raises(Unreadable, match="takes values from more than 64 files"):
         open_target(folder(**many, **{"grok_base.yaml": {"extends": "0.yaml"}}))
+    with pytest.raises(Unreadable, match=r"child.yaml takes values from more than 64 files"):
+        open_target(folder(**{"child.yaml": CHILD | {"extends": ["no.yaml"] * 10_000}}))
     damaged = folder(**PARENTS)
     damaged.with_name("llama_base.yaml").write_text("a: [")
     opened = open_target(damaged)

@@ -23,7 +23,7 @@ _EXTENDING = ("extends", "_base_", "base", "defaults")
 _HYDRA = "defaults"
 _SELF = "_self_"
 _ENDINGS = (".yaml", ".yml", ".json")
-_MOST_FILES = 16
+_MOST_FILES = 64
 
 # OmegaConf's marker for a value that must be set on the command line.
 _UNSET = "???"
@@ -58,7 +58,8 @@ def composed(config: Mapping[str, Any], path: Path | None, name: str) -> Compose
         Unreadable: It extends more files than any config.
     """
     made = ComposedConfig({})
-    own = _ParentFiles(None if path is None else path.parent, made).extended(config, () if path is None else (path,))
+    parents = _ParentFiles(None if path is None else path.parent, made, name)
+    own = parents.extended(config, () if path is None else (path,))
     for key in _keys(config):
         if _at(own, key.split(".")) is _at(config, key.split(".")):
             made.places.pop(key, None)
@@ -105,7 +106,8 @@ class _ParentFiles:
 
     folder: Path | None
     into: ComposedConfig
-    read: int = 0
+    name: str
+    named: int = 0
 
     def extended(self, config: Mapping[str, Any], chain: tuple[Path, ...]) -> dict[str, Any]:
         """A config with the values of its parents below its own; ``chain`` are the files that led here."""
@@ -132,14 +134,14 @@ class _ParentFiles:
 
     def parent(self, parent: _Parent, chain: tuple[Path, ...]) -> dict[str, Any] | None:
         """The values of a file that is extended; None if it is not below the folder, or is no config."""
+        self.named += 1
+        if self.named > _MOST_FILES:
+            raise Unreadable(
+                f"{self.name} takes values from more than {_MOST_FILES} files.", "Check that this is the file you mean."
+            )
         found = self.file(parent.name, chain)
         if found is None or found in chain:
             return None
-        self.read += 1
-        if self.read > _MOST_FILES:
-            raise Unreadable(
-                f"{chain[0]} takes values from more than {_MOST_FILES} files.", "Check that this is the file you mean."
-            )
         try:
             read = documents.read if found.suffix == ".json" else formats.yaml_documents.read
             document = read(found, found=True)

@@ -213,7 +213,8 @@ def in_dialect(config: Mapping[str, Any], file: str) -> InDialect | None:
     rows = () if dialect.base and not held else dialect.codes
     if unread_parents(config):  # which may set what this file does not
         defaults = {}
-        rows = tuple({**row, "formula": block is not None and row.get("formula", True)} for row in rows)
+        known_scaling = block is not None
+        rows = tuple({**row, "layout": None, "formula": known_scaling and row.get("formula", True)} for row in rows)
     codes = tuple(CodeOfType(**row) for row in rows)
     known = ModelType(
         dialect.name, dialect.library, reads, defaults, {}, codes, {}, scores=dialect.scores, trains=dialect.trains
