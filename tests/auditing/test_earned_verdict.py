@@ -13,7 +13,7 @@ from auditing import published_fields as of
 from auditing.faulty_files import QWEN2_YARN
 from clockhands.auditing import CORRECT, audit
 from clockhands.cli import main
-from clockhands.configs.model_types import class_of_others, model_type, table
+from clockhands.configs.model_types import class_of_others, model_type, model_types
 
 LLAMA_YARN = of.LLAMA_3 | {
     "max_position_embeddings": 32768,
@@ -205,11 +205,9 @@ def test_nothing_looks_correct_that_transformers_refuses_or_computes_otherwise(c
 
 
 def test_what_the_table_says_of_a_type_in_words_is_reported(cases, tmp_path, capsys):
-    for name, entry in table()["types"].items():
-        if "notes" not in entry:
-            continue
+    for remark, name in ((known.remark, known.name) for known in map(model_type, model_types()) if known.remark):
         with cases(name):
-            assert entry["notes"] in {says for _, says in audit({"model_type": name}).remarks}
+            assert remark in {says for _, says in audit({"model_type": name}).remarks}
     path = written(tmp_path, {"model_type": "longformer", "attention_window": [512, 256], "num_hidden_layers": 2})
     for more in ((), ("--verbose",)):
         with pytest.raises(SystemExit):

@@ -241,8 +241,14 @@ def model_type(name: str) -> ModelType | None:
         uneven=entry.get("uneven", False),
         scores=entry.get("scores", {}),
         not_covered=data["not_covered"].get(name),
-        remark=data["types"][name].get("notes"),
+        remark=_remarks().get(name, data["types"][name].get("notes")),
     )
+
+
+@cache
+def _remarks() -> Mapping[str, str]:
+    """What people say of types whose rows were read from their classes, by type."""
+    return {name: each["says"] for each in table()["remarks"] for name in each["types"]}
 
 
 def by_class(values: Mapping[str, Any]) -> ModelType | None:
@@ -378,7 +384,7 @@ def _filled(name: str) -> dict[str, Any]:
         entry["codes"] = [_merged(code, entry.pop("code"))]
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
     # The library that was read is never taken from the other entry.
-    for own in ("library", "class", "classes", "marks"):
+    for own in ("library", "class", "classes", "marks", "why"):
         other.pop(own, None)
     defaults = _merged(other.get("defaults", {}), entry.get("defaults", {}))
     return {**other, **entry, "reads": reads, "defaults": defaults}

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -138,7 +139,10 @@ def windowed_layers(found: PositionModules, config: Any) -> set[int]:
         return set()
     kinds = {type(module) for _, module in own_modules(found.model, [])}
     code = modeling_code(found.config).__name__
-    sources = (inspect.getsource(kind) for kind in kinds if kind.__module__ == code)
-    # A module may keep the number and use it nowhere.
-    used = any("sliding_window" in re.sub(r"self\.sliding_window = .*", "", source) for source in sources)
-    return set(range(count)) if used else set()
+    return set(range(count)) if any(_uses_window(kind) for kind in kinds if kind.__module__ == code) else set()
+
+
+@cache
+def _uses_window(kind: type) -> bool:
+    """Whether the code of a class has to do with a window; a module may keep its size and use it nowhere."""
+    return "sliding_window" in re.sub(r"self\.sliding_window = .*", "", inspect.getsource(kind))

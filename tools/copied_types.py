@@ -1,0 +1,384 @@
+"""Rows of model types whose code is that of a type with a row by a person: like its row, with values of the class.
+
+What differs is measured: defaults and keys of the config class, the kinds of its layers by the rules of
+`clockhands.configs.layer_rules`, the layout, and the scaling that the class takes where a file has none.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import transformers
+from torch import nn
+
+from class_gaps import as_file, gaps, layer_gaps, layers_varied, varied, with_row
+from class_sources import indexer_source, likeness, position_sources, rotations, signature, source_of
+from clockhands.configs import model_types as known
+from clockhands.configs.layer_rules import RULES
+from clockhands.configs.resolved import INDEXER
+from clockhands.models.class_encodings import layout
+from clockhands.models.class_modules import (
+    PositionModules,
+    class_default,
+    config_keys,
+    is_number,
+    meta_model,
+    model_classes,
+    modeling_code,
+    position_modules,
+)
+
+BY_HAND = Path(known.__file__).with_name("model_types.json")
+MOST_TRIED = 8  # relatives whose row is tried
+PLAIN = ("llama", "phi")  # tried first: the code that most types have
+COPY = 0.7  # the likeness from which a type is taken for a copy
+
+# Quantities that files hold under other keys than the fields of a class, which reads them in its own code.
+_IN_CODE = ("base", "share", "local_base")
+# Quantities that every class reads by the functions for scalings that all have, or that are no quantities.
+_OF_ALL = ("original", "blocks", "unused")
+# Quantities that other classes of the same code do not have.
+_SWITCHES = ("window", "window_on", "window_from", "layer_types", "interleave")
+# Quantities of rotary codes that a type may have beside those of the type that it is like.
+_FURTHER = ("window", "window_on", "window_from", "layer_types")
+
+
+@dataclass(frozen=True)
+class Relative:
+    """What is compared of the code of a type."""
+
+    sources: Mapping[str, str]
+    signatures: frozenset[str]
+    rotations: frozenset[str]
+    indexer: str | None
+
+
+@cache
+def by_hand() -> dict[str, dict[str, Any]]:
+    """The rows that a person wrote."""
+    return json.loads(BY_HAND.read_text(encoding="utf-8"))["types"]
+
+
+def relative(found: PositionModules) -> Relative:
+    """What is compared of the code of a type."""
+    signatures = frozenset(signature(module) for module in found.rotary)
+    return Relative(position_sources(found), signatures, rotations(found), indexer_source(found.model))
+
+
+def built(config: Any) -> nn.Module:
+    """The class of a config without memory for its weights, with what default configs of some classes lack.
+
+    Raises:
+        ValueError: It cannot be made.
+    """
+    heads, hidden = (class_default(config, config_keys(config, quantity)) for quantity in ("heads", "hidden"))
+    lacking: list[dict[str, Any]] = [{}, {"prediction_length": 24}]
+    if isinstance(heads, int) and isinstance(hidden, int):
+        lacking[1:1] = [{"head_dim": hidden // heads}, {"num_key_value_heads": heads}]
+    why: ValueError | None = None
+    for values in lacking:
+        if not all(hasattr(config, key) for key in values):
+            continue
+        completed = type(config)(**values) if values else config
+        try:
+            model = meta_model(completed, model_classes(completed)[: 1 if "head_dim" in values or not values else None])
+        except ValueError as error:
+            why = why or error
+            continue
+        model.config = config
+        return model
+    try:
+        return meta_model(config, model_classes(config))
+    except ValueError:
+        raise why or ValueError("no class takes this config") from None
+
+
+@cache
+def relatives() -> dict[str, Relative]:
+    """The types of the library with a row by a person."""
+    held = {}
+    for name in by_hand():
+        if name not in transformers.CONFIG_MAPPING:
+            continue
+        try:
+            config = transformers.CONFIG_MAPPING[name]()
+            held[name] = relative(position_modules(name, config, built(config)))
+        except Exception:  # noqa: BLE001 - whatever a class does not like about its own default config
+            continue
+    return held
+
+
+# Making a row
+
+
+def class_value(config: Any, key: str) -> Any:
+    """What a config class takes for a key: its field's default, where an object of default values turns it off."""
+    return getattr(config, key, None) or getattr(type(config), key, None)
+
+
+def defaults_like(config: Any, row: Mapping[str, Any], other: Any) -> dict[str, Any]:
+    """The defaults of a config class for what a row reads, as far as they differ from those of the row.
+
+    Args:
+        config: The default config of the class.
+        row: A row that is filled in.
+        other: The default config of the class of the row's own type.
+    """
+    values: dict[str, Any] = {}
+    # A rule says the kinds of layers of any number of them.
+    left_out = ("unused",) if "layer_types" in row.get("defaults", {}) else ("unused", "layer_types")
+    for quantity, keys in row["reads"].items():
+        present = [key for key in keys if key in type(config).attribute_map or hasattr(config, key)]
+        value = class_value(config, present[0]) if present and quantity not in left_out else None
+        if value is None or isinstance(value, dict | str) or value == []:
+            continue
+        if quantity == "head_width" and getattr(type(config), present[0], value) is None:
+            continue  # the class divides its width by its heads
+        values[quantity] = list(value) if isinstance(value, tuple) else value
+    block = getattr(config, "rope_parameters", None) or {}
+    nested = {key: each for key, each in block.items() if isinstance(each, dict)}
+    base = block.get("rope_theta", (nested.get("full_attention") or {}).get("rope_theta"))
+    if is_number(base):
+        values["base"] = base
+    local = (nested.get("sliding_attention") or {}).get("rope_theta")
+    if is_number(local) and "local_base" in row["reads"]:
+        values["local_base"] = local
+    if "share" in row["reads"]:
+        share = block.get("partial_rotary_factor", values.get("share"))
+        values["share"] = share if is_number(share) else 1.0
+    # What no key of either class says, such as that heads have two parts, is taken over.
+    inherited = {
+        quantity: None
+        for quantity in row.get("defaults", {})
+        if quantity not in values
+        and (row["reads"].get(quantity) == [] or any(hasattr(other, key) for key in row["reads"].get(quantity, ())))
+    }
+    return {key: value for key, value in (inherited | values).items() if row.get("defaults", {}).get(key) != value}
+
+
+@cache
+def _text_of(*files: str) -> str:
+    return "".join(Path(file).read_text(encoding="utf-8") for file in files)
+
+
+def code_of(config: Any) -> str:
+    """The text of the files with the config class and the modules of a type."""
+    return _text_of(inspect.getfile(type(config)), modeling_code(config).__file__)
+
+
+def reads_share(found: PositionModules) -> bool:
+    """Whether a rotary module of a class rotates a share of a head that the config says."""
+    return any("partial_rotary_factor" in source_of(type(module)) for module in found.rotary)
+
+
+def copied_row(found: PositionModules, name: str, code: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a type that is like another, with what its own class has in place of that."""
+    config, other = found.config, known._filled(name)
+    read = other.get("reads", {})
+    text = code_of(config)
+    fields = {*config.to_dict(), *vars(config), *type(config).attribute_map}
+    reads: dict[str, list[str]] = {}
+    for quantity, keys in read.items():
+        own = config_keys(config, quantity)
+        if not keys:
+            continue
+        if (not fields & {*keys} and not any(key in text for key in keys) and (own or quantity in _SWITCHES)) or (
+            own and own[0] != keys[0] and own[0] in fields and quantity not in (*_OF_ALL, *_IN_CODE, "hidden")
+        ):
+            reads[quantity] = own
+    if found.rotary:
+        slides = any(seen.windowed for _, seen in layers_varied(found))
+        for quantity in _FURTHER if slides else ("layer_types",):
+            if not read.get(quantity) and (own := config_keys(config, quantity)):
+                reads[quantity] = own
+        if "share" in read and not reads_share(found):
+            reads["share"] = []
+        elif not read.get("share") and reads_share(found):
+            reads["share"] = config_keys(config, "share") or ["partial_rotary_factor"]
+    row: dict[str, Any] = {"like": name}
+    if reads:
+        row["reads"] = reads
+    of_other = transformers.CONFIG_MAPPING[name]()
+    if defaults := defaults_like(config, {**other, "reads": {**read, **reads}}, of_other):
+        row["defaults"] = defaults
+    if code:
+        row["code"] = dict(code)
+    return row
+
+
+def part_of_copy(config: Any, part: str, of_other: str) -> dict[str, str]:
+    """The part of a code, where a type without a vocabulary is of another than the type that has the same code."""
+    other = part not in (of_other, "text") and of_other in ("text", "audio", "vision")
+    return {"part": part} if other and not hasattr(config, "vocab_size") else {}
+
+
+def copies(found: PositionModules) -> list[str]:
+    """The types with a row by a person whose code is that of a type, the likest first."""
+    ours = relative(found)
+    alike = {name: likeness(ours.sources, other.sources) for name, other in relatives().items() if name != found.name}
+    near = [name for name, share in alike.items() if share >= COPY]
+    return sorted(near, key=lambda name: (-alike[name], name))
+
+
+def tables_agree(tables: Sequence[Mapping[str, Any]], codes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether learned tables that were read from a class are those of some codes."""
+    said = ("part", "offset", "extra_rows", "padding", "rows")
+    theirs = [{name: code.get(name) or 0 for name in said} for code in codes if code["kind"] == "learned"]
+    return all({name: code.get(name) or 0 for name in said} in theirs for code in tables)
+
+
+def row_of_copy(
+    found: PositionModules, part: str, tables: Sequence[Mapping[str, Any]], reasons: list[str]
+) -> dict[str, Any] | None:
+    """The row of a type whose classes are copies of those of a type with a row by a person.
+
+    Args:
+        found: Its modules.
+        part: The part that it is.
+        tables: A row for each of its learned tables, as far as these were read.
+        reasons: Why no row is found; added to.
+    """
+    for name in copies(found):
+        other = known._filled(name)
+        codes = other["codes"]
+        code = part_of_copy(found.config, part, codes[0]["part"]) if len(codes) == 1 else {}
+        switches = {key for each in codes for name in each.get("when", {}) for key in other["reads"][name]}
+        if switches and not any(hasattr(found.config, key) for key in switches):
+            continue
+        if not tables_agree([table["codes"][0] for table in tables], codes):
+            reasons.append(f"like {name}, whose code it has: another table")
+            continue
+        row = copied_row(found, name, code)
+        for key, held in ((key, tables[0][key]["hidden"]) for key in ("reads", "defaults") if tables):
+            # Some models have an embedding narrower than their layers: the width is that of the table.
+            own = row.get(key, {}).get("hidden", other[key].get("hidden"))
+            if held != own and not (key == "reads" and held[0] == own[0]):
+                row[key] = {**row.get(key, {}), "hidden": held}
+        if not any(gaps(found, row, as_file(found.config), found.config)):
+            return row
+        reasons.append(f"like {name}, whose code it has: another result")
+    return None
+
+
+def rule_of_layers(found: PositionModules, row: Mapping[str, Any], code: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The rule, and its period, by which the layers of a row see what those of the class see; None if no rule does."""
+
+    def fits(changed: Mapping[str, Any]) -> bool:
+        tried = {**row, "code": {**row.get("code", {}), **changed}}
+        return not any(
+            gap
+            for values, theirs in layers_varied(found)
+            for gap in layer_gaps(with_row(found.name, tried, values), theirs)
+        )
+
+    own = {name: code[name] for name in ("rule", "period") if name in code}
+    if fits({}):
+        return {}
+    for rule in (None, *RULES):
+        for period in (None, 2, 3, 4, 5, 6):
+            changed = {"rule": rule, "period": period}
+            if fits(changed):
+                return {name: value for name, value in changed.items() if own.get(name) != value}
+    return None
+
+
+def fails_at_scalings(found: PositionModules) -> bool:
+    """Whether the rotary module fails at a scaling where the config does not give the width of a head."""
+    config = found.config
+    if not hasattr(config, "head_dim") or class_value(config, "head_dim") is not None or len(found.rotary) > 1:
+        return False
+    block = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 1024}
+    try:
+        type(found.rotary[0])(config=type(config)(rope_parameters=block))
+    except TypeError:
+        return True
+    except Exception:  # noqa: BLE001 - a class without this scaling
+        return False
+    return False
+
+
+def scaling_of_class(config: Any, aliases: Mapping[str, str]) -> dict[str, Any]:
+    """The rotary block that a class takes where a file has none, if that has a scaling other than the default."""
+    block = as_file(config).get("rope_parameters") or {}
+    kinds = {each.get("rope_type", "default") for each in (block, *block.values()) if isinstance(each, dict)}
+    return block if kinds - {"default", *aliases} else {}
+
+
+def rotating_conditions(of: Relative) -> set[str]:
+    """On what the attention of a type rotates, as its code says it."""
+    return {
+        each for source in of.sources.values() for each in re.findall(r"if ([^:]{1,80}): \w+, \w+ = apply_rot", source)
+    }
+
+
+def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[str, Any] | None:
+    """The shortest row of a type with rotary modules that computes the same, like a type with a row by a person."""
+    ours, rows = relative(found), []
+    names = [name for name, other in relatives().items() if ours.signatures & other.signatures and name != found.name]
+    stems = found.name.replace("-", "_").split("_")
+    alike = {name: likeness(ours.sources, relatives()[name].sources) for name in names}
+    names.sort(key=lambda name: (name not in PLAIN, -len(_shared(stems, name)), -alike[name], name))
+    for name in names[:MOST_TRIED]:
+        other = relatives()[name]
+        codes = [code for code in known._filled(name)["codes"] if code["part"] != INDEXER]
+        if ours.indexer != other.indexer:
+            reasons.append(f"like {name}: another indexer, or none")
+            continue
+        if not codes or len(codes) > len(found.rotary) or codes[0].get("when") or codes[0]["kind"] != "rotary":
+            continue
+        if codes[0]["part"] not in ("text", part) or (part == "vision" and ours.rotations != other.rotations):
+            continue
+        if rotating_conditions(ours) != rotating_conditions(other):
+            continue  # no module shows which layers its attention does not rotate
+        try:
+            measured = part == "text" and ours.rotations != other.rotations
+            pairs = layout(found.config) if measured else codes[0].get("layout")
+            row = _like_rotary(found, part, name, pairs)
+            parted = [gap for values, config in varied(found.config) for gap in gaps(found, row, values, config)]
+            parted += list(gaps(found, row, {}, found.config))
+            if not parted and ours.rotations != other.rotations and (part != "text" or _layouts(row) != {pairs}):
+                parted.append("layout by other code")
+        except Exception as error:  # noqa: BLE001 - the library's own code on an unusual config
+            parted = [f"{type(error).__name__}: {error}"]
+        else:
+            if not parted:
+                rows.append(row)
+        if parted:
+            reasons.append(f"like {name}: {'; '.join(dict.fromkeys(parted))[:150]}")
+    return min(rows, key=lambda row: len(json.dumps(row)), default=None)
+
+
+def _like_rotary(found: PositionModules, part: str, name: str, pairs: str | None) -> dict[str, Any]:
+    """A row like another with the layout, the scaling and the rule of layers that the class shows."""
+    code = known._filled(name)["codes"][0]
+    single = len(known._filled(name)["codes"]) == 1
+    changed: dict[str, Any] = part_of_copy(found.config, part, code["part"]) if single else {}
+    if single and pairs != code.get("layout"):
+        changed["layout"] = pairs
+    if single and fails_at_scalings(found) != code.get("fragile", False):
+        changed["fragile"] = fails_at_scalings(found) or None
+    block = scaling_of_class(found.config, code.get("aliases", {}))
+    if single and block != code.get("block", {}):
+        changed["block"] = block or None
+    row = copied_row(found, name, changed)
+    if single and (rule := rule_of_layers(found, row, code)):
+        row["code"] = {**row.get("code", {}), **rule}
+    return row
+
+
+def _layouts(row: Mapping[str, Any]) -> set[str | None]:
+    """The layouts of the codes that a row has, besides those of an indexer."""
+    codes = known._filled(row["like"])["codes"]
+    return {{**code, **row.get("code", {})}.get("layout") for code in codes if code["part"] != INDEXER}
+
+
+def _shared(stems: list[str], other: str) -> list[str]:
+    """The words with which both names begin; that both end in "text" makes them no relatives."""
+    theirs = other.replace("-", "_").split("_")
+    return [stem for stem, _ in takewhile(lambda pair: pair[0] == pair[1], zip(stems, theirs, strict=False))]
