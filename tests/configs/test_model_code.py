@@ -294,6 +294,17 @@ def test_sines_that_nothing_rotates_by_are_no_rope(tmp_path):
     assert "perhaps of a table" in str(note(folder, "unknown-model-type"))
 
 
+def test_the_names_of_scalings_that_the_code_knows_are_said(tmp_path):
+    body = """kind = config.rope_scaling["type"] if config.rope_scaling else None
+            if config.rope_scaling and config.rope_scaling.get("type") in ("linear", "dynamic"):
+                self.scaled = True"""
+    code, names = source(body=body)
+    scaling = {"type": "linear", "factor": 2.0}
+    said = str(note(written(tmp_path, code, names, rope_scaling=scaling), "unknown-model-type"))
+    assert re.search(r"type with linear \(modeling_own\.py:\d+\) and dynamic \(modeling_own\.py:\d+\)", said)
+    assert "scaling's type" not in str(note(written(tmp_path, code, names), "unknown-model-type"))
+
+
 def test_decays_of_linear_attention_are_no_alibi(tmp_path):
     more = "\ndef slopes(n):\n    return 2 ** (-(2 ** -(math.log2(n) - 3)))\n"
     code, names = source(more=more, body="self.decays = slopes(8)")

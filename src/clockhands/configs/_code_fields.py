@@ -85,7 +85,7 @@ def growing(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> Lay
 def tables_in(code: CodeFacts, part: str) -> list[LayerEncoding]:
     """The tables of positions that the code makes."""
     made = []
-    for name, rows in (code.tables or {}).items():
+    for name, rows in code.tables.items():
         source = {"kind": rows.source, "rows": rows.source}
         if value_of(rows):
             made.append(LayerEncoding(part, "input", "learned", rows=rows.value, source=source | {"layers": name}))

@@ -3,14 +3,16 @@
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.configs.fields import Sourced
 from clockhands.configs.model_code._definitions import Event, Exhausted
 from clockhands.configs.model_code._following import FollowedCode
+from clockhands.configs.model_code._idioms import scalings_compared
 from clockhands.configs.model_code._known_values import Known, Value
 from clockhands.configs.model_code._tensors import NESTED
+from clockhands.phrases import listed
 
 # The classes of a model that a config names, the first existing one.
 _MODELS = ("AutoModelForCausalLM", "AutoModel", "AutoModelForMaskedLM", "AutoModelForSeq2SeqLM")
@@ -38,6 +40,7 @@ class CodeFacts:
         log_n: The length beyond which logarithms of the position to the base of that length are computed.
         biased: Where the slopes of ALiBi are computed, in a model that has no frequencies: linear attention decays by
             the same numbers.
+        scalings: Where the type of a scaling is compared with each name; empty for a config without scaling.
         tables: The rows of each table of positions, by the attribute that holds it.
         closed: Whether all of the code was followed: the class was found, and the files import no code of other models.
     """
@@ -52,7 +55,8 @@ class CodeFacts:
     by_length: str | None = None
     log_n: Sourced[int] | None = None
     biased: str | None = None
-    tables: Mapping[str, Sourced[int]] | None = None
+    scalings: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Sourced[int]] = field(default_factory=dict)
     closed: bool = False
 
     @property
@@ -77,7 +81,10 @@ class CodeFacts:
             found.append(f"the slopes of ALiBi ({self.biased})")
         if self.layout is None and self.rotates is not None:
             found.append(f"a rotation whose layout is not recognised ({self.rotates})")
-        found += [f"a table of {rows.value:,} rows ({rows.source})" for rows in (self.tables or {}).values()]
+        found += [f"a table of {rows.value:,} rows ({rows.source})" for rows in self.tables.values()]
+        if self.scalings:
+            names = listed(f"{name} ({place})" for name, place in self.scalings.items())
+            found.append(f"comparisons of the scaling's type with {names}")
         return found or ["nothing about positions that is recognised"] * self.closed
 
 
@@ -109,6 +116,7 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
         by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
         log_n=_log_n(code.events),
         biased=next((event.place for event in code.events if event.kind == "slopes" and not used), None),
+        scalings=_scalings(trees, config),
         tables={event.name: table for event in code.events if (table := _table(event)) is not None},
         closed=not any(_imports_models(tree) for tree in trees.values()),
     )
@@ -161,6 +169,18 @@ def _log_n(events: Sequence[Event]) -> Sourced[int] | None:
     if others or length is None or event is None:
         return None
     return Sourced(int(length), ", ".join((event.place, *event.value.sources)))
+
+
+def _scalings(trees: Mapping[str, ast.Module], config: Mapping[str, Any]) -> dict[str, str]:
+    """The names of scalings that the code of a model knows, if its config has one, each with its place."""
+    if not config.get("rope_scaling"):
+        return {}
+    found: dict[str, str] = {}
+    for file, tree in trees.items():
+        if not file.startswith("configuration_"):  # which checks more than the model computes
+            for name, line in scalings_compared(tree):
+                found.setdefault(name, f"{file}:{line}")
+    return found
 
 
 def _table(event: Event) -> Sourced[int] | None:

@@ -51,3 +51,33 @@ def is_ntk(node: ast.expr) -> bool:
         and isinstance(less.right, ast.Constant)
         and less.right.value == 2
     )
+
+
+def scalings_compared(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The names that code compares with the type of a scaling in its config, each with its line."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        inside = list(ast.walk(function))
+        assigned = [each for each in inside if isinstance(each, ast.Assign) and _is_type(each.value)]
+        held = {target.id for each in assigned for target in each.targets if isinstance(target, ast.Name)}
+        for each in inside:
+            if not isinstance(each, ast.Compare) or not (_is_type(each.left) or getattr(each.left, "id", None) in held):
+                continue
+            for said in ast.walk(each.comparators[0]):
+                if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                    yield said.value, said.lineno
+
+
+def _is_type(node: ast.expr) -> bool:
+    """Whether an expression is ``rope_scaling["type"]``, or ``rope_scaling.get("type")``."""
+    if isinstance(node, ast.BoolOp):
+        return any(map(_is_type, node.values))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        around, key = node.func.value, node.args[0]
+    elif isinstance(node, ast.Subscript):
+        around, key = node.value, node.slice
+    else:
+        return False
+    block = around.attr if isinstance(around, ast.Attribute) else getattr(around, "id", "")
+    return block in ("rope_scaling", "rope_parameters") and getattr(key, "value", None) in ("type", "rope_type")
