@@ -3,6 +3,7 @@
 import numpy as np
 
 _TURN = 2 * np.pi
+_LEAST = 2.0**-51  # of two angles in float64: a smaller difference is none
 
 
 def wrapped(angles: np.ndarray) -> np.ndarray:
@@ -50,4 +51,5 @@ def rates_of_angles(positions: np.ndarray, angles: np.ndarray) -> np.ndarray | N
         if reached[-1] < place <= 4 * reached[-1]:
             reached.append(place)
     phases = wrapped(np.stack([at[place] - at[0] for place in reached]))
-    return rates_of_phases(phases, np.array(reached, np.float64), np.inf)[0]
+    rates = rates_of_phases(phases, np.array(reached, np.float64), np.inf)[0]
+    return np.where(np.abs(rates) < _LEAST / reached[-1], 0.0, rates)

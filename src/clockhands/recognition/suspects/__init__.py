@@ -19,14 +19,15 @@ from clockhands.recognition.suspects._bias_code import (
 )
 from clockhands.recognition.suspects._bias_specs import bias_suspects
 from clockhands.recognition.suspects._fault_model import FaultModel
+from clockhands.recognition.suspects._measured_ladders import axis_ladders
 from clockhands.recognition.suspects._rotary_code import (
     RotaryObservations,
     Samples,
     StagedRotary,
     pair_factors,
-    rotary_stateful,
 )
-from clockhands.recognition.suspects._rotary_specs import axis_ladders, recognised, rotary_suspects, scaling_name
+from clockhands.recognition.suspects._rotary_specs import recognised, rotary_suspects, scaling_name
+from clockhands.recognition.suspects._stateful_rotary import rotary_stateful
 
 __all__ = [
     "AdditiveObservations",

@@ -1,7 +1,7 @@
 """A rotary implementation in stages, and suspects that apply the right spec incorrectly.
 
 Its stages are ``places -> phases -> waves -> rotation``: cosines and sines rotate the pairs. The suspects use wrong
-positions, round numbers, rotate the wrong channels, or keep state between calls.
+positions, round numbers or rotate the wrong channels.
 """
 
 import functools
@@ -15,8 +15,7 @@ import numpy as np
 from clockhands.encodings.dtypes import rounded
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.formula import plain
-from clockhands.encodings.usual_values import FIRST_TABLES
-from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._stages import (
     COARSE,
@@ -27,15 +26,11 @@ from clockhands.recognition.suspects._stages import (
     Places,
     Stage,
     SuspectMaker,
-    coarse_caches,
-    first_sequence_only,
     for_tokens_of,
-    kept_by_length,
     other_ends,
     phase_rounding,
     rebuilt_tables,
     rounding,
-    shared,
 )
 from clockhands.recognition.unwrapped_phases import rates_of_angles
 
@@ -92,7 +87,7 @@ class StagedRotary:
     def phases(self, at: np.ndarray, rates: np.ndarray | None = None) -> np.ndarray:
         """Position times rate, [..., seq, pairs], negative where the code rotates backward."""
         rates = self.rates if rates is None else rates
-        sign = -1.0 if self.spec.direction == "backward" else 1.0
+        sign = sign_of(self.spec)
         if self.spec.axes is None:
             return sign * at[..., None] * rates
         return sign * at[..., list(self.spec.axes)] * rates
@@ -109,6 +104,16 @@ class StagedRotary:
 def rotation_stage(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray, spec: Rotary) -> np.ndarray:
     """The correct last stage."""
     return plain(x, cosine, sine, spec, np)
+
+
+def unscaled(spec: Rotary) -> Rotary:
+    """The spec without its scaling."""
+    return replace(spec, scaling=None, length=None)
+
+
+def sign_of(spec: Rotary) -> float:
+    """1, or -1 for a code that rotates backward."""
+    return -1.0 if spec.direction == "backward" else 1.0
 
 
 Samples = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -146,7 +151,7 @@ def rotated_to(
         pairs: Which of the spec's pairs.
     """
     row = row / np.maximum(np.abs(row), 1e-30)
-    rates = (-1 if spec.direction == "backward" else 1) * np.array(spec.rates)[pairs]
+    rates = sign_of(spec) * np.array(spec.rates)[pairs]
     for rate, factor in zip(rates, row, strict=True):  # high-frequency pairs, which come first, leave few positions
         places = places[np.abs(np.exp(1j * places * rate) - factor) < within]
     off = np.abs(np.exp(1j * places[:, None] * rates) - row).max(axis=1)
@@ -371,7 +376,7 @@ def wrong_arithmetic(_: Rotary, seen: RotaryObservations) -> Iterator[FaultModel
 
 def wrong_pairs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects that rotate the wrong channels."""
-    yield seen.built("no-rotation", {"when": ""}, lambda _: _unturned)
+    yield seen.built("no-rotation", {"when": ""}, lambda _: unrotated)
     yield seen.suspect("sine-and-cosine-swapped", {}, waves=lambda waves, _: waves[::-1])
     yield from _other_partners(spec, seen)
     yield from _leading_rows(seen)
@@ -421,7 +426,8 @@ def _rotated_by_other_table(x: np.ndarray, cosine: np.ndarray, sine: np.ndarray,
     return y
 
 
-def _unturned(x: np.ndarray, *_: Any) -> np.ndarray:
+def unrotated(x: np.ndarray, *_: Any) -> np.ndarray:
+    """An implementation that rotates nothing."""
     return np.array(x, np.float64)
 
 
@@ -459,99 +465,3 @@ def _leading_rows(seen: RotaryObservations) -> Iterator[FaultModel]:
     for (how, cosine), (which, early) in itertools.product((("returned as zeros", 0.0), ("not rotated", 1.0)), ways):
         waves = functools.partial(_without_waves, early, cosine)
         yield seen.suspect("leading-rows", {"which": which, "how": f"{be} {how}", "rows": rows}, waves=waves)
-
-
-_CACHES = {
-    "cache-without-base": ("spacing",),
-    "cache-without-scaling": ("scaling", "length"),
-    "cache-without-width": ("head_width", "rotated"),
-}
-
-
-def rotary_stateful(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
-    """Suspects with state between calls: caches with an incomplete key, the first call's dtype, counters."""
-    for code, without in _CACHES.items():
-        yield FaultModel((code,), {}, lambda without=without: shared(without, StagedRotary, _with_held_rates))
-    for dtype in COARSE:
-        yield from coarse_caches(seen, dtype, ("waves", "places", "phases"), (False, True))
-        for rows in FIRST_TABLES:
-
-            def rebuilt(it: Rotary, rows: int = rows, dtype: str = dtype) -> Apply:
-                return StagedRotary(it, phases=phase_rounding(dtype, "prf", _RebuiltTable(rows)))
-
-            yield seen.built("table-rebuilt-rounded", {"rows": rows, "dtype": dtype}, rebuilt)
-    yield seen.built("cache-keeps-offset", {}, lambda it: StagedRotary(it, places=kept_by_length()))
-    yield seen.built("cache-keeps-offset", {}, _longest_kept)
-    yield FaultModel(("no-rotation",), {"when": " in every model but the first"}, _first_model_rotates)
-    yield from first_sequence_only(seen, lambda others: others)
-    for least, cut in itertools.product((0, 2), (False, True)):
-        yield seen.built("shrinks-each-call", {}, lambda it, least=least, cut=cut: _Shrinking(it, least, cut))
-    if spec.scaling is not None and hasattr(spec.scaling, "original"):
-        yield seen.built("remembers-longest", {}, _LongestSeen)
-
-
-def _with_held_rates(held: StagedRotary, spec: Rotary) -> Apply:
-    rates = held.rates if len(held.rates) == spec.rotated // 2 else np.resize(held.rates, spec.rotated // 2)
-    return StagedRotary(spec, rates=rates, factor=held.factor)
-
-
-class _RebuiltTable:
-    """Whether a table of ``rows`` rows was rebuilt, in a low-precision dtype, for a later position, and kept."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.late = rows, False
-
-    def __call__(self, call: Call) -> bool:
-        self.late = self.late or bool((call.positions >= self.rows).any())
-        return self.late
-
-
-def _first_model_rotates() -> Callable[[Rotary], Apply]:
-    """A process whose first model is correct and whose other models rotate nothing."""
-    models = itertools.count()
-    return lambda spec: _unturned if next(models) else StagedRotary(spec)
-
-
-def _longest_kept(spec: Rotary) -> Apply:
-    """The rows of the longest call so far are reused for calls of at most that length, with any start."""
-    kept = np.zeros(0)
-
-    def places(at: np.ndarray, _: Call) -> np.ndarray:
-        nonlocal kept
-        if at.ndim != 1:
-            return at
-        if len(at) > len(kept):
-            kept = at
-        return kept[: len(at)]
-
-    return StagedRotary(spec, places=places)
-
-
-class _Shrinking:
-    """Each call halves the RoPE dimensions, with a new ladder or with the first rates of the correct one."""
-
-    def __init__(self, spec: Rotary, least: int, cut: bool) -> None:
-        self.spec, self.rotated, self.least, self.cut = spec, spec.rotated, least, cut
-
-    def __call__(self, x: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
-        if self.spec.axes is not None or self.spec.blocks:
-            raise InvalidValue("The spec gives its pairs one by one.", "Try another fault.")
-        rotated, self.rotated = self.rotated, max(self.rotated // 2 // 2 * 2, self.least)
-        if rotated < 2:
-            return np.array(x, np.float64)
-        now = replace(self.spec, rotated=rotated, scaling=None, length=None) if self.cut else None
-        if now is None:
-            return StagedRotary(replace(self.spec, rotated=rotated))(x, *arguments, **more)
-        rates = np.array(self.spec.rates)[: rotated // 2]
-        return StagedRotary(now, rates=rates, factor=self.spec.attention_factor)(x, *arguments, **more)
-
-
-class _LongestSeen:
-    """The rates of a scaling that depends on the length, at the longest length seen."""
-
-    def __init__(self, spec: Rotary) -> None:
-        self.spec, self.longest = spec, spec.length or 0
-
-    def __call__(self, x: np.ndarray, positions: np.ndarray, *arguments: Any, **more: Any) -> np.ndarray:
-        self.longest = max(self.longest, int(np.max(positions, initial=-1)) + 1)
-        return StagedRotary(replace(self.spec, length=max(self.longest, 1)))(x, positions, *arguments, **more)

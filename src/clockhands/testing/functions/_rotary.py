@@ -196,10 +196,8 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
     found, note = exact_fits(small, [one for one in suspects if seen.may_be(one, it.spec)], built), None
     alone = every is not None and few_numbers(every.answers[0])  # a few wrong numbers, which no known fault gives
     if not found and not alone and not not_finite(small):
-        # Two faults that give all answers explain more than one that gives most of them. Failed experiments run first,
-        # because they reject a suspect sooner.
-        telling_first = sorted(small, key=lambda one: not one.wrong)
-        both = (exact_fits(telling_first, some, built) for some in suspects_with_two_faults(it.spec, seen))
+        # Two faults that give all answers explain more than one that gives most of them.
+        both = (exact_fits(small, some, built) for some in suspects_with_two_faults(it.spec, seen))
         found = next(filter(None, both), [])
     if not found:
         found, note = nearest_fit(small, suspects, built), MOST
