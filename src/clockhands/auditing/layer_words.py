@@ -62,7 +62,7 @@ def details_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]
         factor, first, last = (spoken(code.coordinates[name]) for name in ("factor", "first", "last"))
         yield "positions", f"{factor} times coordinates from {first} to {last} over the image, not tokens", ("kind",)
     if code.positions_per_second is not None:
-        yield "time", f"{code.positions_per_second} positions per second of sound or video", ("kind",)
+        yield "time", f"{code.positions_per_second} positions per second of audio or video", ("kind",)
     if code.placement is not None:
         yield "placement", _PLACEMENTS[code.placement], ("kind",)
     if code.relative:
