@@ -23,6 +23,7 @@ from typing import Any
 
 from clockhands.configs import model_types
 from clockhands.formats.python_files import read
+from clockhands.runtimes.releases import statements
 
 CONFIGS = Path(model_types.__file__).parent
 WRITTEN = CONFIGS / "released_code.json"
@@ -331,23 +332,48 @@ def _class_of(config: ast.ClassDef, around: Module, models: list[Module]) -> str
     return f"{getattr(node, 'name', stem)} {module.file}:{node.lineno}"
 
 
+def mlx_types(release: Release) -> Iterator[tuple[str, TypeReads]]:
+    """The types of mlx-lm: a file has the name of its type, or of one that it is mapped to."""
+    utils = release.module("mlx_lm.utils")
+    (mapping,) = utils.definitions["MODEL_REMAPPING"] if utils is not None else []
+    assert isinstance(mapping, ast.Assign)
+    other_names: dict[str, list[str]] = {}
+    for name, source in ast.literal_eval(mapping.value).items():
+        other_names.setdefault(source, []).append(name)
+    for module in release.modules("mlx_lm/models", "*.py"):
+        if "ModelArgs" in module.definitions:
+            reached = release.reach([(module.name, each) for each in module.definitions], release.shared)
+            owner = f"ModelArgs {module.file}:{module.definitions['ModelArgs'][0].lineno}"
+            keys = frozenset(release.mentions(reached))
+            name = module.name.rpartition(".")[2]
+            yield from ((each, TypeReads(owner, keys)) for each in [name, *other_names.get(name, ())])
+
+
 READERS: Mapping[str, tuple[Callable[[Release], Iterator[tuple[str, TypeReads]]], Sequence[Place]]] = {
     "transformers": (
         transformers_types,
         (("transformers.modeling_utils", "PreTrainedModel"), ("transformers.generation.utils", "GenerationMixin")),
     ),
+    "mlx-lm": (mlx_types, (("mlx_lm.utils", "load_model"),)),
 }
 """Of each program the function that finds its types, and the code that all of them share."""
 
 
 def as_json(release: Release) -> dict[str, Any]:
-    """What is written of a release: the keys that shared code reads, and each type's class and further keys."""
+    """What is written of a release: the keys that shared code reads, and each type's class and further keys.
+
+    Of other releases than that of the table, only types of which a statement says that they do not read a key.
+    """
     types, _ = READERS[release.program]
     common = release.mentions(release.shared, shared=True)
     found: dict[str, TypeReads] = {}
     for name, each in types(release):
         first = found.get(name, each)  # two classes may have one type
         found[name] = TypeReads(first.owner, first.keys | each.keys)
+    if f"{release.program} {release.version}" != model_types.table()["library"]:
+        said = [each for each in statements() if each.runtime == release.program and each.unread is not None]
+        about = {name for each in said for name in each.types or ()}
+        found = {name: each for name, each in found.items() if name in about}
     sets: list[list[str]] = []
     rows: dict[str, list[Any]] = {}
     for name in sorted(found):

@@ -190,8 +190,11 @@ def test_a_runtime_that_refuses_a_file_is_an_error(audited):
 
 def test_what_was_not_compared_is_said_beside_what_is_the_same(audited):
     windowed = LLAMA | {"num_hidden_layers": 5, "rope_theta": 1e4, "sliding_window": 4096}
-    # The class of Granite ignores a window; whether vLLM uses it for this type is not known to clockhands.
+    # The attention of Granite has no window, but the cache of Transformers takes it from any config.
     said = audited(windowed | {"model_type": "granite"}, runtime="vllm").verdict
+    assert said == "No problem was found, but sliding_window is not read."
+    # Whether vLLM uses the window of this type is not known to clockhands.
+    said = audited(windowed | {"model_type": "granite_swa"}, runtime="vllm").verdict
     assert said == "The position settings look correct, and vLLM computes these values (windows not compared)."
     # For Llama it is known: vLLM uses the window.
     said = audited(windowed, runtime="vllm").verdict

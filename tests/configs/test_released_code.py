@@ -162,7 +162,7 @@ def toy(tmp_path, request):
         path = tmp_path / "transformers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
-    return tool.as_json(tool.Release("transformers", "1.0", tmp_path))
+    return tool.as_json(tool.Release("transformers", "5.23.0", tmp_path))
 
 
 def keys_of(found, name):

@@ -16,6 +16,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from clockhands.configs.released_code import class_in
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks, scaling_name
 from clockhands.errors import InvalidValue
 from clockhands.phrases import did_you_mean
@@ -64,6 +65,7 @@ class Statement:
         form: The form of the file, one of `FORMS`.
         has: Keys that the file has, at the level of the text part or in one of its blocks.
         lacks: Keys that the file does not have at the level of the text part.
+        unread: The key that it says the code does not read; None if it says something else.
         scalings: Scaling types of which the file has one, ``default`` for a block without a type; empty matches any
             file.
     """
@@ -82,6 +84,19 @@ class Statement:
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     scalings: tuple[str, ...] = ()
+    unread: str | None = None
+
+    def evidence(self, model_type: str | None) -> str:
+        """Its source, with the class of a model type whose code lacks the key, where a release that was read has it.
+
+        >>> said = next(each for each in statements() if each.runtime == "mlx-lm" and each.unread == "rope_parameters")
+        >>> said.evidence("llama").partition(": ")[0]
+        'ModelArgs in mlx-lm 0.32.2, mlx_lm/models/llama.py:17'
+        """
+        read = [f"{self.runtime} {release}" for release in runtimes()[self.runtime].releases if self.covers(release)]
+        found = [class_in(release, model_type or "") for release in reversed(read)] if self.unread else []
+        code = next((each for each in found if each is not None and each.lacks(self.unread or "")), None)
+        return self.source if code is None else f"{code}: {self.source}"
 
     @property
     def of_some_release(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._rules import Case, case_of
+from clockhands.configs.released_code import class_in
 from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
@@ -173,6 +174,9 @@ def new_shape_only(subject: AuditSubject) -> Iterator[Case]:
     evidence |= _scaling_said(worst.ours)
     evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
     evidence |= {"reader": release(reading)} | _apart(worst) | in_the_old_shape(subject, worst.ours)
+    code = class_in(release(reading).lower(), subject.resolved.model_type or "")
+    if code is not None and code.lacks(NEW):
+        evidence["its class"] = f"{code.name}, {code.place}"
     if reading.because is not None:
         evidence["fails"] = reading.because
     yield case_of("new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None)

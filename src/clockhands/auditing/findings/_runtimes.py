@@ -211,7 +211,7 @@ def _of_statements(subject: AuditSubject, stated: Mapping[Statement, Reading]) -
     assert runtime is not None
     for said, reading in stated.items():
         evidence = {"runtime": str(runtime), "certain": said.certain(runtime.release)}
-        evidence |= {"does": said.says, "source": said.source}
+        evidence |= {"does": said.says, "source": said.evidence(subject.resolved.model_type)}
         if said.only_if is not None:
             evidence["not read"] = f"The runtime makes this mistake only if {said.only_if}."
 
