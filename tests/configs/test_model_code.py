@@ -453,6 +453,13 @@ def test_hostile_files_are_refused_with_a_note(tmp_path, content):
     assert audit.layers[0].layout is None
 
 
+@pytest.mark.parametrize("value", [[1, 2], {"a": [1]}, "much", 1e300, -1, True, [], [[0]]], ids=str)
+def test_values_of_any_kind_do_not_stop_the_code_from_being_followed(tmp_path, value):
+    code, names = source(body="self.odd = config.hidden_size if config.rope_theta in config.table else None")
+    found = only_layers(written(tmp_path, code, names, rope_theta=value, table={"a": 1}))
+    assert (found.layout, found.rates) == ("halves", None)
+
+
 def test_code_without_end_is_given_up(tmp_path):
     code, names = source(body="self.f0 = f0(1)")
     calls = "".join(f"\ndef f{n}(x):\n    return f{n + 1}(x) + f{n + 1}(x + f{n + 1}(x))\n" for n in range(23))

@@ -223,8 +223,8 @@ class Expressions(Definitions):
         if made and isinstance(operator, ast.Is | ast.IsNot) and right == Known(None):
             return Known(isinstance(operator, ast.IsNot))
         held = right.values if isinstance(right, Instance) else None
-        if held is not None and isinstance(operator, ast.In | ast.NotIn) and isinstance(left, Known):
-            return Known((left.value in held) is isinstance(operator, ast.In))
+        if held is not None and isinstance(operator, ast.In | ast.NotIn) and _text(left) is not None:
+            return Known((_text(left) in held) is isinstance(operator, ast.In))
         if isinstance(right, Items) and all(isinstance(each, Known) for each in right.values):
             right = Known([each.value for each in right.values if isinstance(each, Known)])
         if len(node.ops) > 1 or not isinstance(left, Known) or not isinstance(right, Known):
@@ -416,6 +416,10 @@ class Expressions(Definitions):
 
 def _name(node: ast.AST | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _text(value: Value) -> str | None:
+    return value.value if isinstance(value, Known) and isinstance(value.value, str) else None
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

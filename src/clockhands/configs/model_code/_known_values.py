@@ -144,11 +144,12 @@ def options_of(value: Value) -> tuple[Value, ...]:
 
 def mixed(values: list[Value]) -> RunTime:
     """What an unknown function makes of some values: frequencies stay known."""
-    found = {each.frequencies for each in values if isinstance(each, RunTime)} - {None}
+    held = [each.frequencies for each in values if isinstance(each, RunTime) and each.frequencies is not None]
+    found = held[:1] if all(each == held[0] for each in held) else []
     scale = 1.0
     for each in values:
         scale *= each.scale if isinstance(each, RunTime) else 1.0
-    return RunTime(frequencies=found.pop(), scale=scale) if len(found) == 1 else UNKNOWN
+    return RunTime(frequencies=found[0], scale=scale) if found else UNKNOWN
 
 
 def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:
