@@ -28,6 +28,7 @@ class RotaryBlocks:
         self.fields = fields
         self.nested = row is not None and row.nested
         self.known = row is not None
+        self.code = known.code if known is not None else None
         self.scaled = row.scaled if row is not None else ()
         self.labels = [label for group in groups for label in group.labels]
         spellings = table()["spellings"]["block"] | ({} if row is None else dict(row.block_keys))
@@ -106,6 +107,8 @@ class RotaryBlocks:
             kinds = {group.kind: group.labels[0] for group in groups if group.labels}
             bases = row.bases if row is not None else {}
             evidence: dict[str, Any] = {"kinds of layers": list(kinds.values())}
+            if self.code is not None:
+                evidence["its class"] = f"{self.code.name}, {self.code.place}"
             for kind, label in kinds.items():
                 # What replaces the flat base: its own key outside the block, else the class default.
                 named = self.fields.raw(bases.get(kind, "base"))

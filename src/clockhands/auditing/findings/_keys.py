@@ -6,6 +6,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, added, copied, moved, removed, renamed, replaced, together
 from clockhands.auditing.findings._rules import Case
 from clockhands.configs.overriding import CALLER
+from clockhands.configs.released_code import line_of
 from clockhands.formats.files import file_and_key
 from clockhands.phrases import listed, nearest, spoken
 
@@ -18,8 +19,8 @@ _ABOUT_POSITIONS = re.compile(
 )
 # Keys that only some runtimes read, each in its own way; the value means something else under any other key.
 _OF_SOME = {
-    "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers ignores the key;"
-    " attention_factor, which Transformers reads, replaces YaRN's attention factor"
+    "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers 5.23.0 reads"
+    f" attention_factor ({line_of('transformers 5.23.0', 'attention_factor')}), which replaces YaRN's attention factor"
 }
 
 
