@@ -25,6 +25,7 @@ from transformers.models.auto import modeling_auto
 from class_gaps import as_file
 from clockhands.configs import model_types as known
 from clockhands.models.class_modules import (
+    INPUTS,
     RELATIVE_TERMS,
     PositionModules,
     class_default,
@@ -45,7 +46,6 @@ PARTS = (
     ("vision", re.compile(r"vision|image|(^|_)vit|visual|dinov|swin|sam\d*_|pixel|patch|vq", re.IGNORECASE)),
     ("audio", re.compile(r"audio|speech|wav|codec|voice|asr|acoustic|mimi|tts", re.IGNORECASE)),
 )
-INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_features": "audio", "input_values": "audio"}
 
 # What an object inside a config may take from the class around it.
 INSIDE = ("hidden", "heads", "layers", "head_width", "context", "window")

@@ -27,6 +27,8 @@ LLAMA = {
     "rope_theta": 50_000.0,
 }
 GEMMA = LLAMA | {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 64, "num_hidden_layers": 7}
+KINDS = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
+BEAM = LLAMA | {"model_type": "beam", "head_dim": 16, "sliding_window": 64, "layer_types": KINDS}
 BERT = LLAMA | {"model_type": "bert", "type_vocab_size": 2}
 
 
@@ -63,6 +65,8 @@ def _read_again():
         (LLAMA, {"frequencies", "layout"}),
         (LLAMA | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, {"frequencies", "layout"}),
         (GEMMA, {"frequencies", "layout", "windows"}),
+        (BEAM, {"frequencies", "windows"}),  # its last layer sees all only if no kinds are listed
+        (LLAMA | {"model_type": "internlm3"}, {"frequencies", "layout"}),  # its class is that of another type
         (BERT, {"tables"}),
     ],
 )

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from clockhands.auditing import audit
+from clockhands.auditing.class_comparison import compared_reading
 from clockhands.configs.model_types import model_type
-from configs.expected import read_reasons, reasons, resolved
+from clockhands.configs.resolve import resolve
+from clockhands.errors import Unreadable
+from configs.expected import opened, read_reasons, reasons, resolved
 from configs.test_whole_specs import NEAR, cosine_sine
 from written_files import written
 
 pytestmark = pytest.mark.slow
-
-CLOSE = 4e-6  # the modules hold their frequencies in float32
 
 
 def defaults(transformers):
@@ -51,55 +52,97 @@ def test_default_configs_are_known_and_sound(library, tmp_path, capsys):
         assert raised[code].keys() == set(one["types"]), code
 
 
-def appear(theirs, rates, close):
-    """Whether the frequencies of a module are those of a code, in any order and for any number of axes."""
-    ours = sorted(set(rates or ()))
-    theirs = sorted(set(theirs))
-    return len(ours) == len(theirs) and all(abs(a - b) <= close * b for a, b in zip(ours, theirs, strict=True))
+def changed(values):
+    """A config file with other bases, a scaling, or other widths, lengths, windows and kinds of layers."""
+
+    def walked(held, change):
+        if isinstance(held, list):
+            return [walked(each, change) for each in held]
+        if not isinstance(held, dict):
+            return held
+        return change({key: walked(each, change) for key, each in held.items()})
+
+    def base(held):
+        bases = {key: each for key, each in held.items() if key.endswith(("rope_theta", "rope_local_base_freq"))}
+        lists = {key: [3 * one for one in each] for key, each in bases.items() if isinstance(each, list)}
+        return held | {key: 3 * each for key, each in bases.items() if isinstance(each, int | float)} | lists
+
+    def scaling(held):
+        plain = "rope_theta" in held and held.get("rope_type") == "default" and "mrope_section" not in held
+        return held | (YARN if plain else {})
+
+    def shape(held):
+        if "mrope_section" in str(held):
+            return held
+        numbers = {key: each for key, each in held.items() if type(each) is int and each > 0}
+        doubled = ("head_dim", "qk_rope_head_dim", "max_position_embeddings")
+        more = {key: 2 * numbers[key] for key in doubled if key in numbers}
+        more |= {"sliding_window": numbers["sliding_window"] // 2} if "sliding_window" in numbers else {}
+        return held | more | ({"layer_types": held["layer_types"][::-1]} if held.get("layer_types") else {})
+
+    for name, change in (("default", dict), ("base", base), ("scaling", scaling), ("shape", shape)):
+        other = walked(values, change)
+        if name == "default" or other != values:
+            yield name, other
 
 
-def test_frequencies_of_every_module_appear(library, tmp_path, capsys):
-    import torch
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
 
-    from clockhands.models.class_encodings import ladders
-    from clockhands.models.class_modules import meta_model, model_classes
 
-    missing, held = {}, 0
-    for name, config in defaults(library):
-        try:
-            model = meta_model(config, model_classes(config))
-        except (ValueError, ImportError):  # it cannot be made here: without its package, or with its own defaults
-            continue
-        path = written(
-            tmp_path / "config.json", json.dumps(config.to_dict() | {"model_type": name}, default=str).encode()
-        )
-        codes = [layer["rates"] for layer in audit(path).to_dict()["layers"] if layer["kind"] in ("rotary", "relative")]
-        done = set()
-        for module in model.modules():
-            own = getattr(module, "config", None)
-            if (
-                type(module) in done
-                or own is None
-                or not any("inv_freq" in key for key, _ in module.named_buffers(recurse=False))
-            ):
-                continue
-            done.add(type(module))
-            with torch.device("cpu"):
-                frequencies = {label: each.rates for label, each in ladders(type(module)(config=own)).items()}
-            listed = getattr(own, "layer_types", None)
-            for label, theirs in frequencies.items():
-                if label and listed is not None and label not in listed:
-                    continue
-                held += 1
-                if not any(appear(theirs, rates, CLOSE) for rates in codes):
-                    missing.setdefault(name, []).append(
-                        f"{type(module).__name__} {label} ({len(theirs)}, {theirs[-1]:.4g})"
-                    )
-    with capsys.disabled():
-        print(f"\n{held} sets of frequencies are held to modules; {len(missing)} types have one that appears nowhere")
-    elsewhere = reasons("frequencies_elsewhere")
-    assert {name: told for name, told in missing.items() if name not in elsewhere} == {}
-    assert missing.keys() == elsewhere.keys()
+def differences(values):
+    """What the class of a config computes otherwise, and rotations that the audit lacks; None without a class."""
+    from clockhands.models.built_classes import reading
+
+    try:
+        read = reading(values)
+    except Unreadable:
+        return None
+    target = opened(values)
+    found = compared_reading(read, target, resolve(target))
+    differ = [f"{each.what}: {each.computed}; {each.declared}" for each in found.differences]
+    return differ, [each for each in found.more if each.startswith("rotation")]
+
+
+def default_config(transformers, name):
+    """The default config of a type as its file has it; None if its class has none."""
+    try:
+        return json.loads(json.dumps(transformers.CONFIG_MAPPING[name]().to_dict() | {"model_type": name}, default=str))
+    except Exception:  # noqa: BLE001 - a class that refuses its own defaults has no default config
+        return None
+
+
+PARTS = 16
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_classes_compute_what_the_audit_says_of_their_configs(library, cases, part):
+    """The default config of every type, and three with other bases, a scaling, or other sizes and kinds of layers."""
+    names, read = sorted(library.CONFIG_MAPPING)[part::PARTS], 0
+    for name in names:
+        config, differ, elsewhere = default_config(library, name), [], []
+        for change, values in () if config is None else changed(config):
+            found = differences(values)
+            if found is not None:
+                read += 1
+                differ += [f"{change}: {each}" for each in found[0]]
+                elsewhere += [f"{change}: {each}" for each in found[1]]
+        with cases(name, *differ, *elsewhere):
+            assert bool(differ) == (name in reasons("class_differs"))
+            assert bool(elsewhere) == (name in reasons("frequencies_elsewhere"))
+    assert read > len(names)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_classes_compute_what_the_audit_says_of_published_configs(library, published, cases, part):
+    read = 0
+    for path in sorted((published / "configs").glob("*.json"))[part::4]:
+        values = json.loads(path.read_text(encoding="utf-8"))["config"]
+        if values.get("model_type") in library.CONFIG_MAPPING:
+            with cases(path.stem):
+                found = differences(values)
+                read += found is not None
+                assert found in (None, ([], []))
+    assert read > 30
 
 
 def test_towers_rotate_by_rows_and_columns_as_their_modules(library, capsys):

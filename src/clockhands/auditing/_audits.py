@@ -10,7 +10,6 @@ from typing import IO, TYPE_CHECKING, Any
 from clockhands.arguments import count, one_of
 from clockhands.auditing._edits import all_applied, disputed, pointer
 from clockhands.auditing.cache_memory import CacheMemory, cache_memory
-from clockhands.auditing.class_comparison import ClassComparison, compared_with_class, with_layers_of_class
 from clockhands.auditing.extending import Extension, extension
 from clockhands.auditing.findings import (
     CODES,
@@ -44,6 +43,8 @@ from clockhands.runtimes.telling import reach_of, reading_to_dict, release
 
 if TYPE_CHECKING:
     from torch.nn import Module
+
+    from clockhands.auditing.class_comparison import ClassComparison
 
 CORRECT = "The position settings look correct"
 """How the verdict begins where nothing is wrong and nothing is left unknown."""
@@ -133,7 +134,7 @@ class Audit:
     not_covered: tuple[str, ...] = ()
     asked: int | None = None
     runtime: str | None = None
-    of_class: ClassComparison | None = None
+    of_class: "ClassComparison | None" = None
     live: Mapping[str, Any] | None = field(default=None, hash=False)
     known: tuple[Finding, ...] = ()
     left_out: tuple[Finding, ...] = ()
@@ -429,9 +430,14 @@ def audit_opened(
     if opened.form == "array":
         return judged(opened, *audit_array(opened), runtime=runtime)
     resolved, cases = audit_tables(opened, resolve(opened, length))
-    of_class = None if classes is None else compared_with_class(opened, resolved)
-    if of_class is not None and of_class.used and of_class.reading is not None:
-        resolved = with_layers_of_class(resolved, of_class.reading)
+    of_class = None
+    if classes is not None:
+        # Imported here: an audit without the class does not need it.
+        from clockhands.auditing.class_comparison import compared_with_class, with_layers_of_class
+
+        of_class = compared_with_class(opened, resolved)
+        if of_class.used and of_class.reading is not None:
+            resolved = with_layers_of_class(resolved, of_class.reading)
     found = pairing(opened, resolved) if weights else not_examined(opened, resolved)
     cases += [*cases_of(found, resolved, opened), *(of_class.cases() if of_class is not None else ())]
     audited = judged(opened, resolved, cases, runtime=runtime)

@@ -142,10 +142,15 @@ def compared_with_class(opened: Opened, resolved: Resolved) -> ClassComparison:
         reading = class_reading(opened.config or {})
     except Unreadable as error:
         return ClassComparison(None, refused=error.message)
-    if model_type(name) is None:
+    return compared_reading(reading, opened, resolved if resolved.asked is None else resolve(opened, None))
+
+
+def compared_reading(reading: ClassReading, opened: Opened, resolved: Resolved) -> ClassComparison:
+    """A class, compared with what a file declares, or with what the audit says that this library makes of the file."""
+    if model_type((opened.config or {}).get("model_type", "")) is None:
         unread = tuple(each for part in reading.parts for each in part.unread)
-        return ClassComparison(reading, unread=unread, used=True)
-    resolved = resolved if resolved.asked is None else resolve(opened, None)
+        held = any(part.ladders or part.tables or part.relative for part in reading.parts)
+        return ClassComparison(reading, unread=unread, used=held)
     found = comparison(reading, resolved)
     if not found.differences:
         return found
@@ -237,7 +242,9 @@ class _Compared:
             self.more += [f"a table in {part.name}, {each}" for part, each in further]
 
     def _ladder(self, part: ClassPart, ladder: ClassLadder, codes: Sequence[LayerEncoding]) -> None:
-        own = [code for code in codes if _same(code, ladder)]
+        # The audit may call a part otherwise than the object that describes it.
+        named = any(code.part == _section_of(part) for code in codes)
+        own = [code for code in (codes if named else self.codes) if _same(code, ladder)]
         own = [code for code in own if code.part not in SECOND] or own
         if not own:
             rotary = [code for code in codes if code.rates]
@@ -346,14 +353,14 @@ def with_layers_of_class(resolved: Resolved, reading: ClassReading) -> Resolved:
 
 
 def _layers_of_part(part: ClassPart, source: str) -> Iterator[LayerEncoding]:
-    name = table()["sections"].get(part.path.rpartition(".")[2], "text")
+    name = _section_of(part) or part.inputs
     for path, rows, width in part.tables:
         place = f"{source}, {path}"
         sources = {"kind": place, "rows": place, "width": place}
         yield LayerEncoding(name, "input", "learned", rows=rows, width=width, source=sources)
     for relative in part.relative:
         yield LayerEncoding(name, None, "relative", source={"kind": f"{source}: {relative}"})
-    count = max(len(part.layer_types or ()), len(part.windows or ()))
+    count = part.layers or 0
     held: dict[tuple[ClassLadder, int | None], list[int]] = {}
     for ladder in part.ladders:
         for layer in range(count):

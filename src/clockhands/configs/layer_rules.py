@@ -137,6 +137,11 @@ def gemma4(layers: Layers) -> Kinds:
     return _last_too(layers, last_full(layers))
 
 
+def beam(layers: Layers) -> Kinds:
+    """Kinds are listed; otherwise the last layer of each period sees all positions, and so does the last of all."""
+    return _listed(layers) or _last_too(layers, last_full(layers))
+
+
 def gpt_neo(layers: Layers) -> Kinds:
     """Kinds are listed, or written as lists that are repeated; those of the class are for its number of layers."""
     listed, cycles = _listed(layers), layers.fields.items("cycles")
@@ -231,9 +236,9 @@ def smollm3(layers: Layers) -> Kinds:
 RULES: Mapping[str, Callable[[Layers], Kinds]] = {
     rule.__name__: rule
     for rule in (
-        all_slide, last_full, first_full, last_attends, slide_from, listed_attend, bamba, listed_slide, deepseek_v4,
-        exaone4, flint, gemma4, gpt_neo, own_windows, listed_see_all, llama4, mimo_v2_flash, minimax, ministral,
-        muse_glimmer, qwen2_moe, qwen3_moe, recurrent_gemma, smollm3,
+        all_slide, last_full, first_full, last_attends, slide_from, listed_attend, bamba, beam, listed_slide,
+        deepseek_v4, exaone4, flint, gemma4, gpt_neo, own_windows, listed_see_all, llama4, mimo_v2_flash, minimax,
+        ministral, muse_glimmer, qwen2_moe, qwen3_moe, recurrent_gemma, smollm3,
     )
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from clockhands.encodings.memory import limit_memory
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.models.class_encodings import ladders, layout_of, windowed_layers
 from clockhands.models.class_modules import (
+    INPUTS,
     RELATIVE_TERMS,
     PositionModules,
     config_keys,
@@ -67,7 +68,7 @@ def reading(config: Mapping[str, Any]) -> ClassReading:
     parts: list[ClassPart] = []
     try:
         model = meta_model(made, _whole_classes(made))
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
         # A whole that cannot be built may have parts that can.
         for path, inner in _inner_configs(made):
             parts += _parts(path, inner)
@@ -167,9 +168,11 @@ def _part(path: str, found: PositionModules) -> ClassPart:
         path,
         found.config.model_type,
         type(found.model).__name__,
+        INPUTS.get(str(getattr(found.model, "main_input_name", "")), "text"),
+        _count(found.config),
         ladders=tuple(_ladders(found, own, unread)),
         layer_types=None if listed is None else tuple(listed),
-        windows=_windows(found, listed),
+        windows=_windows(found, listed, unread),
         # A matrix with a row for each axis of a coordinate is no table.
         tables=tuple((path, *size) for path, _, size in found.tables if len(size) == 2 and size[0] > _AXES),
         relative=tuple(dict(RELATIVE_TERMS)[mark] for mark in found.relative),
@@ -233,16 +236,28 @@ def _rotations(found: PositionModules, own: list[nn.Module]) -> Iterator[Callabl
                     yield function
 
 
-def _windows(found: PositionModules, listed: list[str] | None) -> tuple[int | None, ...] | None:
-    """The window of each layer; None if neither the list of layers nor the code shows it."""
-    config = found.config
+def _count(config: Any) -> int | None:
+    """How many layers a config has."""
+    listed = getattr(config, "layer_types", None)
+    if listed is not None:
+        return len(listed)
     key = next(iter(config_keys(config, "layers")), None)
-    count = len(listed) if listed is not None else None if key is None else getattr(config, key)
-    if not isinstance(count, int):
+    count = None if key is None else getattr(config, key)
+    return count if isinstance(count, int) else None
+
+
+def _windows(found: PositionModules, listed: list[str] | None, unread: list[str]) -> tuple[int | None, ...] | None:
+    """The window of each layer; None if neither the list of layers nor the code shows it."""
+    config, count = found.config, _count(found.config)
+    if count is None:
         return None
-    if listed is None and not hasattr(config, "sliding_window"):
+    try:
+        if listed is None and not hasattr(config, "sliding_window"):
+            return None
+        window = getattr(config, "sliding_window", None)
+    except Exception:  # noqa: BLE001 - a config with other values for each layer refuses to tell one
+        unread.append("the windows, which each layer has by itself")
         return None
-    window = getattr(config, "sliding_window", None)
     slides = windowed_layers(found, config) if is_number(window) else set()
     if listed is None and is_number(window) and not slides:
         return None  # the mask may be made by the model around this one

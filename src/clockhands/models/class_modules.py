@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -28,6 +29,10 @@ RELATIVE_TERMS = (
 )
 
 
+INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_features": "audio", "input_values": "audio"}
+"""The part of a model that a class is, by what it calls its input; text, if it calls it otherwise."""
+
+
 @dataclass
 class PositionModules:
     """What the modules of one type hold, apart from those of other types inside."""
@@ -44,14 +49,28 @@ class PositionModules:
 
 
 def modeling_code(config: Any) -> Any:
-    """The file with the code of a type."""
+    """The file with the code of a type; that of the class that the library uses for it, if the type has no code."""
+    used = _class_of_another_type(config)
+    return importlib.import_module(_own_file(config) if used is None else used.__module__)
+
+
+def _own_file(config: Any) -> str:
     package, _, name = type(config).__module__.rpartition(".")
-    return importlib.import_module(f"{package}.{name.replace('configuration_', 'modeling_')}")
+    return f"{package}.{name.replace('configuration_', 'modeling_')}"
+
+
+def _class_of_another_type(config: Any) -> type[nn.Module] | None:
+    """The class that the library uses for a type without code, which is that of another type."""
+    used: Any = None if find_spec(_own_file(config)) else transformers.MODEL_MAPPING.get(type(config), None)
+    return used
 
 
 def model_classes(config: Any) -> list[type[nn.Module]]:
     """The classes that a config makes, the bare model first."""
     kind = type(config)
+    used = _class_of_another_type(config)
+    if used is not None:
+        return [used]
     found = []
     for _, each in inspect.getmembers(modeling_code(config), inspect.isclass):
         if not issubclass(each, nn.Module) or "PreTrained" in each.__name__:

@@ -74,6 +74,8 @@ class ClassPart:
         path: Where the part's object is in the config, such as ``text_config``; ``""`` for the config itself.
         model_type: Its type.
         name: The name of its class.
+        inputs: ``text``, ``vision`` or ``audio``, by what the class calls its input.
+        layers: How many layers were built; None if no key of the config counts them.
         ladders: The frequencies of its rotary modules.
         layer_types: The kind of each layer, if its config has them.
         windows: The window of each layer, in tokens: None for a layer without one. None if it was not read.
@@ -85,6 +87,8 @@ class ClassPart:
     path: str
     model_type: str
     name: str
+    inputs: str = "text"
+    layers: int | None = None
     ladders: tuple[ClassLadder, ...] = ()
     layer_types: tuple[str, ...] | None = None
     windows: tuple[int | None, ...] | None = None
