@@ -107,6 +107,7 @@ OTHER_MODE: dict[str, dict[str, object] | None] = {
     "reformer": {"axial_pos_embds": False},
     **dict.fromkeys(("gemma3", "clip", "siglip", "clap", "nougat", "blip_2_qformer", "lw_detr_vit", "rf_detr_dinov2")),
     **dict.fromkeys(("vitpose_backbone", "trocr")),  # their classes are no AutoModel
+    **dict.fromkeys(("semantic", "coarse_acoustics", "fine_acoustics")),  # made inside Bark alone
     **dict.fromkeys(("layoutlmv2", "layoutxlm")),  # the class needs a package that is not here
 }
 

@@ -247,7 +247,7 @@ class Rotary(OneLine, Source):
         """Number of coordinates of a position: 1 unless `axes` is given."""
         return 1 if self.axes is None else max(self.axes) + 1
 
-    @cached_property
+    @property
     def start(self) -> int:
         """The first RoPE dimension of the head."""
         return self.head_width - self.rotated if self.part == "last" else 0
