@@ -54,6 +54,17 @@ def test_the_report_is_the_frozen_one(cases):
     )
 
 
+def test_a_long_name_of_a_part_has_a_line_of_its_own():
+    """It does not run into what is said of it, and leaves that half of the width."""
+    code = LayerEncoding(
+        "vision", "0-6", "rotary", rates=rates(10000.0, 8, 1.0), component="detector vision backbone of frames"
+    )
+    told = judged(Opened("model", "config"), Resolved("llama", 4096, 4096, (code,), ()))
+    lines = printed(told, verbose=False).splitlines()
+    at = lines.index("  detector vision backbone of frames layers 0-6")
+    assert lines[at + 1].startswith(" " * 40 + "RoPE")
+
+
 def test_no_line_is_longer_than_it_must_be_and_no_key_is_broken(cases):
     for name, width in product(AUDITED, (40, 60, 80, 120)):
         audit = audited(name)

@@ -227,7 +227,11 @@ class _AuditPage(Page):
         labels = [label_of(code) for code in shown]
         column = min(max([len(label) for label in labels] + [LABEL - 4]) + 4, self.width // 2)
         for label, code in zip(labels, shown, strict=True):
-            self.hanging(f"  {safe(label)}".ljust(column), in_short(code))
+            name = f"  {safe(label)}"
+            if len(name) + 2 > column:  # a line of its own
+                self.line(name)
+                name = ""
+            self.hanging(name.ljust(column), in_short(code))
         if len(audit.layers) > len(shown):
             self.row("", f"and {len(audit.layers) - len(shown)} more (--verbose)", None)
         self.remarks()
