@@ -37,6 +37,7 @@ def in_double(values: Mapping[str, Any]) -> Iterator[None]:
     from clockhands.models.class_modules import modeling_code
 
     importlib.import_module("safetensors.torch")
+    importlib.import_module("clockhands.models.class_encodings")
     modeling_code(read_config(values))
     before = set(sys.modules)
     with float32_is_double():

@@ -44,10 +44,9 @@ class RotaryBlocks:
                 self._old_spelling()
             self._flat_beside_nested(groups, row)
         elif self.known:
-            for block in self.blocks:
+            for block in self.blocks if self.code is not None else ():
                 for key, value in layer_blocks(block.values).items():
-                    because = f"{known.class_title if known else ''} reads one RoPE block for all layers"
-                    fields.ignored(block.source(key), value, because)
+                    fields.ignored(block.source(key), value, f"{self.code} reads one RoPE block for all layers")
             self.flat = self.blocks[0] if self.blocks else None
         self._compare()
 
