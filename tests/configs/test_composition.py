@@ -107,6 +107,29 @@ def test_groups_of_hydra_go_under_their_name(folder):
     assert open_target(folder(**{"child.yaml": own})).config == {"model": model | {"rotary_base": 5}}
 
 
+def test_self_in_a_list_of_hydra_stands_between_the_files_before_and_after_it(folder, cases):
+    files = {"first.yaml": {"rope_theta": 1.5, "head_dim": 8}, "last.yaml": {"head_dim": 32, "vocab_size": 9}}
+    own = {"defaults": ["first", "_self_", "last"], "model_type": "llama", "rope_theta": 2.5, "vocab_size": 7}
+    for name, contents in {
+        "the file itself": {"child.yaml": own},
+        "a file that it names": {"child.yaml": {"defaults": ["middle"]}, "middle.yaml": own},
+    }.items():
+        with cases(name):
+            path = folder(**files, **contents)
+            made = composed(contents["child.yaml"], path, "child.yaml")
+            assert made.fields == {"model_type": "llama", "rope_theta": 2.5, "head_dim": 32, "vocab_size": 9}
+            read = {key: made.places.get(key, key) for key in made.fields}
+            place = "" if name == "the file itself" else "middle:"
+            assert read == {
+                "model_type": f"{place}model_type",
+                "rope_theta": f"{place}rope_theta",
+                "head_dim": "last:head_dim",
+                "vocab_size": "last:vocab_size",
+            }
+    late = open_target(folder(**{"child.yaml": {**own, "defaults": ["first", "_self_", "elsewhere"]}}))
+    assert any("nor whether they replace what child.yaml sets" in note for note in late.notes)
+
+
 def test_references_cost_no_more_than_the_file(cases):
     chain = {f"k{number}": f"${{k{number + 1}}}" for number in range(20_000)} | {"k20000": 1}
     many = {"big": {str(number): number for number in range(1000)}, **dict.fromkeys(map(str, range(1000)), "${big}")}

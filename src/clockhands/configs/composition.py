@@ -60,14 +60,16 @@ def composed(config: Mapping[str, Any], path: Path | None, name: str) -> Compose
     made = ComposedConfig({})
     parents = _ParentFiles(None if path is None else path.parent, made, name)
     own = parents.extended(config, () if path is None else (path,))
-    for key in _keys(config):
-        if _at(own, key.split(".")) is _at(config, key.split(".")):
-            made.places.pop(key, None)
+    for key in _kept(own, config):
+        made.places.pop(key, None)
     made.fields = _with_references(own)
     unread = unread_parents(made.fields)
     if unread:
-        said = ", ".join(unread)
-        made.notes.append(f"{name} takes values from {said}, not read here: what {name} leaves out is not known.")
+        after = {each.name for each in _parents(_HYDRA, config.get(_HYDRA)) if each.after}
+        unknown = f"what {name} leaves out is not known"
+        if after & {*unread}:
+            unknown += f", nor whether they replace what {name} sets"
+        made.notes.append(f"{name} takes values from {', '.join(unread)}, not read here: {unknown}.")
     return made
 
 
@@ -83,21 +85,32 @@ def is_reference(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Parent:
-    """A file that is extended: its name, and the object of the config that its values belong to, "" for the config."""
+    """A file that is extended.
+
+    Attributes:
+        name: Its name.
+        inside: The object of the config that its values belong to, "" for the config.
+        after: Whether its values replace those of the file that names it.
+    """
 
     name: str
     inside: str = ""
+    after: bool = False
 
 
 def _parents(key: str, held: Any) -> Iterator[_Parent]:
     """The files that the value of a key names."""
+    after = False
     for item in held if isinstance(held, list) else [held] if key != _HYDRA else []:
-        if isinstance(item, str) and item != _SELF and (key in (_HYDRA, "extends") or item.endswith(_ENDINGS)):
-            yield _Parent(item)
+        if item == _SELF:
+            after = key == _HYDRA
+        elif isinstance(item, str) and (key in (_HYDRA, "extends") or item.endswith(_ENDINGS)):
+            yield _Parent(item, after=after)
         elif isinstance(item, Mapping) and key == _HYDRA:
             # Hydra's own groups, and those that only replace an earlier choice, hold no values of a model.
             own = {group: option for group, option in item.items() if not str(group).startswith(("override", "hydra"))}
-            yield from (_Parent(f"{group}/{each}", str(group)) for group, each in own.items() if isinstance(each, str))
+            chosen = {str(group): each for group, each in own.items() if isinstance(each, str)}
+            yield from (_Parent(f"{group}/{each}", group, after) for group, each in chosen.items())
 
 
 @dataclass
@@ -114,7 +127,8 @@ class _ParentFiles:
         own = {key: value for key, value in config.items() if not any(_parents(key, value)) or key not in _EXTENDING}
         if len(own) == len(config):
             return own
-        made: dict[str, Any] = {}
+        before: dict[str, Any] = {}
+        after: dict[str, Any] = {}
         for key in _EXTENDING:
             unread = []
             for parent in _parents(key, config.get(key)):
@@ -125,12 +139,14 @@ class _ParentFiles:
                     left = unread_parents(values)
                     unread += left
                     rest = {name: value for name, value in values.items() if not left or name not in _EXTENDING}
-                    made = _merged(made, {parent.inside: rest} if parent.inside else rest)
+                    rest = {parent.inside: rest} if parent.inside else rest
+                    if parent.after:
+                        after = _merged(after, rest)
+                    else:
+                        before = _merged(before, rest)
             if unread:
                 own["extends"] = list(dict.fromkeys([*own.get("extends", []), *unread]))
-        order = config.get(_HYDRA)
-        first = isinstance(order, list) and _SELF in order[:-1]  # then the others have priority
-        return _merged(own, made) if first else _merged(made, own)
+        return _merged(_merged(before, own), after)
 
     def parent(self, parent: _Parent, chain: tuple[Path, ...]) -> dict[str, Any] | None:
         """The values of a file that is extended; None if it is not below the folder, or is no config."""
@@ -151,7 +167,7 @@ class _ParentFiles:
         self.into.notes.append(f"Values of {parent.name}, which the file takes its values from, are read too.")
         values = self.extended(document.fields, (*chain, found))
         inside = f"{parent.inside}." if parent.inside else ""
-        for key in _keys(document.fields):
+        for key in _kept(values, document.fields):
             self.into.places[f"{inside}{key}"] = f"{parent.name}:{key}"
         return values
 
@@ -182,6 +198,12 @@ def _at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def _kept(values: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    """The full keys of a config whose values are still the same in values that were merged from it and others."""
+    paths = ((key, key.split(".")) for key in _keys(config))
+    return (key for key, path in paths if _at(values, path) is _at(config, path))
 
 
 def _keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
