@@ -9,6 +9,7 @@ import pytest
 from clockhands.configs.model_types import model_types, table
 from clockhands.encodings.additive import Learned
 from clockhands.models.class_modules import modeling_code
+from clockhands.runtimes import compared
 from configs.expected import resolved
 from configs.library import read_config
 
@@ -159,6 +160,37 @@ def test_windows_of_images_are_read_by_layer(cases):
 def test_times_of_sound_and_videos_are_multiplied_before_they_are_positions():
     (code,) = resolved({"model_type": "qwen2_5_omni_talker", "position_id_per_seconds": 13}).codes
     assert code.positions_per_second == 13
+
+
+def test_times_of_videos_stand_beside_the_text_and_are_compared():
+    def text(times, **inner):
+        whole = {
+            "model_type": "qwen2_5_vl",
+            "vision_config": {"model_type": "qwen2_5_vl", "depth": 2, **times},
+            **inner,
+        }
+        return next(code for code in resolved(whole).codes if code.part == "text")
+
+    for inner in ({}, {"text_config": {"model_type": "qwen2_5_vl_text", "hidden_size": 3584, "num_hidden_layers": 2}}):
+        code, other = text({"tokens_per_second": 2}, **inner), text({"tokens_per_second": 4}, **inner)
+        assert code.positions_per_second == 2
+        assert code.source["positions_per_second"] == "config.json:vision_config.tokens_per_second"
+        (found,) = compared([code], [other])
+        assert found.says == ("2 against 4 positions per second of audio or video",)
+    (alone,) = resolved({"model_type": "qwen2_5_vl_text", "num_hidden_layers": 2}).codes
+    assert alone.positions_per_second is None
+
+
+def test_heads_of_biases_without_a_spec_are_read_and_compared():
+    config = {"model_type": "falcon", "alibi": True}
+    ours, theirs = (resolved(config | {"num_attention_heads": heads}).codes for heads in (32, 64))
+    assert ours[0].relative == {"heads": 32}
+    assert [found.says for found in compared(ours, theirs)] == [("heads 32 against 64",)]
+    for heads in (0, -32, math.nan):
+        found = resolved(config | {"num_attention_heads": heads})
+        assert [fact.code for fact in found.facts if "config.json:num_attention_heads" in fact.evidence] == [
+            "impossible-value"
+        ]
 
 
 def test_the_three_models_of_bark_have_a_table_each():

@@ -62,11 +62,11 @@ def details_of(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]
         factor, first, last = (spoken(code.coordinates[name]) for name in ("factor", "first", "last"))
         yield "positions", f"{factor} times coordinates from {first} to {last} over the image, not tokens", ("kind",)
     if code.positions_per_second is not None:
-        yield "time", f"{code.positions_per_second} positions per second of audio or video", ("kind",)
+        yield "time", f"{code.positions_per_second} positions per second of audio or video", ("positions_per_second",)
     if code.placement is not None:
         yield "placement", _PLACEMENTS[code.placement], ("kind",)
     if code.relative:
-        yield "distances", relative_in_words(code.relative), ("buckets", "max_distance", "terms")
+        yield "distances", relative_in_words(code.relative), ("heads", "buckets", "max_distance", "terms")
 
 
 _TERMS = {"c2p": "content-to-position", "p2c": "position-to-content"}
@@ -78,7 +78,8 @@ def relative_in_words(numbers: Mapping[str, Any]) -> str:
     >>> relative_in_words({"buckets": 256, "max_distance": 512, "rows": 512, "terms": ["c2p", "p2c"]})
     '256 buckets, distances up to 512, 512 rows, terms content-to-position and position-to-content'
     """
-    words = [f"{spoken(numbers['buckets'])} buckets"] if numbers.get("buckets") else []
+    words = [f"{spoken(numbers['heads'])} heads"] if numbers.get("heads") else []
+    words += [f"{spoken(numbers['buckets'])} buckets"] if numbers.get("buckets") else []
     words += [f"distances up to {spoken(numbers['max_distance'])}"] if numbers.get("max_distance") else []
     words += [f"{spoken(numbers['rows'])} rows"] if numbers.get("rows") else []
     if "terms" in numbers:

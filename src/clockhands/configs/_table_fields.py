@@ -134,10 +134,14 @@ ROWS_OF_DISTANCES = {"one side": (1, 0), "two sides": (2, 0), "two sides and zer
 def _relative(
     fields: Fields, row: CodeOfType | None, spec: BiasCode | None
 ) -> tuple[dict[str, Any] | None, dict[str, str]]:
-    """The numbers of a learned code of distances, and their sources."""
+    """The numbers of a code of distances that its spec does not hold, and their sources."""
     if isinstance(spec, Buckets):
         numbers = {"buckets": spec.buckets, "max_distance": spec.max_distance, "rows": spec.buckets}
         return {**numbers, "two_sided": spec.bidirectional}, {}
+    if row is not None and row.kind == "alibi" and not row.bias:
+        # Falcon scales its biases and rounds them, which no spec says; its slopes follow from the number of heads.
+        heads = fields.whole("heads", most=WIDEST)
+        return ({"heads": heads.value}, {"heads": heads.source}) if heads is not None and heads.value else (None, {})
     if row is None or row.relative_rows is None:
         return None, {}
     times, more = ROWS_OF_DISTANCES[row.relative_rows]

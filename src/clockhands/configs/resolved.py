@@ -81,7 +81,7 @@ class LayerEncoding:
             ``per patch of each tile`` of each arrangement of tiles.
         positions_per_second: How many positions a second of sound or of a video takes.
         relative: The numbers of a code of relative distances: ``{"buckets", "max_distance", "rows", "two_sided",
-            "terms"}``, those that are known.
+            "terms"}``, those that are known, and ``"heads"`` of biases that no spec describes.
         assumed: Fields that hold only if the model's code is like Llama's, as nothing that was read says so.
     """
 

@@ -130,8 +130,11 @@ class RotaryResolver:
             chunk=group.chunk,
             layer_kind=group.kind,
             window_area=group.area,
-            positions_per_second=value_of(self.fields.whole("per_second")),
         )
+        times = self.fields.whole("per_second")
+        if times is not None:
+            source = {**code.source, "positions_per_second": times.source}
+            code = replace(code, positions_per_second=times.value, source=source)
         if self.row is not None:
             code = replace(code, rotating_heads=self.row.rotating_heads, coordinates=self.row.coordinates)
         elif not heads.is_latent() and not any(map(self.fields.declares, ("rotated", "share"))):

@@ -128,17 +128,19 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
     predicting = table()["spellings"]["config"]["predicting"]
     reads = {"predicting": predicting, **known.reads, **_other_names(section.values, known)}
     values, places = _with_layers_counted(section, file, reads.get("layers", ()), reads.get("stages", ()))
-    values = {**values, **_inner_values(values, reads)}
+    beside = _inner_values(section.outer or {}, reads)
+    values = {**beside, **values, **_inner_values(values, reads)}
     if places:
         reads["layers"] = list(places)
-    places = {**places, **section.places}
+    around = "".join(f"{key}." for key in section.path.split(".")[:-2])
+    places = {**{key: f"{file}:{around}{key}" for key in beside}, **places, **section.places}
     return Fields(
         values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
     )
 
 
 def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What a type reads under dotted keys, which lead into objects."""
+    """What a type reads under dotted keys, which lead into objects inside or beside that of a part."""
     found = {}
     for key in {key for keys in reads.values() for key in keys if "." in key}:
         outer, _, inner = key.partition(".")

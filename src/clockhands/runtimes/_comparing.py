@@ -211,6 +211,9 @@ def _apart(ours: LayerEncoding, theirs: LayerEncoding, also: Collection[str]) ->
                 f"{code.sections['order']} M-RoPE sections" if code.sections else "one axis" for code in (ours, theirs)
             ]
             yield "the pairs belong to other axes" if orders[0] == orders[1] else " against ".join(orders)
+        times = [code.positions_per_second for code in (ours, theirs)]
+        if None not in times and times[0] != times[1]:
+            yield f"{times[0]} against {times[1]} positions per second of audio or video"
     else:
         yield from _other_kinds(ours, theirs)
     seen = [(code.window, code.two_sided, code.chunk) for code in (ours, theirs)]
@@ -241,6 +244,10 @@ def _other_kinds(ours: LayerEncoding, theirs: LayerEncoding) -> Iterator[str]:
         for name in dict.fromkeys((*mine, *other)):
             if mine.get(name) != other.get(name) and name not in ("width", "rows", "offset", "layout", "spacing"):
                 yield f"{name} {mine.get(name)} against {other.get(name)}"
+    elif ours.relative and theirs.relative:
+        for name in ours.relative:
+            if name in theirs.relative and ours.relative[name] != theirs.relative[name]:
+                yield f"{name} {ours.relative[name]} against {theirs.relative[name]}"
 
 
 def kind_in_words(code: LayerEncoding) -> str:
