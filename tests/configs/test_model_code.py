@@ -1,5 +1,6 @@
 """The code beside a config is parsed and followed, never run: layout, base, tables and biases, each with its line."""
 
+import ast
 import inspect
 import json
 import random
@@ -11,6 +12,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.configs.model_code import read_code
+from clockhands.configs.model_code._following import FollowedCode
 from clockhands.configs.model_types import model_type, model_types
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
@@ -464,4 +466,43 @@ def test_code_without_end_is_given_up(tmp_path):
     code, names = source(body="self.f0 = f0(1)")
     calls = "".join(f"\ndef f{n}(x):\n    return f{n + 1}(x) + f{n + 1}(x + f{n + 1}(x))\n" for n in range(23))
     found = only_layers(written(tmp_path, code + calls + "\ndef f23(x):\n    return x\n", names))
+    assert (found.layout, found.kind) == (None, "rotary")
+
+
+def test_a_class_that_is_inherited_many_times_is_visited_once():
+    kinds = "".join(f"class C{n}(C{n - 1}, C{n - 1}): pass\n" for n in range(1, 15))
+    code = FollowedCode({"own.py": ast.parse(f"class C0: pass\n{kinds}")})
+    last = code.class_named("C14")
+    assert last is not None
+    assert [each.node.name for each in code.bases(last)] == [f"C{n}" for n in reversed(range(15))]
+
+
+def test_methods_are_those_of_the_class_that_python_finds_first(tmp_path):
+    more = """
+    class Root:
+        def theta(self):
+            return 100.0
+
+    class Left(Root):
+        pass
+
+    class Right(Root):
+        def theta(self):
+            return 300.0
+
+        def theta(self):
+            return 200.0
+
+    class Own(Left, Right):
+        pass
+    """
+    code, names = source(base="Own().theta()", more=more)
+    assert only_layers(written(tmp_path, code, names)).base == 200.0
+
+
+def test_branches_that_copy_very_many_names_are_given_up(tmp_path):
+    assigned = "".join(f"    a{n} = {n}\n" for n in range(1000))
+    branches = "".join(f"    if x:\n        b{n} = 1\n" for n in range(1000))
+    code, names = source(more=f"\ndef many(x):\n{assigned}{branches}", body="self.many = many(torch.rand(1))")
+    found = only_layers(written(tmp_path, code, names))
     assert (found.layout, found.kind) == (None, "rotary")

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,9 @@ from clockhands.configs.model_code._known_values import (
 
 # Ten times the steps of the largest of fourteen models, so that a small file cannot keep the audit busy.
 MOST_STEPS = 100_000
+
+# So many names are copied in about the time of a step.
+_NAMES_OF_STEP = 8
 
 # Classes and configs of parts that are no text.
 OTHER_PARTS = re.compile(r"(?i)vision|visual|vit(?![a-z])|image|audio|speech|tower|resampler|whisper|siglip|clip|tts")
@@ -76,6 +79,8 @@ class Definitions:
         self._steps = 0
         self._building = True
         self._calls: list[ast.AST] = []
+        self._bases: dict[Class, Sequence[Class]] = {}
+        self._members: dict[Class, Mapping[str, ast.stmt]] = {}
         self._names: dict[str, Value | tuple[ast.expr, str]] = {}
         for file, tree in trees.items():
             for node in definitions(tree.body):
@@ -114,23 +119,39 @@ class Definitions:
             return Instance(None, values=value, path=f"{config.path}{key}.", part=part)
         return Known(value, (f"{config.path}{key}",))
 
-    def bases(self, kind: Class) -> Iterator[Class]:
-        """A class and those that it inherits from, as far as the files define them."""
-        yield kind
-        for base in kind.node.bases:
-            found = self.class_named(base.id) if isinstance(base, ast.Name) else None
-            if found is not None and found is not kind:
-                yield from self.bases(found)
+    def bases(self, kind: Class) -> Sequence[Class]:
+        """A class and those that it inherits from, as far as the files define them, in the order of their methods."""
+        if kind not in self._bases:
+            found: dict[Class, None] = {}
+            self._after_bases(kind, found)
+            self._bases[kind] = tuple(reversed(found))
+        self._step(len(self._bases[kind]))
+        return self._bases[kind]
+
+    def _after_bases(self, kind: Class, found: dict[Class, None]) -> None:
+        """Add a class after all those that it inherits from; each is visited once, however often it is inherited."""
+        self._step()
+        for base in reversed(kind.node.bases):
+            of = self.class_named(base.id) if isinstance(base, ast.Name) else None
+            if of is not None and of is not kind and of not in found:
+                self._after_bases(of, found)
+        found[kind] = None
+
+    def members(self, kind: Class) -> Mapping[str, ast.stmt]:
+        """What the body of a class gives names to; of several with one name the last, as in Python."""
+        if kind not in self._members:
+            self._members[kind] = dict(_named_in(kind.node.body))
+        return self._members[kind]
 
     def method(self, made: Instance, name: str, after: Class | None = None) -> Function | None:
         """A method of an instance; with ``after``, of the classes that this class inherits from."""
-        line = [] if made.type is None else list(self.bases(made.type))
+        line = () if made.type is None else self.bases(made.type)
         if after in line:
             line = line[line.index(after) + 1 :]
         for kind in line:
-            for node in kind.node.body:
-                if isinstance(node, ast.FunctionDef) and node.name == name:
-                    return Function(node, kind.file, made, kind)
+            node = self.members(kind).get(name)
+            if isinstance(node, ast.FunctionDef):
+                return Function(node, kind.file, made, kind)
         return None
 
     def truth(self, value: Value) -> bool | None:
@@ -163,8 +184,9 @@ class Definitions:
         names = {ast.unparse(base).rpartition(".")[2] for kind in self.bases(config.type) for base in kind.node.bases}
         return all(self.class_named(name) is not None or name in _PLAIN_CONFIGS for name in names)
 
-    def _step(self) -> None:
-        self._steps += 1
+    def _step(self, names: int = 0) -> None:
+        """Count a step; one that copies or looks through ``names`` counts as more."""
+        self._steps += 1 + names // _NAMES_OF_STEP
         if self._steps > MOST_STEPS:
             raise Exhausted
 
@@ -177,3 +199,13 @@ class Definitions:
 
     def _place(self, node: ast.AST, frame: Frame) -> str:
         return f"{frame.function.file}:{getattr(node, 'lineno', 1)}"
+
+
+def _named_in(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    """The methods and the values in the body of a class, by name; the setter of a property is not its getter."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            if not any(isinstance(each, ast.Attribute) and each.attr == "setter" for each in node.decorator_list):
+                yield node.name, node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            yield node.targets[0].id, node

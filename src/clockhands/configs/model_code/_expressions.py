@@ -92,14 +92,14 @@ class Expressions(Definitions):
         if of.values is not None and name in of.values:
             return self.read(of, name)
         for kind in () if of.type is None else self.bases(of.type):
-            for each in kind.node.body:
-                if isinstance(each, ast.Assign) and _name(each.targets[0]) == name:
-                    return self.value(each.value, frame)
-                if isinstance(each, ast.Assign) and _name(each.targets[0]) == "attribute_map":
-                    other = self.value(each.value, frame)
-                    renamed = other.value.get(name) if isinstance(other, Known) else None
-                    if isinstance(renamed, str) and renamed != name:
-                        return self.attribute_of(of, renamed, frame)
+            members = self.members(kind)
+            if isinstance(held := members.get(name), ast.Assign):
+                return self.value(held.value, frame)
+            if isinstance(held := members.get("attribute_map"), ast.Assign):
+                other = self.value(held.value, frame)
+                renamed = other.value.get(name) if isinstance(other, Known) else None
+                if isinstance(renamed, str) and renamed != name:
+                    return self.attribute_of(of, renamed, frame)
         found = self.method(of, name)
         if found is not None and _is_property(found.node):
             return self.call(found, [], {}, certain=frame.certain)

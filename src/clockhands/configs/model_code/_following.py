@@ -81,6 +81,7 @@ class FollowedCode(Expressions):
         """The result of a call of a function of the code."""
         if len(self._calls) >= MOST_CALLS or self._calls.count(function.node):
             return UNKNOWN
+        self._step(len(function.around))
         self._calls.append(function.node)
         frame = Frame(
             function, dict(function.around), certain, function.of.part if function.of is not None else part or "text"
@@ -172,6 +173,7 @@ class FollowedCode(Expressions):
             return self._block(node.body if holds else node.orelse, frame)
         certain, of = frame.certain, frame.function.of
         before = dict(frame.names), {} if of is None else dict(of.attributes)
+        self._step(len(before[0]) + len(before[1]))
         ends, states = [], []
         frame.branches += 1
         for body in (node.body, node.orelse):
@@ -206,5 +208,8 @@ def _joined(states: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
     made: dict[str, Value] = {}
     for state in states:
         for name, value in state.items():
-            made[name] = join(made[name], value) if name in made else value
+            if name not in made:
+                made[name] = value
+            elif made[name] is not value:
+                made[name] = join(made[name], value)
     return made
