@@ -82,6 +82,38 @@ def test_where_the_files_are_silent_it_is_not_known(cases):
             assert words in found.says
 
 
+def test_numbers_that_no_model_has_are_named_and_nothing_is_computed(cases):
+    for config, words in (
+        *((LLAMA | {"num_key_value_heads": wrong}, "num_key_value_heads is ") for wrong in ("8", 8.0, True, 0, -8)),
+        (LLAMA | {"num_key_value_heads": float("nan")}, "which is no number of heads"),
+        (LLAMA | {"num_key_value_heads": [8] * 31 + ["8"]}, "which is no number of heads"),
+        (LLAMA | {"num_key_value_heads": [8] * 4}, "num_key_value_heads has 4 numbers for 32 layers"),
+        (LLAMA | {"num_key_value_heads": 5}, "num_key_value_heads is 5, which does not divide the 32 query heads"),
+        (LLAMA | {"num_key_value_heads": [8] * 31 + [5]}, "which does not divide the 32 query heads"),
+        (DEEPSEEK | {"kv_lora_rank": "512"}, 'kv_lora_rank is "512", which is no width of a latent vector'),
+        (DEEPSEEK | {"kv_lora_rank": [512]}, "which is no width of a latent vector"),
+        (LLAMA | {"v_head_dim": "128"}, 'v_head_dim is "128", which is no head width'),
+        (LLAMA | {"num_kv_shared_layers": "2"}, 'num_kv_shared_layers is "2", which is no number of layers'),
+    ):
+        with cases(words):
+            found = cache(config)
+            assert (found.bytes, found.assumes) == (None, ())
+            assert found.says.startswith("Not known for 131,072 tokens: ")
+            assert words in found.says
+
+
+def test_a_number_of_heads_for_each_layer_is_counted_layer_by_layer():
+    each = [8] * 16 + [4] * 16
+    assert cache(LLAMA | {"num_key_value_heads": each}).bytes == 2 * sum(each) * 2 * 128 * LENGTH
+
+
+def test_a_class_without_a_word_for_it_may_generate_text_as_well():
+    chatglm = {"model_type": "chatglm", "architectures": ["ChatGLMModel"], "hidden_size": 4096, "kv_channels": 128,
+               "num_attention_heads": 32, "num_layers": 40, "multi_query_attention": True, "multi_query_group_num": 2,
+               "seq_length": 131072, "torch_dtype": "bfloat16"}  # fmt: skip
+    assert cache(chatglm, 16384).bytes == 2 * 40 * 2 * 2 * 128 * 16384
+
+
 def test_a_gguf_file_has_its_own_keys(tmp_path):
     model = written_model(tmp_path, {"model.gguf": Gguf(GGUF_QWEN3)})
     found = audit(model, 4096).cache

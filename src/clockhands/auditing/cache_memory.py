@@ -30,8 +30,15 @@ _GGUF = {
 }
 # Keys of layers that keep something else than the keys and values of every position.
 _OTHERWISE = ("compress_ratios", "block_configs", "cross_attention_layers")
-# What the names of classes that generate text have in common.
-_GENERATING = ("CausalLM", "ConditionalGeneration", "ForGeneration", "LMHeadModel")
+# What the names of classes that generate text have in common; ChatGLMModel, which ChatGLM3 and GLM-4 name, is among
+# the text generation models of vLLM's registry.
+_GENERATING = ("CausalLM", "ConditionalGeneration", "ForGeneration", "LMHeadModel", "ChatGLMModel")
+# What else a quantity is than a number of heads, and its least value: 0 says that the model has none.
+_MEANT = {
+    "value width": ("head width", 0),
+    "latent": ("width of a latent vector", 0),
+    "shared": ("number of layers", 0),
+}
 _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -88,6 +95,15 @@ def size_in_words(size: int) -> str:
     return f"{size / unit:,.4g} {name}"
 
 
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _of_layer(value: Any, layer: int) -> Any:
+    """A quantity that is one number for all layers, or a list of one for each."""
+    return value[layer] if isinstance(value, list) else value
+
+
 @dataclass(frozen=True)
 class _CachedGroup:
     """Layers that keep the same numbers at each position."""
@@ -104,11 +120,15 @@ class _CachedModel:
     subject: AuditSubject
     length: int
 
+    def key(self, name: str) -> str | None:
+        """The key of a quantity, in the text part of a config or in an architecture; None if it is not there."""
+        keys = (_GGUF if self.opened.form == "gguf" else _CONFIG).get(name, ())
+        return next((key for key in keys if self.values.get(key) is not None), None)
+
     def value(self, name: str) -> Any:
-        """A quantity, from the text part of a config or from the keys of an architecture; None if it is not there."""
-        gguf = self.opened.form == "gguf"
-        keys = (_GGUF if gguf else _CONFIG).get(name, (name,))
-        return next((self.values[key] for key in keys if self.values.get(key) is not None), None)
+        """The value of a quantity; None if it is not there."""
+        key = self.key(name)
+        return None if key is None else self.values[key]
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -152,9 +172,37 @@ class _CachedModel:
             return "what its layers keep was not read"
         if any(code.kind == "rotary" and code.width is None for code in codes) or self.value("heads") is None:
             return "the files do not say the width or the number of its heads"
+        impossible = next(self.impossible(max(max(layer_numbers(code.layers or "")) for code in codes)), "")
+        if impossible:
+            return impossible
         if any(code.kind == "none" and self.attending(code) is None for code in codes):
             return "the files do not say which layers without positions have attention"
         return ""
+
+    def impossible(self, last: int) -> Iterator[str]:
+        """The quantities that no model can have, as clauses.
+
+        Args:
+            last: The number of the last layer, up to which a list of heads has a number for each layer.
+        """
+        names = ("latent", "shared") if self.value("latent") else tuple(_CONFIG)
+        for name in names:
+            key, value = self.key(name), self.value(name)
+            what, least = _MEANT.get(name, ("number of heads", 1))
+            if isinstance(value, list) and "heads" in name:
+                # A list may have 0 for layers without attention.
+                if len(value) <= last:
+                    yield said("too-few-heads", key=key, numbers=len(value), layers=last + 1)
+                elif not all(_is_count(each, 0) for each in value):
+                    yield said("impossible-heads", key=key, value=value, what=what)
+            elif value is not None and not _is_count(value, least):
+                yield said("impossible-heads", key=key, value=value, what=what)
+        if self.one_head or self.value("latent"):
+            return
+        queries, keys = self.value("heads"), self.value("kv heads")
+        for heads, kept in {(_of_layer(queries, layer), _of_layer(keys, layer)) for layer in range(last + 1)}:
+            if heads and kept and heads % kept:
+                yield said("heads-not-divided", key=self.key("kv heads"), kept=kept, heads=heads)
 
     def attending(self, code: LayerEncoding) -> frozenset[int] | None:
         """The layers of a group that have attention, whose cache grows with the text; None if that is not known."""
@@ -191,7 +239,7 @@ class _CachedModel:
         width = code.width or self.width()
         heads = self.value("kv heads of windows" if code.farthest else "kv heads of all positions")
         heads = 1 if self.one_head else heads or self.value("kv heads") or self.value("heads")
-        heads = heads[layer] if isinstance(heads, list) else heads
+        heads = _of_layer(heads, layer)
         values = self.value("value width") or width
         return heads * (width + values), f"{number_of(heads, 'head')} of {width} + {values} channels"
 
