@@ -13,6 +13,7 @@ from auditing.model_files import audit_of as audited
 from auditing.published_fields import GGUF_LLAMA, GGUF_QWEN3, LLAMA3
 from clockhands.auditing import audit
 from clockhands.auditing.extending import LABELS, OF_KINDS, OF_SCALINGS, Extension
+from clockhands.auditing.length_answers import lines_of_change
 from clockhands.configs.overriding import read_overrides
 
 SMALL = {"hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 12, "vocab_size": 100}
@@ -216,6 +217,44 @@ def test_layers_that_slide_keep_their_base():
     }
 
 
+def test_a_class_that_scales_all_layers_in_the_old_shape_is_offered_the_new_one_alone():
+    modernbert = config("modernbert", 8192, global_rope_theta=1.6e5, local_rope_theta=1e4, local_attention=128)
+    before, found = audited(modernbert), extended(modernbert, 32768)
+    sliding = {code.layers: code.rates for code in before.layers if code.window}
+    assert sliding
+    for way in found.ways:
+        assert list(way.values) == ["rope_parameters"]
+        after = audited(modernbert, 32768, way.values["rope_parameters"])
+        assert {code.layers: code.rates for code in after.layers if code.window} == sliding
+    assert found.answer.settings[0].lines[0].startswith('"rope_parameters": {"full_attention"')
+    for runtime in ("vllm@0.11", "transformers@4.57.1"):
+        (setting,) = ch.audit(modernbert, 32768, runtime=runtime).extension.answer.settings
+        assert "No change can be written in the old config format" in setting.lines[0]
+
+
+def test_the_lines_of_a_part_are_nested_as_in_the_file(cases):
+    """The lines are put into the file as they are, and the file is read again."""
+    gemma = {
+        "model_type": "gemma3",
+        "text_config": ROTARY["gemma3"] | {"rope_scaling": {"type": "linear", "factor": 8.0}},
+    }
+    for name, values in (("llava", ROTARY["a text part"]), ("gemma3", gemma)):
+        found = extended(values, 4 * audited(values).context)
+        for way in found.ways:
+            for shape, change in way.values.items():
+                lines = list(lines_of_change(shape, change))
+                gone = [line for line in lines if line.startswith("without ")]
+                read = json.loads(f"{{{', '.join(line for line in lines if line not in gone)}}}")
+                with cases(name, way.scaling, shape):
+                    assert list(read) == ["text_config"]
+                    part = values["text_config"] | read["text_config"]
+                    if gone:
+                        assert gone == ['without "rope_scaling" in "text_config"']
+                        del part["rope_scaling"]
+                    after = audited(values | {"text_config": part}, found.length)
+                    assert after.layers[-1].rates == audited(values, found.length, change).layers[-1].rates
+
+
 def test_an_attention_factor_of_the_formula_is_written_anew():
     extension = extended(ROTARY["an explicit attention factor"], 65536)
     block = extension.ways[0].values["rope_scaling"]["rope_scaling"]
@@ -319,7 +358,8 @@ def test_each_setting_of_the_answer_gives_the_frequencies_of_its_scaling(cases):
         settings = {setting.runtime: setting.lines for setting in extension.answer.settings}
         with cases(name):
             assert list(settings) == [each for each in ("config", "vllm", "sglang", "llama.cpp") if each in settings]
-            assert ("sglang" in settings) == (name != "a text part"), "SGLang replaces a whole part"
+            if name == "a text part":
+                assert "replaces the whole of text_config" in settings.pop("sglang")[0]
             offered = audited(values, length, next(iter(way.values.values()))).layers[0].rates
             for server in settings.keys() & {"vllm", "sglang"}:
                 option, override, _, at = shlex.split(settings[server][0])

@@ -173,9 +173,10 @@ class _Writer:
         values, warns = {}, {}
         # An audit of the changed config still has this: whether a length includes its factor is read in two ways.
         stay = ("length-times-factor",) if scaling in ("dynamic", "linear") else ()
-        # The old shape cannot express what the new one declares for each kind of layer.
+        # The old shape cannot express what the new one declares for each kind of layer: it scales them all.
         full_alone = tuple(self.row.scaled) == ("full",)
-        loses = any(block.kind is not None for block in self.part.blocks()) and not full_alone
+        by_kind = any(block.kind is not None for block in self.part.blocks())
+        loses = (by_kind or (self.row.nested and self._near() is not None)) and not full_alone
         for shape in self.known.reads["blocks"]:
             if shape in (OLD, NEW) and not (shape == OLD and loses):
                 values[shape] = self._shaped(shape, scaling)

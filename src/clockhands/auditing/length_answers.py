@@ -18,6 +18,10 @@ OPTIONS: Mapping[str, str] = {CONFIG: "in the file", "vllm": "vLLM", "sglang": "
 """Where a setting is written, and its name for people."""
 
 _OF_FILES = ("transformers", "mlx-lm")  # they have no option for it
+_OLD_ALONE = (
+    ("transformers-4",),
+    ("vllm-0.11",),
+)  # readers of the old shape; vLLM 0.11 reads configs with Transformers 4
 _LOWEST_IN_STUDY = "yarn"  # the claim yarn-without-training
 _PREFERRED = (_LOWEST_IN_STUDY, "dynamic", "linear")
 
@@ -96,16 +100,18 @@ def settings(
         runtime: The runtime that the caller named, or None.
     """
     name = None if runtime is None else runtime.name
-    file = values.get(OLD) or values.get(NEW) or next(iter(values.values()))
+    shape = next(shape for shape in (OLD, NEW, *values) if shape in values)
+    if runtime is not None and shape == NEW and runtime.readers in _OLD_ALONE:
+        yield RuntimeSetting(runtime.name if runtime.name in OPTIONS else CONFIG, (said("no-old-shape"),))
+        return
     if name in (None, *_OF_FILES):
-        yield RuntimeSetting(CONFIG, tuple(lines_of_change(file)))
-    old = runtime is not None and runtime.readers == ("vllm-0.11",)  # it reads configs with Transformers 4
-    block = values.get(OLD if old else NEW) or values.get(NEW) or values.get(OLD)
+        yield RuntimeSetting(CONFIG, tuple(lines_of_change(shape, values[shape])))
+    old = runtime is not None and runtime.readers == ("vllm-0.11",)
+    block = values.get(OLD if old else NEW) or values.get(OLD)
     if block is not None and name in (None, "vllm"):
         yield RuntimeSetting("vllm", (f"--hf-overrides '{json.dumps(_nested(block))}' --max-model-len {length}",))
-    if block is not None and name in (None, "sglang") and not any("." in key for key in block):
-        override = json.dumps({key: value for key, value in block.items() if value is not None})
-        yield RuntimeSetting("sglang", (f"--json-model-override-args '{override}' --context-length {length}",))
+    if block is not None and name in (None, "sglang"):
+        yield RuntimeSetting("sglang", (_option_of_sglang(block, length),))
     if name in (None, "llama.cpp"):
         yield RuntimeSetting("llama.cpp", (_option_of_llama_cpp(scaling, after, length),))
 
@@ -123,6 +129,13 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _option_of_sglang(values: Mapping[str, Any], length: int) -> str:
+    part = next((key.split(".")[0] for key in values if "." in key), None)
+    if part is not None:  # `config.update` of its get_config sets whole values of the outermost object
+        return said("replaces-part", part=part)
+    return f"--json-model-override-args '{json.dumps(_nested(values))}' --context-length {length}"
+
+
 def _option_of_llama_cpp(scaling: str, after: LayerEncoding, length: int) -> str:
     factor, original = ((after.scaling or {}).get(name) for name in ("factor", "original"))
     if scaling not in ("linear", "yarn") or not isinstance(factor, int | float):
@@ -131,11 +144,21 @@ def _option_of_llama_cpp(scaling: str, after: LayerEncoding, length: int) -> str
     return f"--rope-scaling {scaling} --rope-scale {factor:g}{origin} --ctx-size {length}"
 
 
-def lines_of_change(values: Mapping[str, Any]) -> Iterator[str]:
+def lines_of_change(shape: str, values: Mapping[str, Any]) -> Iterator[str]:
     """A change, one key a line, as JSON; a key to take away is said to be so.
 
-    >>> list(lines_of_change({"max_position_embeddings": 8192, "rope_parameters": None}))
-    ['"max_position_embeddings": 8192', 'without "rope_parameters"']
+    Args:
+        shape: `OLD` or `NEW` for a config, whose keys with dots are written as nested objects; another for keys that
+            have dots themselves, as those of a GGUF file.
+        values: The keys to set, as in `Way.values`.
+
+    >>> list(lines_of_change("rope_scaling", {"text_config.max_position_embeddings": 8192, "rope_parameters": None}))
+    ['"text_config": {"max_position_embeddings": 8192}', 'without "rope_parameters"']
     """
-    for key, value in values.items():
-        yield f"without {json.dumps(key)}" if value is None else f"{json.dumps(key)}: {json.dumps(value)}"
+    nested = shape in (OLD, NEW)
+    held = {key: value for key, value in values.items() if value is not None}
+    for key, value in (_nested(held) if nested else held).items():
+        yield f"{json.dumps(key)}: {json.dumps(value)}"
+    for path in (key for key in values if key not in held):
+        part, _, key = path.rpartition(".") if nested else ("", "", path)
+        yield f"without {json.dumps(key)}" + (f" in {json.dumps(part)}" if part else "")

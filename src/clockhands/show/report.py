@@ -240,8 +240,8 @@ def _extension(extension: Extension) -> Iterator[Markup]:
         yield element("p", way.scaling, class_="report-code")
         for sentence in way.says:
             yield element("p", sentence, class_="answer")
-        for values in way.values.values():
-            yield preformatted(lines_of_change(values))
+        for shape, values in way.values.items():
+            yield preformatted(lines_of_change(shape, values))
         for cost in way.costs:
             yield element("p", f"Known: {cost.in_words}", class_="note")
     for sentence in (*extension.without, *extension.cannot):

@@ -463,7 +463,7 @@ def _print_way(page: Page, way: Way, extension: Extension) -> None:
         page.paragraph(sentence, indent=4)
     for shape, values in way.values.items():
         page.paragraph(f"{SHAPES[shape]}:", indent=4)
-        for line in lines_of_change(values):
+        for line in lines_of_change(shape, values):
             # A line that is copied must not be broken.
             page.line(Text(f"      {safe(line)}"))
         if way.warns.get(shape):
