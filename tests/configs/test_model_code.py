@@ -506,3 +506,41 @@ def test_branches_that_copy_very_many_names_are_given_up(tmp_path):
     code, names = source(more=f"\ndef many(x):\n{assigned}{branches}", body="self.many = many(torch.rand(1))")
     found = only_layers(written(tmp_path, code, names))
     assert (found.layout, found.kind) == (None, "rotary")
+
+
+@pytest.mark.parametrize(
+    ("base", "more", "expected"),
+    [
+        ("grown(config.rope_theta)", "def grown(b):\n    for i in range(3):\n        b = b * 2\n    return b", None),
+        ("grown(config.rope_theta)", "def grown(b):\n    while b < 1e9:\n        b *= 10\n    return b", None),
+        ("Held().b", "class Held:\n    def __init__(self):\n        self.b = 5\n        self.grow()\n"
+         "    def grow(self):\n        for i in range(3):\n            self.b *= 2", None),
+        ("once(config.rope_theta)", "def once(b):\n    for i in range(3):\n        print(i)\n    return b", 50000.0),
+        ("BASE", "BASE = 10000.0\nBASE = BASE * 5", None),
+        ("BASE", "BASE = 10000.0\nBASE *= 5", None),
+        ("BASE", "BASE = 10000.0\nfor i in range(3):\n    BASE = 5.0", None),
+        ("BASE", "BASE = 10000.0\ndef other():\n    global BASE\n    BASE = 5.0", None),
+        ("BASE", "BASE = 10000.0", 10000.0),
+        ("base_of()", "def base_of():\n    return 5.0\ndef base_of():\n    return 6.0", 6.0),
+        ("base_of()", "if NEW:\n  def base_of():\n    return 5.0\nelse:\n  def base_of():\n    return 6.0", None),
+    ],
+)  # fmt: skip
+def test_a_base_that_is_changed_while_the_code_runs_is_the_last_one_or_not_known(tmp_path, base, more, expected):
+    code, names = source(base=base, more=f"\n{more}\n")
+    assert only_layers(written(tmp_path, code, names)).base == expected
+
+
+@pytest.mark.parametrize(
+    ("kept", "body", "expected"),
+    [
+        ("kept", "@property\n    def rope_theta(self):\n        return self.kept * 10", 500000.0),
+        ("rope_theta", "other = 1", 50000.0),
+        ("rope_theta = 1\n        setattr(self, 'rope_theta', 99.0); self.other", "other = 1", 99.0),
+    ],
+    ids=["property", "attribute", "setattr"],
+)
+def test_what_the_class_of_the_config_makes_of_a_key_goes_before_the_key(tmp_path, kept, body, expected):
+    code, names = source()
+    code = code.replace("self.rope_theta = rope_theta", f"self.{kept} = rope_theta")
+    code = code.replace("super().__init__(**kwargs)\n", f"super().__init__(**kwargs)\n\n    {body}\n", 1)
+    assert only_layers(written(tmp_path, code, names)).base == expected

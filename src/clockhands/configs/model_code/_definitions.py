@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clockhands.configs.model_code._idioms import definitions
+from clockhands.configs.model_code._idioms import assigned, definitions
 from clockhands.configs.model_code._known_values import (
     UNKNOWN,
     Class,
@@ -17,6 +17,7 @@ from clockhands.configs.model_code._known_values import (
     RunTime,
     Several,
     Value,
+    join,
     join_all,
     mixed,
 )
@@ -83,13 +84,29 @@ class Definitions:
         self._members: dict[Class, Mapping[str, ast.stmt]] = {}
         self._names: dict[str, Value | tuple[ast.expr, str]] = {}
         for file, tree in trees.items():
-            for node in definitions(tree.body):
-                if isinstance(node, ast.ClassDef):
-                    self._names.setdefault(node.name, Class(node, file))
-                elif isinstance(node, ast.FunctionDef):
-                    self._names.setdefault(node.name, Function(node, file))
-                elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                    self._names.setdefault(node.targets[0].id, (node.value, file))
+            for name, found in self._of_file(file, tree).items():
+                self._names.setdefault(name, found)
+
+    def _of_file(self, file: str, tree: ast.Module) -> Mapping[str, Value | tuple[ast.expr, str]]:
+        """The names of a file: the last class or function of a name, or several where a condition chooses one.
+
+        What a name holds that is assigned again, or in a function, is not known: that depends on when it is read.
+        """
+        found: dict[str, Value | tuple[ast.expr, str]] = {}
+        values = assigned(tree)
+        for node in definitions(tree.body):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                made = Class(node, file) if isinstance(node, ast.ClassDef) else Function(node, file)
+                before = found.get(node.name)
+                if isinstance(before, Class | Function | Several) and node not in tree.body:
+                    found[node.name] = join(before, made)
+                else:
+                    found[node.name] = made
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                once = values[name] == 1 and name not in found
+                found[name] = (node.value, file) if once else UNKNOWN
+        return found
 
     def class_named(self, name: str) -> Class | None:
         """The class of that name, if the files define it."""

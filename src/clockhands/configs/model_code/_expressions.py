@@ -54,6 +54,10 @@ class Expressions(Definitions):
     def bind(self, target: ast.expr, value: Value, frame: Frame) -> None:
         """Give a name, an attribute or several of them a value."""
 
+    @abstractmethod
+    def bind_attribute(self, of: Instance, name: str, value: Value, frame: Frame) -> None:
+        """Give an attribute a value."""
+
     def value(self, node: ast.expr, frame: Frame) -> Value:
         """The value of an expression."""
         self._step()
@@ -87,6 +91,9 @@ class Expressions(Definitions):
             return join_all([self.attribute_of(each, name, frame) for each in of.options])
         if not isinstance(of, Instance):
             return of if isinstance(of, RunTime) and name in ("T", "real") else UNKNOWN
+        found = self.method(of, name)
+        if found is not None and _is_property(found.node):
+            return self.call(found, [], {}, certain=frame.certain)
         if name in of.attributes:
             return of.attributes[name]
         if of.values is not None and name in of.values:
@@ -100,9 +107,6 @@ class Expressions(Definitions):
                 renamed = other.value.get(name) if isinstance(other, Known) else None
                 if isinstance(renamed, str) and renamed != name:
                     return self.attribute_of(of, renamed, frame)
-        found = self.method(of, name)
-        if found is not None and _is_property(found.node):
-            return self.call(found, [], {}, certain=frame.certain)
         return UNKNOWN if found is None else found
 
     def subscript(self, node: ast.Subscript, frame: Frame) -> Value:
@@ -342,6 +346,9 @@ class Expressions(Definitions):
         """The result of a call of a function that the files do not define."""
         if name in ("getattr", "get", "pop"):
             return self._looked_up(name, of, given, frame)
+        if name == "setattr" and len(given) == 3 and isinstance(given[0], Instance) and _text(given[1]) is not None:
+            self.bind_attribute(given[0], str(_text(given[1])), given[2], frame)
+            return UNKNOWN
         if name in ("copy", "deepcopy") and given and isinstance(given[0], Instance):
             return replace(given[0], attributes=dict(given[0].attributes))
         if name == "hasattr" and len(given) > 1:

@@ -6,7 +6,7 @@ What is found on the way is recorded as an `Event` with file and line.
 """
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.configs.key_reads import defaults_of
@@ -128,11 +128,8 @@ class FollowedCode(Expressions):
             return "return"
         elif isinstance(node, ast.Raise):
             return "raise"
-        elif isinstance(node, ast.For):
-            self.bind(node.target, self._item(self.value(node.iter, frame)), frame)
-            self._block(node.body, frame)
-        elif isinstance(node, ast.While):
-            self._block(node.body, frame)
+        elif isinstance(node, ast.For | ast.While):
+            self._loop(node, frame)
         elif isinstance(node, ast.With):
             return self._block(node.body, frame)
         elif isinstance(node, ast.Try):
@@ -161,11 +158,37 @@ class FollowedCode(Expressions):
         elif isinstance(target, ast.Attribute):
             of = self.value(target.value, frame)
             if isinstance(of, Instance):
-                elsewhere = frame.branches and of is not frame.function.of and target.attr in of.attributes
-                of.attributes[target.attr] = join(of.attributes[target.attr], value) if elsewhere else value
+                self.bind_attribute(of, target.attr, value, frame)
         elif isinstance(target, ast.Tuple | ast.List):
             for at, each in enumerate(target.elts):
                 self.bind(each, self._item(value, at), frame)
+
+    def bind_attribute(self, of: Instance, name: str, value: Value, frame: Frame) -> None:
+        """Give an attribute a value; under a condition that is not known, it may keep the one that it has."""
+        if frame.branches and of is not frame.function.of:
+            before = of.attributes.get(name, UNKNOWN if of.values is None else self.read(of, name))
+            value = value if before == UNKNOWN else join(before, value)
+        of.attributes[name] = value
+
+    def _loop(self, node: ast.For | ast.While, frame: Frame) -> None:
+        """Follow the body of a loop once, for any of its turns: what an earlier turn has changed is not known.
+
+        After it, names have what a turn leaves or what they had before, for there may be no turn.
+        """
+        of = frame.function.of
+        before = dict(frame.names), {} if of is None else dict(of.attributes)
+        self._step(len(before[0]) + len(before[1]))
+        if isinstance(node, ast.For):
+            self.bind(node.target, self._item(self.value(node.iter, frame)), frame)
+        frame.branches += 1
+        for each in _changed(node.body):
+            if isinstance(each, ast.Attribute) or each.id in before[0]:
+                self.bind(each, UNKNOWN, frame)
+        self._block(node.body, frame)
+        frame.branches -= 1
+        frame.names = _joined([before[0], frame.names])
+        if of is not None:
+            of.attributes = _joined([before[1], of.attributes])
 
     def _condition(self, node: ast.If, frame: Frame) -> str:
         holds = self.truth(self.value(node.test, frame))
@@ -191,6 +214,14 @@ class FollowedCode(Expressions):
             # What a branch that returns has set stays set for later calls.
             of.attributes = _joined([held for end, (_, held) in zip(ends, states, strict=True) if end != "raise"])
         return ""
+
+
+def _changed(body: Sequence[ast.stmt]) -> Iterator[ast.Name | ast.Attribute]:
+    """The names and attributes that statements give a value."""
+    for statement in body:
+        for each in ast.walk(statement):
+            if isinstance(each, ast.Name | ast.Attribute) and isinstance(each.ctx, ast.Store):
+                yield each
 
 
 def _is_static(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

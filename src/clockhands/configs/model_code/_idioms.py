@@ -1,6 +1,7 @@
 """Expressions that models share, found in the syntax tree: frequencies, tables, and where definitions are."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 
@@ -10,6 +11,23 @@ def definitions(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         yield node
         if isinstance(node, ast.If | ast.Try):
             yield from definitions([*node.body, *node.orelse])
+
+
+def assigned(tree: ast.Module) -> Counter[str]:
+    """How often the names of a module are given a value, in functions that call them global too."""
+    found: Counter[str] = Counter()
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] += 1
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            found.update(name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names)
+        else:
+            # A loop gives a name more than one value.
+            loops = isinstance(node, ast.For | ast.While)
+            waiting += [*ast.iter_child_nodes(node), *(node.body if loops else ())]
+    return found
 
 
 def rows_of_embedding(node: ast.expr) -> ast.expr | None:
