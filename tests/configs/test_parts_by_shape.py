@@ -1,5 +1,7 @@
 """Parts of a model that are found by the shape of their objects, and how they are called."""
 
+import json
+
 from clockhands.auditing import audit
 from clockhands.auditing.layer_words import label_of
 from configs.expected import resolved
@@ -60,6 +62,31 @@ def test_a_file_that_only_holds_parts_has_no_text_of_its_own():
     assert (code.part, code.component, code.kind) == ("text", None, "rotary")
     found = resolved({"generator": SHAPE, "discriminator": SHAPE | {"num_hidden_layers": 2}})
     assert [code.component for code in found.codes] == ["generator", "discriminator"]
+
+
+def test_a_config_inside_an_object_is_audited_as_the_config_itself(cases, published):
+    """But for the places of its values: the model type, its parts, and what each runtime makes of it."""
+    for name in ("gemma-3-4b", "glm-4.1v-9b", "llama-3.2-1b", "qwen2-vl-7b"):
+        held = json.loads((published / "configs" / f"{name}.json").read_text(encoding="utf-8"))["config"]
+        alone = audit(held).to_dict()
+        for file in ({"config": held, "seed": 1}, {"model": held}):
+            with cases((name, *file)):
+                found = audit(file).to_dict()
+                assert found["model_type"] == held["model_type"]
+                assert found["source"]["model_type"] == f"config:{next(iter(file))}.model_type"
+                same = ("verdict", "context")
+                assert {key: found[key] for key in same} == {key: alone[key] for key in same}
+                read = [(each["reader"], each["verdict"]) for each in alone["readers"]]
+                assert [(each["reader"], each["verdict"]) for each in found["readers"]] == read
+                parts = [(each["part"], each["base"], each["layout"]) for each in alone["layers"]]
+                assert [(each["part"], each["base"], each["layout"]) for each in found["layers"]] == parts
+                codes = [each["code"] for each in alone["findings"]]
+                assert [each["code"] for each in found["findings"]] == codes
+
+
+def test_an_object_that_repeats_the_type_of_a_model_without_parts_has_that_type():
+    outer, inner = resolved({"model_type": "llama", **SHAPE, "config": {"model_type": "llama", **SHAPE}}).codes
+    assert (inner.component, inner.kind, inner.layout) == ("config", "rotary", outer.layout)
 
 
 def test_an_unknown_type_is_not_said_to_rotate_whole_heads(cases):

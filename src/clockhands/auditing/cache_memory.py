@@ -10,6 +10,7 @@ from clockhands.auditing.findings._parts import AuditSubject
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import INDEXER, TEXT, LayerEncoding, Resolved, layer_numbers
+from clockhands.configs.section_fields import model_in
 from clockhands.phrases import listed, number_of
 
 _CONFIG = {
@@ -153,7 +154,7 @@ class _CachedModel:
     @property
     def dtype(self) -> tuple[str, bool]:
         """The dtype of the cache, and whether the files say it."""
-        top, part = self.opened.config or {}, self.values
+        top, part = model_in(self.opened.config or {})[1], self.values
         named = next((holder[key] for holder in (part, top) for key in ("dtype", "torch_dtype") if holder.get(key)), "")
         known = str(named).removeprefix("torch.")
         return (known, True) if known in _BYTES else ("float16", False)
@@ -163,7 +164,7 @@ class _CachedModel:
         other = [key for key in _OTHERWISE if self.values.get(key)]
         if other:
             return f"{other[0]} changes what its layers keep"
-        names = (self.opened.config or {}).get("architectures") or ()
+        names = model_in(self.opened.config or {})[1].get("architectures") or ()
         if names and not any(word in str(name) for name in names for word in _GENERATING):
             return f"{names[0]} is not known to generate text"
         kinds = {code.kind for code in codes}

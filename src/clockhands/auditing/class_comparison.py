@@ -11,6 +11,7 @@ from clockhands.configs.model_types import model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import SECOND, TEXT, LayerEncoding, Resolved, layer_numbers, layer_ranges
+from clockhands.configs.section_fields import model_in
 from clockhands.errors import InvalidValue, Unreadable
 from clockhands.models.class_readings import LAYER_KINDS, ClassLadder, ClassPart, ClassReading, class_reading
 from clockhands.phrases import listed
@@ -135,11 +136,12 @@ def compared_with_class(opened: Opened, resolved: Resolved) -> ClassComparison:
             f"Reading the class of a model needs {listed(missing)}, not installed here.",
             "Install them with `pip install 'clockhands[probe]'`, or leave out --with.",
         )
-    name = (opened.config or {}).get("model_type")
+    model = model_in(opened.config or {})[1]
+    name = model.get("model_type")
     if opened.form in _WITHOUT_CLASS or not isinstance(name, str):
         return ClassComparison(None, refused="the target names no model type of Transformers.")
     try:
-        reading = class_reading(opened.config or {})
+        reading = class_reading(model)
     except Unreadable as error:
         return ClassComparison(None, refused=error.message)
     return compared_reading(reading, opened, resolved if resolved.asked is None else resolve(opened, None))
@@ -147,7 +149,7 @@ def compared_with_class(opened: Opened, resolved: Resolved) -> ClassComparison:
 
 def compared_reading(reading: ClassReading, opened: Opened, resolved: Resolved) -> ClassComparison:
     """A class, compared with what a file declares, or with what the audit says that this library makes of the file."""
-    if model_type((opened.config or {}).get("model_type", "")) is None:
+    if model_type(model_in(opened.config or {})[1].get("model_type", "")) is None:
         unread = tuple(each for part in reading.parts for each in part.unread)
         held = any(part.ladders or part.tables or part.relative for part in reading.parts)
         return ClassComparison(reading, unread=unread, used=held)

@@ -42,6 +42,7 @@ from clockhands.configs.section_fields import (
     foreign_sizes,
     ignored_keys,
     misspelt_keys,
+    model_in,
     outer_keys,
     part_of,
     repeated_orders,
@@ -170,13 +171,17 @@ class _Part:
 def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) -> Resolved:
     facts: list[Fact] = []
     file = opened.config_name or "config.json"
-    name = _name(config, file, "", facts)
+    path, model = model_in(config)
+    name = _name(model, file, path, facts)
     facts += _given_twice(opened, file)
     reader = _ConfigResolver(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
     parts = _named_apart([(section, reader.part(section)) for section in found])
-    ignored = beside(config, file) if all(section.path for section in found) else {}
-    whole = _of_parts(parts, _main(parts), name, f"{file}:model_type", length, facts, ignored)
+    around = {"": config, path: model}
+    if any(section.whole for section in found):
+        del around[path]
+    ignored = {place: value for at, held in around.items() for place, value in beside(held, f"{file}:{at}").items()}
+    whole = _of_parts(parts, _main(parts), name, f"{file}:{path}model_type", length, facts, ignored)
     notes, not_covered = (tuple(dict.fromkeys(held)) for held in (reader.notes, reader.not_covered))
     return replace(whole, notes=notes, not_covered=not_covered)
 
@@ -184,7 +189,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
 def _named_apart(found: list[tuple[Section, _Part]]) -> list[_Part]:
     """The parts; one that is of no usual kind, or of the same kind as another one, has the keys of its object."""
     kinds = Counter(section.part for section, _ in found)
-    alike = [section.path and (section.part == "other" or kinds[section.part] > 1) for section, _ in found]
+    alike = [not section.whole and (section.part == "other" or kinds[section.part] > 1) for section, _ in found]
     return [
         _called(part, section.path.removesuffix(".")) if several else part
         for (section, part), several in zip(found, alike, strict=True)
@@ -220,12 +225,13 @@ def _given_twice(opened: Opened, file: str) -> list[Fact]:
 
 def _around(config: Mapping[str, Any], name: str | None) -> list[Section]:
     """The config itself, if its type has codes of its own around the objects of other types."""
+    path, model = model_in(config)
     known = None if name is None else model_type(name)
-    if known is None or not known.rows or not known.sections or not all(each.path for each in sections(config)):
+    if known is None or not known.rows or not known.sections or any(each.whole for each in sections(config)):
         return []
     parts = [model_type(kind) for kind in known.sections.values()]
     same = any(found is not None and found.rows == known.rows for found in parts)
-    return [] if same else [Section("text", "", config)]
+    return [] if same else [Section("text", path, model, model=path)]
 
 
 def _of_parts(  # noqa: PLR0917 - what a config or a GGUF file says
@@ -276,7 +282,7 @@ class _ConfigResolver:
         """The codes of a part, by the table or by its fields."""
         name = _name(section.values, self.file, section.path, self.facts)
         known = self._by_own_code(section, type_of(section, name, self.top))
-        if known is not None and not section.path:
+        if known is not None and section.whole:
             odd = class_of_others(section.values, known)
             own = None if odd is None else by_listed_class(odd)
             if own is not None:
@@ -294,7 +300,7 @@ class _ConfigResolver:
         if made is not None:
             codes, fields = made
             return _Part(codes, None, unread(fields))
-        if known is None and not section.path and is_params(section.values):
+        if known is None and section.whole and is_params(section.values):
             codes, context, fields = params_codes(section.values, self.file, self.facts, self.length)
             return _Part(codes, context, unread(fields))
         if known is None:
@@ -309,7 +315,7 @@ class _ConfigResolver:
     def _code(self, section: Section) -> CodeFacts | None:
         """What the Python files beside the config say of a part; those of a whole model are read for its text."""
         beside = self.opened.code
-        return None if section.path or beside is None else beside.of(section.values, self.file)
+        return None if not section.whole or beside is None else beside.of(section.values, self.file)
 
     @property
     def _key_reads(self) -> tuple[KeyRead, ...]:
@@ -490,10 +496,11 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
     Old files repeat the whole model's type in a part.
     """
     around = model_type(top) if top is not None else None
-    if not section.path:
+    if section.whole:
         return around
     inner = around.sections.get(section.part) if around is not None else None
-    own = name if name is not None and name != top else inner
+    repeated = name == top and around is not None and bool(around.sections)
+    own = name if name is not None and not repeated else inner
     found = model_type(own) if own is not None else None
     part = None if found is None else found.sections.get(section.part)
     inside = any(each.path for each in sections(section.values, part=section.part))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -52,6 +52,8 @@ class Section:
         path: The place of the object, such as ``"text_config."``.
         values: The object.
         outer: The object around it, or None.
+        outer_path: The place of that object.
+        model: The place of the object of the whole model; see `model_in`.
         places: The sources of keys (with dots into objects) that the file does not have.
     """
 
@@ -60,22 +62,53 @@ class Section:
     values: Mapping[str, Any]
     outer: Mapping[str, Any] | None = None
     places: Mapping[str, str] = field(default_factory=dict)
+    outer_path: str = ""
+    model: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is described by the object of the whole model, not by an object in it."""
+        return self.path == self.model
 
 
-def sections(config: Mapping[str, Any], path: str = "", part: str = "text") -> Iterator[Section]:
+# The keys that name a model.
+_NAMES = frozenset({"model_type", "architectures"})
+
+
+def model_in(config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The place and the object of the whole model: the config itself, or the only part of one that names no model."""
+    inner = list(_parts_inside(config)) if _only_holds(config) else []
+    if len(inner) != 1:
+        return "", config
+    place, of, values = inner[0]
+    holder = place.partition(".")[0]
+    if place not in table()["sections"] and holder != place and _NAMES & config[holder].keys():
+        return f"{holder}.", config[holder]  # a model of several parts
+    return (f"{place}.", values) if of == "other" else ("", config)
+
+
+def _only_holds(config: Mapping[str, Any]) -> bool:
+    return not _NAMES & config.keys() and not any(has_shape(config))
+
+
+def sections(config: Mapping[str, Any], part: str = "text") -> Iterator[Section]:
     """The parts of a config: the objects with a known name or the shape of a part.
 
-    The config itself is one too if none of them holds its text part; but not where it only holds objects.
+    The object of the model is one too if none of them holds its text part; but not where it only holds objects.
     """
+    path, model = model_in(config)
+    for section in _sections(model, path, part):
+        yield replace(section, model=path, outer=section.outer or (config if path else None))
+
+
+def _sections(config: Mapping[str, Any], path: str, part: str) -> Iterator[Section]:
     inner = list(_parts_inside(config)) if path.count(".") < DEEPEST else []
-    only_holds = not (path or {"model_type", "architectures"} & config.keys()) and not any(has_shape(config))
-    if only_holds and len(inner) == 1 and inner[0][1] == "other":
-        inner = [(inner[0][0], "text", inner[0][2])]  # the whole model in an object
+    only_holds = not path and _only_holds(config)
     if not any(of in ("text", "encoder", "decoder") for _, of, _ in inner) and not (inner and only_holds):
         yield Section(part, path, config)
     for key, of, values in inner:
-        for section in sections(values, f"{path}{key}.", of if part == "text" else part):
-            yield Section(section.part, section.path, section.values, section.outer or config)
+        for section in _sections(values, f"{path}{key}.", of if part == "text" else part):
+            yield section if section.outer else replace(section, outer=config, outer_path=path)
 
 
 # Words in the names of objects that describe parts.
@@ -250,7 +283,7 @@ def _switches(fields: Fields) -> Iterator[tuple[str, str]]:
 
 def part_of(section: Section, name: str | None) -> str:
     """The part of a section; a type of a tower for images or sound is not text."""
-    if section.part != "text" or section.path or name is None:
+    if section.part != "text" or not section.whole or name is None:
         return section.part
     for part, words in (("vision", ("vision", "vit", "image", "dinov")), ("audio", ("audio", "wav2vec", "wavlm"))):
         if any(word in name.lower() for word in words):
@@ -361,7 +394,7 @@ def outer_keys(section: Section, fields: Fields) -> frozenset[str]:
         if value is None or value in ([], {}) or value is False or key in own:
             continue
         inner = section.values.get(key)
-        outer = f"{fields.file}:{section.path.rsplit('.', 2)[0] if section.path.count('.') > 1 else ''}{key}"
+        outer = f"{fields.file}:{section.outer_path}{key}"
         if inner == value:
             equal.add(outer)
         elif inner is None:
@@ -464,9 +497,9 @@ def _elsewhere(values: Mapping[str, Any], path: str, keys: Sequence[str]) -> Ite
             yield from _elsewhere(value, f"{path}{name}.", keys)
 
 
-def beside(config: Mapping[str, Any], file: str) -> dict[str, Any]:
+def beside(config: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The same for keys around the objects that hold the parts of a model."""
-    return {f"{file}:{key}": shown(value) for key, value in config.items() if _says(value) and _is_about(key, family())}
+    return {f"{place}{key}": shown(value) for key, value in config.items() if _says(value) and _is_about(key, family())}
 
 
 def family() -> frozenset[str]:

@@ -12,7 +12,7 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import RopeBlock, scaling_name
-from clockhands.configs.section_fields import Section
+from clockhands.configs.section_fields import Section, model_in
 from clockhands.errors import InvalidValue
 from clockhands.runtimes._comparing import LayerDifference, compared
 from clockhands.runtimes._of_llama_cpp import llama_cpp
@@ -210,7 +210,7 @@ class FileReadings:
         self.opened: Opened = opened
         self.resolved: Resolved = resolved
         self.length: int | None = length
-        self._config: Mapping[str, Any] = opened.config or {}
+        self._config: Mapping[str, Any] = model_in(opened.config or {})[1]
         self._found: dict[str, Reading] = {}
         self._resolved_again: list[tuple[dict[str, Any], int | None, tuple[LayerEncoding, ...]]] = []
 

@@ -14,7 +14,7 @@ from clockhands.configs.model_types import ModelType, model_type, table
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT
 from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, rope_blocks
-from clockhands.configs.section_fields import Section, sections
+from clockhands.configs.section_fields import Section, model_in, sections
 from clockhands.encodings.scaling import longrope_magnitude, yarn_magnitude
 
 PER_LAYER = "per_layer_config"
@@ -53,7 +53,8 @@ class View:
     """The text part of a config, changed as a reader reads it.
 
     Attributes:
-        top: The whole config, unchanged.
+        top: The object of the whole model, unchanged.
+        path: The place of the part in it.
         values: The part, changed.
         part: Which part of the model it is.
         name: Its model type.
@@ -68,9 +69,10 @@ class View:
 
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
         """Take a copy of the part; objects inside it are copied when they are changed."""
-        self.top: Mapping[str, Any] = opened.config or {}
+        place, self.top = model_in(opened.config or {})
         self.file: str = opened.config_name or "config.json"
         self.path: str = section.path
+        self._place: str = f"{self.file}:{place}{section.path}"
         self.part: str = section.part
         self.values: dict[str, Any] = dict(section.values)
         self.name: str | None = _name(self.top, section)
@@ -98,7 +100,7 @@ class View:
 
     def place(self, key: str) -> str:
         """The source of a key: ``config.json:text_config.rope_theta``."""
-        return f"{self.file}:{self.path}{key}"
+        return f"{self._place}{key}"
 
     def get(self, key: str) -> Any:
         """The value of a key; None where it is absent or null."""

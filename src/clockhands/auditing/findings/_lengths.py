@@ -9,6 +9,7 @@ from clockhands.auditing.findings._parts import AuditSubject, check, declared, f
 from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.dialects import set_lengths
 from clockhands.configs.resolved import SECOND, TEXT, LayerEncoding, Resolved
+from clockhands.configs.section_fields import model_in
 from clockhands.encodings.rotary import Rotary
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import first_failing_distance
@@ -302,7 +303,8 @@ def colliding_positions(subject: AuditSubject) -> Iterator[Case]:
     if resolved.context is None or not computed or opened.form == "gguf":
         return
     # The dtype that a config declares: at its top level, else in its text part.
-    held = {"": opened.config or {}, "text_config.": (opened.config or {}).get("text_config")}
+    top, model = model_in(opened.config or {})
+    held = {top: model, f"{top}text_config.": model.get("text_config")}
     declares = (
         (f"{opened.config_name}:{path}{key}", str(values[key]).removeprefix("torch."), values[key])
         for path, values in held.items()

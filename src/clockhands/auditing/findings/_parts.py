@@ -11,7 +11,7 @@ from clockhands.configs.model_types import CodeOfType, ModelType, table
 from clockhands.configs.resolve import type_of
 from clockhands.configs.resolved import LayerEncoding, Resolved
 from clockhands.configs.rope_blocks import RopeBlock, rope_blocks
-from clockhands.configs.section_fields import Section, sections
+from clockhands.configs.section_fields import Section, model_in, sections
 from clockhands.configs.targets import Opened
 from clockhands.formats.files import file_and_key
 from clockhands.runtimes import FileReadings, Reading
@@ -144,7 +144,7 @@ def _rotary_parts(opened: Opened) -> Iterator[Part]:
     if opened.form in ("gguf", "dialect") or not isinstance(opened.config, Mapping):
         return
     file = opened.config_name or "config.json"
-    top = _text(opened.config.get("model_type"))
+    top = _text(model_in(opened.config)[1].get("model_type"))
     for section in sections(opened.config):
         name = _text(section.values.get("model_type"))
         known = type_of(section, name, top)

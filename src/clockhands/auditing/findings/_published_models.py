@@ -11,7 +11,7 @@ from typing import Any
 from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file, main_code
 from clockhands.configs.dialects import in_dialect
 from clockhands.configs.resolved import LayerEncoding
-from clockhands.configs.section_fields import fields_of
+from clockhands.configs.section_fields import fields_of, model_in
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
 from clockhands.phrases import listed, spoken
@@ -229,7 +229,7 @@ def shape_of(subject: AuditSubject, part: Part) -> ModelShape | None:
     hidden, layers, heads = (None if number is None else number.value for number in numbers)
     if part.name is None or part.known is None or hidden is None or layers is None or heads is None:
         return None
-    vocabulary = part.section.values.get("vocab_size", (subject.opened.config or {}).get("vocab_size"))
+    vocabulary = part.section.values.get("vocab_size", model_in(subject.opened.config or {})[1].get("vocab_size"))
     told = (
         number if type(number) is int else None for number in (vocabulary, part.section.values.get("intermediate_size"))
     )

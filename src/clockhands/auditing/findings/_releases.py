@@ -20,6 +20,7 @@ from clockhands.auditing.findings._published_models import (
 from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.overriding import CALLER
 from clockhands.configs.rope_blocks import RopeBlock
+from clockhands.configs.section_fields import model_in
 from clockhands.phrases import listed, spoken
 
 
@@ -211,7 +212,7 @@ def missing_sections(subject: AuditSubject) -> Iterator[Case]:
         code = main_code_of(subject, part)
         if code is None or part.row is None or part.row.sections is None or part.name is None:
             continue
-        whole = (subject.opened.config or {}).get("model_type", part.name)
+        whole = model_in(subject.opened.config or {})[1].get("model_type", part.name)
         if whole_model_type(str(whole)) != whole_model_type(part.name):
             continue  # another model with this text part, such as MiniCPM-V 4.6, may number its positions otherwise
         held = any("mrope_section" in block.values for block in part.blocks())
