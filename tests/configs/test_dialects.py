@@ -104,6 +104,7 @@ FILES_OF_OTHERS = {
     "LLaMA-Factory (with rope_scaling)": {"model_name_or_path": "org/name", "stage": "sft", "rope_scaling": "yarn"},
     "the settings of generation in Transformers": {"eos_token_id": 2, "transformers_version": "4.31.0"},
     "an image or sound processor of Transformers": {"image_processor_type": "CLIPImageProcessor"},
+    "npm": {"name": "x", "version": "1.0.0", "dependencies": {}},
     "a tokenizer of Transformers": {"tokenizer_class": "LlamaTokenizer", "model_max_length": 4096},
 }  # fmt: skip
 
@@ -119,6 +120,31 @@ def test_a_file_of_a_program_that_is_not_read_is_refused_by_name(tmp_path, cases
             assert f"is a file of {program}, and clockhands does not read it." in refused.value.message
             assert list(models_under(tmp_path)) == []
             path.unlink()
+
+
+def test_files_with_fewer_keys_are_refused_by_name_too(tmp_path, cases):
+    tower = {"embed_dim": 512, "vision_cfg": {"layers": 12, "width": 768}, "text_cfg": {"layers": 12, "width": 512}}
+    for program, config in (
+        ("OpenCLIP", tower),
+        ("the settings of generation in Transformers", {"eos_token_id": 2, "temperature": 0.7, "max_length": 2048}),
+    ):
+        with cases(program):
+            path = tmp_path / "file.json"
+            path.write_text(json.dumps(config))
+            with pytest.raises(Unreadable, match=f"is a file of {program}"):
+                open_target(path)
+
+
+def test_a_folder_with_an_adapter_alone_is_the_model_that_it_names(tmp_path):
+    (tmp_path / "base").mkdir()
+    base = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+    (tmp_path / "base" / "config.json").write_text(json.dumps(base))
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": "base"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
+    assert resolve(open_target(tmp_path)).model_type == "llama"
+    (tmp_path / "base" / "config.json").unlink()
+    with pytest.raises(Unreadable, match=r"adapter_config\.json says nothing about positions"):
+        open_target(tmp_path)
 
 
 def test_files_that_name_a_model_are_read_with_it(tmp_path, monkeypatch, cases):

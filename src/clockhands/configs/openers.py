@@ -27,6 +27,9 @@ _SPECS = frozenset(kind.__name__ for kind in WRITTEN)
 # Documents beside a config in releases that also have lengths or rotation settings.
 BESIDE = ("params.json", "generation_config.json", "tokenizer_config.json")
 
+# What PEFT writes beside an adapter's weights, with the name of the model that it is for.
+_ADAPTER = "adapter_config.json"
+
 # The usual names of weights in PyTorch's own format. Other names may hold the state of an optimizer.
 CHECKPOINTS = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "consolidated.00.pth")
 
@@ -236,6 +239,8 @@ def open_folder(folder: Path, target: str, *, weights: bool = True) -> Opened:
     if header.tensors:
         form = "safetensors" if any(name.endswith(".safetensors") for name in names) else "pytorch"
         return Opened(target, form, folder, tensors=header.tensors, notes=notes, layouts=header.layouts)
+    if _ADAPTER in names:
+        return open_file(folder / _ADAPTER, target, None)
     models, first = gguf_models(names)
     if len(first) == 1:
         return open_gguf(folder / first[0], target)

@@ -198,7 +198,7 @@ def _open_file_reading(text: str, target: str) -> Opened:
 
 def _open_path(path: Path, target: str, tensor: str | None) -> Opened:
     if files.place(path) == "folder":
-        return open_folder(path, target)
+        return on_base(open_folder(path, target))
     if tensor is None and files.kind(path) == "modelfile":
         return open_modelfile(path, target)
     return on_base(open_file(path, target, tensor))
