@@ -8,6 +8,7 @@ from clockhands.configs import open_target
 from clockhands.configs.composition import composed, unread_parents
 from clockhands.configs.resolve import resolve
 from clockhands.errors import Unreadable
+from configs.expected import resolved
 
 CHILD = {"extends": ["grok_base.yaml"], "num_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
 CHILD |= {"max_position_embeddings": 512, "rotary_base": 1000000}
@@ -130,10 +131,22 @@ def test_self_in_a_list_of_hydra_stands_between_the_files_before_and_after_it(fo
     assert any("nor whether they replace what child.yaml sets" in note for note in late.notes)
 
 
+def test_references_lead_into_lists_and_those_that_lead_nowhere_are_no_impossible_values(cases):
+    held = {"bases": [1.5, 2.5], "a": "${bases[1]}", "b": "${bases.0}", "c": "${bases[2]}", "d": "${bases.x}"}
+    made = composed(held, None, "x.yaml").fields
+    assert [made[key] for key in "abcd"] == [2.5, 1.5, "${bases[2]}", "${bases.x}"]
+    for written in ("???", "${max_position_embeddings}", "${oc.env:LENGTH}"):
+        with cases(written):
+            config = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+            found = resolved(config | {"max_position_embeddings": written})
+            assert (found.context, [fact.code for fact in found.facts if fact.code == "impossible-value"]) == (None, [])
+            assert found.ignored == {"config.json:max_position_embeddings": written}
+
+
 def test_references_cost_no_more_than_the_file(cases):
     chain = {f"k{number}": f"${{k{number + 1}}}" for number in range(20_000)} | {"k20000": 1}
     many = {"big": {str(number): number for number in range(1000)}, **dict.fromkeys(map(str, range(1000)), "${big}")}
-    nested = {"deep": "${deep.deep}", "a": {"a": "${..a}"}, "s": "${s}", "t": "x${s}", "u": "${k.0}", "k": [1]}
+    nested = {"deep": "${deep.deep}", "a": {"a": "${..a}"}, "s": "${s}", "t": "x${s}", "u": "${k.1}", "k": [1]}
     for name, config in {"chain": chain, "many": many, "nested": nested, "dots": {"x": "${....x}"}}.items():
         with cases(name):
             made = composed(config, None, "x.yaml").fields

@@ -27,7 +27,7 @@ _MOST_FILES = 64
 
 # OmegaConf's marker for a value that must be set on the command line.
 _UNSET = "???"
-_REFERENCE = re.compile(r"\$\{(\.*)([\w.-]+)\}")
+_REFERENCE = re.compile(r"\$\{(\.*)([\w.-]+(?:\[[\w-]+\][\w.-]*)*)\}")
 _LONGEST_CHAIN = 8  # of references
 
 
@@ -196,7 +196,10 @@ def _at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
     """The value at a place of a config, None if there is none."""
     value: Any = config
     for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, list):
+            value = value[int(key)] if re.fullmatch(r"\d{1,6}", key) and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
@@ -234,7 +237,7 @@ def _referred(config: Mapping[str, Any], path: tuple[str, ...], written: str) ->
         found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             break
-        path = (*(path[: -len(found[1])] if found[1] else ()), *found[2].split("."))
+        path = (*(path[: -len(found[1])] if found[1] else ()), *found[2].replace("[", ".").replace("]", "").split("."))
         value = _at(config, path)
     # An object or a list may hold references too, and one file that refers to its parts many times would grow.
     return written if value is None or is_reference(value) or isinstance(value, Mapping | list) else value

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from clockhands.configs.composition import is_reference
 from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.errors import Unreadable
 
@@ -285,7 +286,7 @@ class Fields:
 
     def impossible(self, key: str, allowed: str) -> None:
         """Note a value that no code can have; a reference such as ``${model.width}`` counts as a value not read."""
-        if isinstance(self.values[key], str) and "${" in self.values[key]:
+        if is_reference(self.values[key]):
             self.read.discard(key)
             return
         self.note("impossible-value", {self.source(key): self.values[key], "allowed": allowed})
