@@ -544,3 +544,36 @@ def test_what_the_class_of_the_config_makes_of_a_key_goes_before_the_key(tmp_pat
     code = code.replace("self.rope_theta = rope_theta", f"self.{kept} = rope_theta")
     code = code.replace("super().__init__(**kwargs)\n", f"super().__init__(**kwargs)\n\n    {body}\n", 1)
     assert only_layers(written(tmp_path, code, names)).base == expected
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "config", "known"),
+    [
+        (f"{FREQUENCIES} / 8.0", {}, False),
+        (f"({FREQUENCIES}).flip(0)", {}, False),
+        (f"own_order({FREQUENCIES})", {}, False),
+        (f"({FREQUENCIES}).float().to('cuda')", {}, True),
+        (f"torch.ones_like({FREQUENCIES}) * ({FREQUENCIES})", {}, True),
+        (f"{FREQUENCIES} / 8.0", {"rope_scaling": {"type": "linear", "factor": 2.0}}, False),
+        (f"{FREQUENCIES} / 8.0", {"rope_scaling": {"type": "linear", "factor": 8.0}}, True),
+    ],
+)
+def test_frequencies_that_are_changed_after_the_base_are_not_those_of_the_base(tmp_path, frequencies, config, known):
+    code, names = source(frequencies=frequencies, body="self.scaling = config.rope_scaling")
+    folder = written(tmp_path, code, names, **config)
+    found = only_layers(folder)
+    assert (found.base, found.rates is not None) == ((50000.0, True) if known else (None, False))
+    assert ("changed after" in str(note(folder, "unknown-model-type"))) is not known
+
+
+def test_a_scaling_that_no_code_reads_is_no_scaling(tmp_path):
+    scaling = {"type": "linear", "factor": 4.0}
+    code, names = source()
+    folder = written(tmp_path, code, names, rope_scaling=scaling)
+    found = only_layers(folder)
+    assert (found.scaling, found.rates) == (None, ch.Rotary(64, "halves", base=50000.0).rates)
+    assert "No code beside the config (modeling_own.py) reads rope_scaling" in " ".join(ch.audit(str(folder)).notes)
+    shared = code.replace("import torch\n", "import torch\nfrom transformers.models.llama.modeling_llama import Any\n")
+    unknown = only_layers(written(tmp_path, shared, names, rope_scaling=scaling)).scaling
+    assert unknown is not None
+    assert unknown["type"] == "linear"

@@ -39,8 +39,11 @@ def computed(fields: Fields, code: CodeFacts, reads: Sequence[KeyRead]) -> Field
             instead += spellings["blocks"]  # the scaling is in the base already
     if code.closed:
         read = {each.key for each in reads}
-        instead += spellings["base"] if code.base is None else ()
         instead += [key for name in ("head_width", "window") for key in spellings[name] if key not in read]
+        # Transformers hands a block on under a newer name.
+        instead += spellings["blocks"] if read.isdisjoint(spellings["blocks"]) else ()
+    if code.base is None and (code.closed or code.changed is not None):
+        instead += spellings["base"]
     latent, own = spellings["rotated"]
     if code.rotated is not None and fields.values.get(latent) != code.rotated.value:
         values[own] = code.rotated

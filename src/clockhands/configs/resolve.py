@@ -422,10 +422,13 @@ class _ConfigResolver:
         part = part_of(section, name)
         made: list[tuple[LayerEncoding, int | None]] = []
         kinds = declared_kinds(fields)
+        dropped: list[str] = []
         if code is not None:
             kinds = kinds_in(code, kinds)
             made += [(each, None) for each in tables_in(code, part)]
-            fields = computed(fields, code, self._key_reads)
+            held, fields = fields, computed(fields, code, self._key_reads)
+            read = {each.key for each in self._key_reads}
+            dropped = [held.source(key) for key in held.values if key not in fields.values and key not in read]
         for kind in kinds:
             if kind.value == "rotary" and part == "text":
                 layout = None if code is None else code.layout
@@ -447,7 +450,7 @@ class _ConfigResolver:
         context = fields.whole("context")
         ignored = unread(fields)
         if code is not None:
-            self.notes.extend(other_keys(ignored, fields, self._key_reads))
+            self.notes.extend(other_keys([*ignored, *dropped], fields, self._key_reads))
         return _Part(made, context, ignored)
 
 

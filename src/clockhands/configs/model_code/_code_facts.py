@@ -1,6 +1,7 @@
 """What the code of a model says about positions: layout, base, rotated channels, tables and biases."""
 
 import ast
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ class CodeFacts:
         base: The base of the frequencies that reach a cosine or a sine.
         rotated: How many channels of a head are rotated.
         by_length: Where the base grows with the length of the text while the model runs.
+        changed: Where frequencies are computed that are then multiplied by a number that is no scaling of the config,
+            or go through a function that may change them: their base says nothing.
         log_n: The length beyond which logarithms of the position to the base of that length are computed.
         biased: Where the slopes of ALiBi are computed, in a model that has no frequencies: linear attention decays by
             the same numbers.
@@ -53,6 +56,7 @@ class CodeFacts:
     base: Sourced[float] | None = None
     rotated: Sourced[int] | None = None
     by_length: str | None = None
+    changed: str | None = None
     log_n: Sourced[int] | None = None
     biased: str | None = None
     scalings: Mapping[str, str] = field(default_factory=dict)
@@ -75,6 +79,8 @@ class CodeFacts:
             found.append(f"{self.rotated.value} RoPE dimensions ({self.rotated.source})")
         if self.by_length is not None:
             found.append(f"a base that grows with the length of the text ({self.by_length})")
+        if self.changed is not None:
+            found.append(f"frequencies that are changed after they are computed from a base ({self.changed})")
         if self.log_n is not None:
             found.append(f"factors for log-n attention beyond {self.log_n.value:,} tokens ({self.log_n.source})")
         if self.biased is not None:
@@ -105,6 +111,8 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
     odd = rotated is not None and rotated.value % 2 != 0
     if odd or (rotations and all(event.value == NESTED for event in rotations)):
         base = rotated = None  # those of an axis, or no width of pairs
+    changed = next((event.value[0].place for event in used if _is_changed(event, config)), None)
+    base = None if changed is not None else base
     return CodeFacts(
         model,
         rotates=rotations[0].place if rotations else None,
@@ -114,6 +122,7 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
         base=None if base is None else Sourced(float(base.value), _sources(base, places)),
         rotated=None if rotated is None else Sourced(int(rotated.value), _sources(rotated, places)),
         by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
+        changed=changed,
         log_n=_log_n(code.events),
         biased=next((event.place for event in code.events if event.kind == "slopes" and not used), None),
         scalings=_scalings(trees, config),
@@ -148,6 +157,15 @@ def _layout(rotations: Sequence[Event]) -> Sourced[str] | None:
     found = {event.value: event.place for event in reversed(rotations) if event.value != NESTED}
     (layout, place), *others = found.items() if found else ((None, ""),)
     return None if others or layout not in ("halves", "interleaved") else Sourced(layout, place)
+
+
+def _is_changed(event: Event, config: Mapping[str, Any]) -> bool:
+    """Whether frequencies reach a cosine otherwise than a base and the factor in the config give them."""
+    frequencies, scale = event.value
+    blocks = [config.get(key) for key in ("rope_scaling", "rope_parameters")]
+    factors = [block.get("factor") for block in blocks if isinstance(block, Mapping)]
+    known = [1.0, *(1 / each for each in factors if isinstance(each, int | float) and each)]
+    return frequencies.changed or not any(math.isclose(scale, each, rel_tol=1e-6) for each in known)
 
 
 def _agreed(values: Sequence[Value]) -> Known | None:

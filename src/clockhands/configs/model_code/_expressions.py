@@ -26,7 +26,7 @@ from clockhands.configs.model_code._known_values import (
     mixed,
     options_of,
 )
-from clockhands.configs.model_code._tensors import KEEPING, half, layout_of, reshaped
+from clockhands.configs.model_code._tensors import KEEPING, SPREADING, half, layout_of, reshaped
 
 # A list with more items is one of layers, which are followed once.
 _FEW = 8
@@ -385,7 +385,12 @@ class Expressions(Definitions):
         if name in KEEPING:
             return tensor
         listed = [value for each in given if isinstance(each, Items) for value in each.values]
-        return mixed([tensor, *given, *listed])
+        if name.endswith("_like"):  # the shape of a tensor with other values
+            return UNKNOWN
+        made = mixed([tensor, *given, *listed])
+        if made.frequencies is None or name in SPREADING:
+            return made
+        return replace(made, frequencies=replace(made.frequencies, changed=True))
 
     def _of_module(self, node: ast.expr, frame: Frame) -> bool:
         """Whether a function is one of a module that is imported, not a method."""

@@ -1,6 +1,7 @@
 """Values of code that is followed but never run: numbers that follow from a config, and tensors."""
 
 import ast
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Union
@@ -35,12 +36,14 @@ class Frequencies:
         place: File and line.
         by_length: Whether the base is multiplied by a number that is known only while the model runs, to the power
             width / (width - 2), as NTK-aware scalings do.
+        changed: Whether a function that is not followed may have changed them, as one that reverses their order does.
     """
 
     base: Value
     width: Value
     place: str
     by_length: bool = False
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,12 +147,15 @@ def options_of(value: Value) -> tuple[Value, ...]:
 
 def mixed(values: list[Value]) -> RunTime:
     """What an unknown function makes of some values: frequencies stay known."""
-    held = [each.frequencies for each in values if isinstance(each, RunTime) and each.frequencies is not None]
-    found = held[:1] if all(each == held[0] for each in held) else []
-    scale = 1.0
-    for each in values:
-        scale *= each.scale if isinstance(each, RunTime) else 1.0
-    return RunTime(frequencies=found[0], scale=scale) if found else UNKNOWN
+    tensors = [each for each in values if isinstance(each, RunTime)]
+    held = [each for each in tensors if each.frequencies is not None]
+    if not held or any(each.frequencies != held[0].frequencies for each in held):
+        return UNKNOWN
+    # Frequencies side by side are not multiplied with each other.
+    scale = held[0].scale if all(each.scale == held[0].scale for each in held) else math.nan
+    for each in tensors:
+        scale *= each.scale if each.frequencies is None else 1.0
+    return RunTime(frequencies=held[0].frequencies, scale=scale)
 
 
 def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:

@@ -87,3 +87,8 @@ KEEPING = frozenset((
     "as_tensor", "bfloat16", "clone", "contiguous", "cpu", "cuda", "detach", "double", "expand", "expand_as", "float",
     "half", "permute", "real", "squeeze", "tensor", "to", "type", "type_as", "unsqueeze", "view_as",
 ))  # fmt: skip
+
+# Functions that multiply frequencies by positions, repeat them or hand them on, and change nothing else about them.
+SPREADING = frozenset((
+    "Buffer", "Parameter", "bmm", "einsum", "matmul", "mm", "outer", "repeat", "repeat_interleave", "tile",
+))  # fmt: skip
