@@ -577,3 +577,10 @@ def test_a_scaling_that_no_code_reads_is_no_scaling(tmp_path):
     unknown = only_layers(written(tmp_path, shared, names, rope_scaling=scaling)).scaling
     assert unknown is not None
     assert unknown["type"] == "linear"
+
+
+def test_code_that_is_quoted_is_not_said_to_be_unread(tmp_path):
+    code, names = source()
+    text = str(ch.audit(str(written(tmp_path, code, names))).to_dict())
+    assert "(modeling_own.py:" in text
+    assert "custom code of the model, which clockhands never runs" in text

@@ -54,7 +54,7 @@ def known_to(reader: str, view: View) -> str:
     whole = view.top.get("model_type") if view.path else name
     if not isinstance(whole, str) or whole not in names(reader):
         if view.top.get("auto_map"):
-            raise Undescribed("The runtime runs the custom code of the model, which clockhands does not read.")
+            raise Undescribed("The runtime runs the custom code of the model, which clockhands never runs.")
         raise NoSuchType(f"Transformers has no model type {whole}.")
     return name
 
