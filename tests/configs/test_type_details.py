@@ -181,6 +181,11 @@ def test_times_of_videos_stand_beside_the_text_and_are_compared():
     assert alone.positions_per_second is None
 
 
+def test_the_switch_of_mpt_that_says_what_its_class_does_is_not_called_unread():
+    found = resolved({"model_type": "mpt", "n_layers": 2, "attn_config": {"alibi": True}})
+    assert not found.ignored
+
+
 def test_heads_of_biases_without_a_spec_are_read_and_compared():
     config = {"model_type": "falcon", "alibi": True}
     ours, theirs = (resolved(config | {"num_attention_heads": heads}).codes for heads in (32, 64))

@@ -475,7 +475,8 @@ def unread(fields: Fields) -> dict[str, Any]:
     blocks = table()["spellings"]["config"]["blocks"]
     held = dict(_unread(fields.values, "", fields, family()))
     unopened = {key: value for key, value in fields.values.items() if key not in fields.read}
-    held |= dict(_elsewhere(unopened, "", table()["position_keys"]))
+    inside = _elsewhere(unopened, "", table()["position_keys"])
+    held |= {place: value for place, value in inside if place not in fields.spellings.get("unused", ())}
     for key in blocks:
         block = fields.values.get(key)
         if isinstance(block, Mapping) and key in fields.read:
