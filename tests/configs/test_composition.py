@@ -141,6 +141,7 @@ def test_references_lead_into_lists_and_those_that_lead_nowhere_are_no_impossibl
             found = resolved(config | {"max_position_embeddings": written})
             assert (found.context, [fact.code for fact in found.facts if fact.code == "impossible-value"]) == (None, [])
             assert found.ignored == {"config.json:max_position_embeddings": written}
+            assert resolved(config | {"hidden_size": written}).ignored == {"config.json:hidden_size": written}
 
 
 def test_references_cost_no_more_than_the_file(cases):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
+from clockhands.configs.composition import is_reference
 from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.configs.model_types import ModelType, model_type, table
 from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
@@ -474,6 +475,8 @@ def unread(fields: Fields) -> dict[str, Any]:
     """
     blocks = table()["spellings"]["config"]["blocks"]
     held = dict(_unread(fields.values, "", fields, family()))
+    sizes = {key for quantity in SHAPE for key in fields.spellings.get(quantity, ())}
+    held |= {key: value for key, value in fields.values.items() if key in sizes and is_reference(value)}
     unopened = {key: value for key, value in fields.values.items() if key not in fields.read}
     inside = _elsewhere(unopened, "", table()["position_keys"])
     held |= {place: value for place, value in inside if place not in fields.spellings.get("unused", ())}
