@@ -8,10 +8,12 @@ import pytest
 
 from clockhands.configs.model_types import model_types, table
 from clockhands.encodings.additive import Learned
-from clockhands.models.class_modules import modeling_code
 from clockhands.runtimes import compared
 from configs.expected import resolved
 from configs.library import read_config
+from late import Late
+
+class_modules = Late("clockhands.models.class_modules")  # imports PyTorch and Transformers
 
 # The class of a type, how small it is made, and how many elements its further tables have.
 SMALL = {"depth": 1, "num_hidden_layers": 1}
@@ -44,7 +46,7 @@ def made(kind, name, **values):
     importlib.import_module("transformers")
     config = read_config({"model_type": kind, **values})
     with torch.device("meta"):
-        return getattr(modeling_code(config), name)(config)
+        return getattr(class_modules.modeling_code(config), name)(config)
 
 
 def elements(module, ending):
@@ -97,10 +99,10 @@ def test_layers_of_sam_3_that_see_all_rotate_by_the_places_of_a_window():
 
     windows, whole, _ = resolved({"model_type": "sam3_vit_model"}).codes
     config = read_config({"model_type": "sam3_vit_model"})
-    layer = modeling_code(config).Sam3ViTLayer
+    layer = class_modules.modeling_code(config).Sam3ViTLayer
     for code, size in ((windows, 24), (whole, 0)):
         positions = layer.precompute_positions(config, size)
-        cosine, _ = modeling_code(config).Sam3ViTRotaryEmbedding(config)(torch.zeros(1), positions)
+        cosine, _ = class_modules.modeling_code(config).Sam3ViTRotaryEmbedding(config)(torch.zeros(1), positions)
         # The second position is one column further, and columns come first.
         assert math.acos(cosine.reshape(len(positions), -1)[1, 0]) == pytest.approx(code.rates[0], rel=1e-6)
     assert windows.window_area == (24, 24)
