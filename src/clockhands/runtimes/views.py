@@ -69,7 +69,8 @@ class View:
 
     def __init__(self, opened: Opened, section: Section, length: int | None) -> None:
         """Take a copy of the part; objects inside it are copied when they are changed."""
-        place, self.top = model_in(opened.config or {})
+        place, top = model_in(opened.config or {})
+        self.top: Mapping[str, Any] = top
         self.file: str = opened.config_name or "config.json"
         self.path: str = section.path
         self._place: str = f"{self.file}:{place}{section.path}"
