@@ -25,8 +25,9 @@ FAMILIES = (
     "roformer", "esm", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "phi", "persimmon", "glm4", "olmoe", "qwen3_moe",
     "exaone4",
 )  # fmt: skip
-# Gemma 4 does not divide scores by the square root of the head width, 16: phases of float32 count so many times more.
-SCORES = {"gemma4_text": 4.0}
+# Gemma 4 normalises queries and keys to the square root of the head width, 16, and does not divide their product: a
+# score may be 16 (4 where it is divided), and an error in a phase of float32 counts so many times.
+SCORES = {"gemma4_text": 16.0}
 _SPAN = "relative_attention_max_distance"
 # These small models have no head for text.
 WITHOUT_GENERATION = {"modernbert", "roformer", "esm", "t5", "umt5", "m2m_100"}
