@@ -53,6 +53,11 @@ class Page:
         """A name, a value, and in a quiet colour its source."""
         self.beside(value, f"  {label}".ljust(LABEL), [source for source in sources if source])
 
+    def rows(self, label: str, sentences: Iterable[str]) -> None:
+        """Several sentences under one name."""
+        for number, sentence in enumerate(sentences):
+            self.row("" if number else label, sentence)
+
     def beside(self, value: str, label: str, sources: Iterable[str], style: str = "") -> None:
         """A value with its sources: the first at the end of the line if it fits, the others below."""
         places = [self.place(source) for source in sources]

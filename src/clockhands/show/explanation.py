@@ -69,8 +69,7 @@ def print_explanation(code: str, rule: Rule, file: IO[str] | None = None, width:
     page.row("fix", rule.advice)
     if not rule.has_edit and rule.unmended:
         page.row("no patch", rule.unmended)
-    for number, case in enumerate(rule.cases):
-        page.row("" if number else "seen in", case)
+    page.rows("seen in", rule.cases)
 
 
 def print_faults(faults: Mapping[str, Fault], file: IO[str] | None = None, width: int | None = None) -> None:
@@ -110,5 +109,4 @@ def print_fault(
         asked = asks.get(fault.shown_by)
         page.row("shown by", f"{fault.shown_by}: {asked}" if asked else fault.shown_by)
     told = " ".join(above.cases) if above else ""
-    for number, case in enumerate(case for case in fault.cases if case not in told):
-        page.row("" if number else "seen in", case)
+    page.rows("seen in", (case for case in fault.cases if case not in told))

@@ -277,11 +277,6 @@ class _AuditPage(Page):
         self.row("untrained", answer.untrained, None)
         self.rows("published", answer.published)
 
-    def rows(self, label: str, sentences: Sequence[str]) -> None:
-        """Several sentences under one label."""
-        for number, sentence in enumerate(sentences):
-            self.row("" if number else label, sentence, None)
-
     def notes(self) -> None:
         """Notes worth reading, one line each; those that correct models of the type have, together in one line."""
         notes = [finding for finding in self.audit.findings if finding.severity == "note"]
@@ -453,8 +448,7 @@ def print_extension(page: Page, extension: Extension) -> None:
     for label, sentences in (("figures", how), ("no block", extension.without), ("no promise", extension.cannot)):
         if sentences:
             page.line()
-        for number, sentence in enumerate(sentences):
-            page.row("" if number else label, sentence, None)
+        page.rows(label, sentences)
 
 
 def _print_way(page: Page, way: Way, extension: Extension) -> None:
