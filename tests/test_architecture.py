@@ -86,6 +86,7 @@ LATE = {
     "encodings/rotary/limiting.py": "PyTorch is optional",
     "encodings/rotary/_torch_way.py": "Triton is optional",
     "encodings/rotary/_ways.py": "each array library has its own way, and only one of them may be installed",
+    "configs/model_code/_beside.py": "most models have no code of their own",
     "configs/targets.py": "opening a file needs neither the presets nor the hub",
     "testing/kinds.py": "each kind is imported when it is asked for",
     "testing/modules/_module_check.py": "PyTorch is optional",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import clockhands as ch
-from clockhands.configs.model_code import read_code
 from clockhands.configs.model_code._following import FollowedCode
+from clockhands.configs.model_code.code_facts import read_code
 from clockhands.configs.model_types import model_type, model_types
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve

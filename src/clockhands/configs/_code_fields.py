@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from clockhands.configs.fields import Fields, Sourced, value_of
-from clockhands.configs.key_reads import KeyRead
-from clockhands.configs.model_code import CodeFacts
 from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.phrases import listed
+
+if TYPE_CHECKING:
+    from clockhands.configs.key_reads import KeyRead
+    from clockhands.configs.model_code.code_facts import CodeFacts
 
 # Relative difference up to which two bases are one: a base is written with few digits.
 _NEAR = 1e-6
 
 
-def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]]:
+def kinds_in(code: "CodeFacts", declared: list[Sourced[str]]) -> list[Sourced[str]]:
     """The kinds of encodings that the code of a model shows, each with its place; else those that a config declares.
 
     A config may keep keys of RoPE that its code does not use: if all of the code is at hand and shows none, RoPE is not
@@ -27,7 +30,7 @@ def kinds_in(code: CodeFacts, declared: list[Sourced[str]]) -> list[Sourced[str]
     return shown or [each for each in declared if each.value != "rotary" or not code.closed]
 
 
-def computed(fields: Fields, code: CodeFacts, reads: Sequence[KeyRead]) -> Fields:
+def computed(fields: Fields, code: "CodeFacts", reads: "Sequence[KeyRead]") -> Fields:
     """The fields with the base and the rotated channels that the code computes, without keys that no code reads."""
     spellings = fields.spellings
     values: dict[str, Sourced[float] | Sourced[int]] = {}
@@ -60,7 +63,7 @@ def _keys_in(sources: Sequence[str], fields: Fields) -> set[str]:
     return {place.removeprefix(start).partition(".")[0] for place in places}
 
 
-def other_keys(ignored: Iterable[str], fields: Fields, reads: Sequence[KeyRead]) -> list[str]:
+def other_keys(ignored: Iterable[str], fields: Fields, reads: "Sequence[KeyRead]") -> list[str]:
     """Sentences on the position keys that were not read here, by source: which of them the code reads, and where."""
     places = {read.key: read.place for read in reversed(reads) if not read.declared}
     held = [source.removeprefix(f"{fields.file}:{fields.path}") for source in ignored]
@@ -75,7 +78,7 @@ def other_keys(ignored: Iterable[str], fields: Fields, reads: Sequence[KeyRead])
     return found
 
 
-def growing(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> LayerEncoding:
+def growing(encoding: LayerEncoding, code: "CodeFacts", length: int | None) -> LayerEncoding:
     """An encoding whose base the code lets grow with the length, if it does; ``length`` is what the caller gave."""
     if encoding.kind != "rotary" or code.by_length is None or encoding.scaling is not None:
         return encoding
@@ -85,7 +88,7 @@ def growing(encoding: LayerEncoding, code: CodeFacts, length: int | None) -> Lay
     return made if length is None else replace(made, spec=None, rotation=None, rates=None, attention_factor=None)
 
 
-def tables_in(code: CodeFacts, part: str) -> list[LayerEncoding]:
+def tables_in(code: "CodeFacts", part: str) -> list[LayerEncoding]:
     """The tables of positions that the code makes."""
     made = []
     for name, rows in code.tables.items():
@@ -95,7 +98,7 @@ def tables_in(code: CodeFacts, part: str) -> list[LayerEncoding]:
     return made
 
 
-def differences(encoding: LayerEncoding, code: CodeFacts, kind: str) -> list[Fact]:
+def differences(encoding: LayerEncoding, code: "CodeFacts", kind: str) -> list[Fact]:
     """Where the code beside a config computes something else than the code of its type that is known here."""
     if encoding.kind != "rotary" or encoding.part != "text":
         return []

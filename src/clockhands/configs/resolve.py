@@ -8,7 +8,7 @@ from a type (the layout) is then unknown.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clockhands.configs._code_fields import computed, differences, growing, kinds_in, other_keys, tables_in
 from clockhands.configs._diffusers_fields import CLASS_KEY, diffusers_codes
@@ -17,8 +17,6 @@ from clockhands.configs._table_fields import bias_codes, table_code
 from clockhands.configs.dialects import InDialect, in_dialect
 from clockhands.configs.fields import Fields, Sourced, shown, value_of
 from clockhands.configs.gguf_fields import ARCHITECTURE, gguf_codes
-from clockhands.configs.key_reads import KeyRead
-from clockhands.configs.model_code import CodeFacts
 from clockhands.configs.model_types import (
     CodeOfType,
     ModelType,
@@ -57,6 +55,10 @@ from clockhands.encodings.mixtures import LayerMixture
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Scaling
 from clockhands.formats.files import file_and_key
+
+if TYPE_CHECKING:
+    from clockhands.configs.key_reads import KeyRead
+    from clockhands.configs.model_code.code_facts import CodeFacts
 
 __all__ = ["Fact", "LayerEncoding", "Resolved", "resolve", "type_of"]
 
@@ -312,13 +314,13 @@ class _ConfigResolver:
                 self.facts.extend(fact for fact in differences(each, code, known.title) if fact not in self.facts)
         return made
 
-    def _code(self, section: Section) -> CodeFacts | None:
+    def _code(self, section: Section) -> "CodeFacts | None":
         """What the Python files beside the config say of a part; those of a whole model are read for its text."""
         beside = self.opened.code
         return None if not section.whole or beside is None else beside.of(section.values, self.file)
 
     @property
-    def _key_reads(self) -> tuple[KeyRead, ...]:
+    def _key_reads(self) -> "tuple[KeyRead, ...]":
         return () if self.opened.code is None else self.opened.code.reads
 
     def _by_own_code(self, section: Section, known: ModelType | None) -> ModelType | None:

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clockhands.configs.key_reads import KeyRead, reads_in
-from clockhands.configs.model_code._code_facts import CodeFacts, read_code
 from clockhands.configs.model_types import model_type
 from clockhands.errors import Unreadable
 from clockhands.formats import python_files
 from clockhands.formats.files import place
+
+if TYPE_CHECKING:
+    from clockhands.configs.key_reads import KeyRead
+    from clockhands.configs.model_code.code_facts import CodeFacts
 
 # A model has about five such files.
 MOST_FILES = 24
@@ -32,20 +34,25 @@ class CodeFiles:
 
     trees: Mapping[str, ast.Module]
     notes: tuple[str, ...]
-    _known: list[tuple[Mapping[str, Any], CodeFacts]] = field(default_factory=list)
+    _known: "list[tuple[Mapping[str, Any], CodeFacts]]" = field(default_factory=list)
 
     @cached_property
-    def reads(self) -> tuple[KeyRead, ...]:
+    def reads(self) -> "tuple[KeyRead, ...]":
         """Every key of a config that the files read."""
+        # Imported here, as below: most models have no code of their own.
+        from clockhands.configs.key_reads import reads_in
+
         return tuple(read for name, tree in self.trees.items() for read in reads_in(tree, name))
 
-    def of(self, config: Mapping[str, Any], file: str) -> CodeFacts | None:
+    def of(self, config: Mapping[str, Any], file: str) -> "CodeFacts | None":
         """What they say of a model with a config; None if there is no file. It is read once for each config."""
         if not self.trees:
             return None
         for known, code in self._known:
             if known == config:
                 return code
+        from clockhands.configs.model_code.code_facts import read_code
+
         self._known.append((config, read_code(self.trees, config, file)))
         return self._known[-1][1]
 
