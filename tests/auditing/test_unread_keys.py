@@ -40,8 +40,6 @@ def sentences(tmp_path):
     for config in made_configs(250):
         (tmp_path / "config.json").write_text(json.dumps(config))
         yield from of_file(tmp_path / "config.json")
-    for path in sorted(Path("../shared/configs-new").glob("*.json")):
-        yield from of_file(path)
 
 
 def of_file(path):
