@@ -355,7 +355,7 @@ def test_two_named_targets_have_the_limits_of_memory_and_time(tmp_path, monkeypa
         return audit(target, *more, **how)
 
     monkeypatch.setattr("clockhands.cli.audit.audit", fault)
-    monkeypatch.setattr("clockhands.jobs.survey.worker.MEMORY", 2**28)
+    monkeypatch.setattr("clockhands.jobs.survey.limits.MEMORY", 2**28)
     done = CliRunner().invoke(main, ["audit", *(str(tmp_path / name) for name in names), "--json", "--timeout", "0.3"])
     told = json.loads(done.stdout)
     assert [Path(each["target"]).name for each in told["targets"]] == ["good"]

@@ -369,7 +369,7 @@ def audited(
         how: Further arguments.
     """
     from clockhands.encodings.memory import limit_memory
-    from clockhands.jobs.survey.worker import MEMORY, within_limits
+    from clockhands.jobs.survey.limits import MEMORY, within_limits
 
     unlimited = alone or how.get("weights")  # weights are mapped into memory, which the limit counts
     take_back = (lambda: None) if unlimited else limit_memory(MEMORY)

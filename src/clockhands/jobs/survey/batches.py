@@ -12,7 +12,7 @@ from typing import Any
 
 from clockhands.errors import ClockhandsError
 from clockhands.jobs.engines import Event, Failed, Finished, Job, JobMessage, run
-from clockhands.jobs.survey.worker import Failure, too_long
+from clockhands.jobs.survey.limits import Failure, too_long
 
 BATCH = 200
 """Targets of a job: a new process costs as much as some 20 audits, and the last batches should end together."""
