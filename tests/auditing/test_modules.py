@@ -116,6 +116,29 @@ def test_a_model_loaded_in_any_type_is_sound(cases, draw, tmp_path):
             assert said(ch.audit(model)) == []
 
 
+def test_a_loaded_config_is_compared_with_its_file(cases, draw, tmp_path):
+    """Llama's file has a scaling that an argument drops; the families are loaded as they were saved."""
+    library = models.transformers()
+    for name in {*draw(models.FAMILIES, 12), "llama"}:
+        models.model_of(name).save_pretrained(tmp_path / name)
+        with cases(name):
+            found = ch.audit(library.AutoModel.from_pretrained(tmp_path / name))
+            assert "config-changed" not in [each.code for each in found.findings]
+    kept = json.loads((tmp_path / "llama" / "config.json").read_text())
+    block = {"rope_theta": 500000.0, "rope_type": "linear", "factor": 4.0}
+    (tmp_path / "llama" / "config.json").write_text(json.dumps(kept | {"rope_parameters": block}))
+
+    def told_of(**changes):
+        audited = ch.audit(library.AutoModel.from_pretrained(tmp_path / "llama", **changes))
+        return [each.message for each in audited.findings if each.code == "config-changed"]
+
+    assert told_of() == []
+    (lost,) = told_of(rope_parameters={"rope_theta": 500000.0, "rope_type": "default"})
+    assert "base 500,000, linear by 4 in the file; base 500,000, no scaling in the loaded config" in lost
+    (shorter,) = told_of(max_position_embeddings=kept["max_position_embeddings"] // 2)
+    assert "context length" in shorter
+
+
 def test_rates_that_nobody_filled_are_named_with_their_layers(cases, draw):
     for name in {*draw(models.TURNING, 8), "esm"}:
         family = models.FAMILIES[name]

@@ -450,7 +450,7 @@ def _of_module(
     module: Any, length: int | None, overrides: Mapping[str, Any] | None, weights: bool, runtime: RuntimeRelease | None
 ) -> Audit:
     """The audit of a loaded module: its config like that of a file, and the position data that its parts hold."""
-    from clockhands.auditing.loaded_modules import resolve_module
+    from clockhands.auditing.loaded_modules import config_cases, resolve_module
     from clockhands.models.held_tensors import walked
     from clockhands.models.opened_modules import open_module
 
@@ -460,8 +460,10 @@ def _of_module(
             "Audit the folder that it was loaded from with weights=True.",
         )
     found = walked(module)
-    opened = overridden(open_module(module, found), overrides)
+    loaded = open_module(module, found)
+    opened = overridden(loaded, overrides)
     resolved, cases = resolve_module(module, found, opened, length)
+    cases += config_cases(loaded, length)
     return _at_length(judged(opened, resolved, cases, runtime=runtime), opened, resolved, length, runtime)
 
 

@@ -7,7 +7,7 @@
 from dataclasses import replace
 from typing import Any
 
-from clockhands.auditing.findings import Case
+from clockhands.auditing.findings import Case, case_of
 from clockhands.auditing.findings._table_rows import audit_tables
 from clockhands.auditing.loaded_values import (
     kept_cases,
@@ -19,13 +19,23 @@ from clockhands.auditing.loaded_values import (
     waves_cases,
 )
 from clockhands.configs.opened import Opened
+from clockhands.configs.openers import open_file
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, Resolved
-from clockhands.formats.files import file_and_key
+from clockhands.configs.targets import path_of
+from clockhands.errors import ClockhandsError
+from clockhands.formats.documents import CONFIGS
+from clockhands.formats.files import file_and_key, place
 from clockhands.models.declared_parts import declared_by
 from clockhands.models.held_tensors import Walked
 from clockhands.models.opened_modules import config_root, name_of
 from clockhands.models.shown_codes import codes_of
+from clockhands.runtimes import compared
+from clockhands.runtimes.drafts import contexts_differ
+from clockhands.runtimes.telling import first_difference
+
+NAME = "_name_or_path"
+"""Where Transformers keeps what a model was loaded from: a folder, or a model's name on the hub."""
 
 
 def resolve_module(module: Any, found: Walked, opened: Opened, length: int | None) -> tuple[Resolved, list[Case]]:
@@ -40,6 +50,28 @@ def resolve_module(module: Any, found: Walked, opened: Opened, length: int | Non
     made += rotation_cases(found, declared, wrong_parts | wrong_tables)
     made += kept_cases(found, declared, _places(made))
     return resolved, [*made, *row_cases(found, _of_texts(resolved), cases)]
+
+
+def config_cases(opened: Opened, length: int | None) -> list[Case]:
+    """The fact that the config of a loaded module is not that of the file which it was loaded from, if this is here.
+
+    Both configs are read in the same way, without tensors. Only differences of positions count.
+    """
+    name = (opened.config or {}).get(NAME)
+    try:
+        folder = path_of(name) if isinstance(name, str) and name else None
+        path = None if folder is None else folder / CONFIGS[0]
+        if path is None or place(path) != "file":
+            return []
+        kept = resolve(replace(open_file(path, str(path), None), tensors={}), length)
+    except ClockhandsError:
+        return []  # the loaded config is judged without it
+    loaded = resolve(replace(opened, tensors={}), length)
+    groups, contexts = compared(kept.codes, loaded.codes, scores=True), (kept.context, loaded.context)
+    if all(group.equivalent for group in groups) and not contexts_differ(*contexts, draft=False):
+        return []
+    difference = first_difference(groups, contexts, ("file", "loaded config"), exact=False).removeprefix("Different")
+    return [case_of("config-changed", {"file": str(path), "difference": difference.strip(" :.")})]
 
 
 def _of_texts(resolved: Resolved) -> frozenset[str]:
