@@ -15,7 +15,7 @@ REQUIRED = {"rotation-off", "layout-swapped", "another-base", "half-width", "pos
 
 @pytest.fixture(scope="module")
 def taught():
-    return models.taught(), models.repeated(32, seed=99)
+    return models.taught(), models.repeated(32, seed=99, rows=12)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,15 @@ def test_bad_input_is_refused(cases):
     ):
         with cases(message), pytest.raises(InvalidValue, match=message):
             ch.probe(model, **given)
+
+
+def test_a_price_of_few_blocks_is_not_judged(taught):
+    """Eleven windows of 66 tokens are eleven blocks."""
+    model, ids = taught
+    found = ch.probe(model, ids=ids[:11], measure=["price"])
+    assert [each["visible"] for each in found.to_dict()["prices"]] == [None] * len(found.to_dict()["prices"])
+    assert found["price"].answers[0].startswith("No price can be judged: 11 windows of 66 tokens are 11 blocks")
+    assert not any("visible" in each or "costs" in each for each in found["price"].answers)
 
 
 def test_the_interval_is_of_all_tokens():

@@ -37,7 +37,7 @@ def invoked(*arguments):
 
 def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tmp_path, capsys):
     page = tmp_path / "probe.html"
-    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64", "--json",
+    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64", "--windows", "12", "--json",
                    "--html", page)  # fmt: skip
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -78,7 +78,9 @@ def test_a_probe_as_text_is_its_report():
 
 
 def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, capsys):
-    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64")
+    code = invoked(
+        "probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64", "--windows", "12"
+    )
     out, err = capsys.readouterr()
     assert code == 0
     assert out.index("faults are visible") < out.index("layout-swapped  ")

@@ -12,6 +12,9 @@ RESAMPLES, LEVEL = 10_000, 0.95
 LEAST, ERRORS = 0.01, 3.0
 """A difference is visible over this many nats and this many standard errors."""
 
+FEWEST = 12
+"""Blocks below which nothing is said: a standard error and a bootstrap interval of fewer blocks are mostly too small."""
+
 
 @dataclass(frozen=True)
 class PairedDifference:
@@ -22,17 +25,19 @@ class PairedDifference:
         low: Lower end of the 95 % percentile bootstrap interval over blocks of tokens.
         high: Upper end.
         error: Standard error of the mean over blocks.
+        blocks: How many blocks there are.
     """
 
     mean: float
     low: float
     high: float
     error: float
+    blocks: int
 
     @property
     def interval(self) -> list[float] | None:
-        """Low and high; None where a single block of tokens allows none."""
-        return [self.low, self.high] if np.isfinite(self.error) else None
+        """Low and high; None where there are fewer than `FEWEST` blocks."""
+        return [self.low, self.high] if self.blocks >= FEWEST else None
 
     @property
     def cells(self) -> tuple[float | None, ...]:
@@ -41,11 +46,13 @@ class PairedDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """The difference in JSON."""
-        return {"nats": self.mean, "interval": [self.low, self.high], "visible": self.visible}
+        return {"nats": self.mean, "interval": self.interval, "visible": self.visible, "blocks": self.blocks}
 
     @property
-    def visible(self) -> bool:
-        """Whether it is over 0.01 nats and over 3 standard errors."""
+    def visible(self) -> bool | None:
+        """Whether it is over 0.01 nats and over 3 standard errors; None where there are fewer than `FEWEST` blocks."""
+        if self.blocks < FEWEST:
+            return None
         return abs(self.mean) > LEAST and abs(self.mean) > ERRORS * self.error
 
 
@@ -56,9 +63,11 @@ def difference(changed: np.ndarray, sound: np.ndarray) -> PairedDifference:
         changed: Nats of each token, [windows, tokens].
         sound: The same without the change.
 
-    >>> found = difference(np.full((4, 128), 2.5), np.full((4, 128), 2.0))
+    >>> found = difference(np.full((6, 128), 2.5), np.full((6, 128), 2.0))
     >>> found.mean, found.low, found.high, found.visible
     (0.5, 0.5, 0.5, True)
+    >>> difference(np.full((4, 128), 2.5), np.full((4, 128), 2.0)).visible is None  # 8 blocks of 64 tokens
+    True
     """
     apart = changed - sound
     # Blocks of nearly equal size cover every token, so that the interval belongs to the reported mean.
@@ -69,4 +78,4 @@ def difference(changed: np.ndarray, sound: np.ndarray) -> PairedDifference:
     drawn = np.random.default_rng(0).integers(0, len(blocks), (RESAMPLES, len(blocks)))
     means = (blocks * sizes)[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
     low, high = np.percentile(means, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
-    return PairedDifference(float(apart.mean()), float(low), float(high), error)
+    return PairedDifference(float(apart.mean()), float(low), float(high), error, len(blocks))

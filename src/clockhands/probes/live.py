@@ -406,7 +406,7 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
         apart = difference(own, wanted)
         bands.append({
             "first": start, "last": stop - 1, "loss": float(own.mean()), "reference": float(wanted.mean()),
-            "interval": [apart.low, apart.high], "visible": apart.visible,
+            "interval": apart.interval, "visible": apart.visible,
         })  # fmt: skip
         rows.append((f"{start:,} to {stop - 1:,}", float(own.mean()), float(wanted.mean()), apart.mean))
     live.numbers["bands"] = bands

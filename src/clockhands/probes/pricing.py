@@ -27,7 +27,7 @@ from clockhands.models.rotation_changes import (
     together,
 )
 from clockhands.models.running_models import RunningModel
-from clockhands.probes._paired_differences import ERRORS, LEAST, PairedDifference, difference
+from clockhands.probes._paired_differences import BLOCK, ERRORS, FEWEST, LEAST, PairedDifference, difference
 from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
 
 SHIFT = 1000
@@ -231,11 +231,9 @@ def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> Probe
 def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeResult:
     ordered = sorted(prices, key=lambda each: -each.nats.mean)
     rows = tuple(
-        (
-            each.fault.name, each.nats.mean, each.nats.low, each.nats.high, "yes" if each.nats.visible else "no",
-        )
+        (each.fault.name, *each.nats.cells, {True: "yes", False: "no", None: "not known"}[each.nats.visible])
         for each in ordered
-    )  # fmt: skip
+    )
     count, length = ids.shape
     table = Columns(
         f"Price of each fault, nats per token, on {count} windows of {length:,} tokens",
@@ -252,6 +250,15 @@ def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeRes
 
 def _answers(ordered: Sequence[Price], sound: np.ndarray, length: int) -> Iterator[str]:
     """The prices as sentences, the largest ones first."""
+    blocks = min((each.nats.blocks for each in ordered), default=FEWEST)
+    if blocks < FEWEST:
+        windows, more = sound.shape[0], -(-FEWEST * sound.shape[0] // blocks)
+        yield (
+            f"No price can be judged: {windows} windows of {length:,} tokens are {blocks} blocks of about {BLOCK} "
+            f"tokens, and an interval needs {FEWEST}. Give --windows {more} or a longer --length."
+        )
+        yield f"Loss without a fault: {sound.mean():.3f} nats per token."
+        return
     shown = [each for each in ordered if each.nats.visible and not each.fault.harmless]
     if shown:
         named = ", ".join(f"{each.fault.name} {each.nats.mean:.3g}" for each in shown[:3])

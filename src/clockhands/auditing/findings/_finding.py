@@ -87,12 +87,12 @@ def price_in_words(price: Mapping[str, Any]) -> str:
     >>> price_in_words({"nats": 0.1407, "interval": [0.1085, 0.1706], "visible": True, "windows": 4, "length": 512})
     '0.141 nats per token (0.108 to 0.171) on 4 windows of 512 tokens.'
     """
+    text = f"{price['windows']:,} windows of {price['length']:,} tokens"
+    if price["visible"] is None:
+        return f"not known: {text} are too few to judge a difference of {price['nats']:.3g} nats per token."
     low, high = price["interval"]
     hidden = "" if price["visible"] else "; not visible at this length"
-    return (
-        f"{price['nats']:.3g} nats per token ({low:.3g} to {high:.3g}) on {price['windows']:,} windows of"
-        f" {price['length']:,} tokens{hidden}."
-    )
+    return f"{price['nats']:.3g} nats per token ({low:.3g} to {high:.3g}) on {text}{hidden}."
 
 
 def json_value(value: Any) -> Any:
