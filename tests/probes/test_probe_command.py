@@ -37,8 +37,8 @@ def invoked(*arguments):
 
 def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tmp_path, capsys):
     page = tmp_path / "probe.html"
-    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "price", "--length", "64", "--windows", "12", "--json",
-                   "--html", page)  # fmt: skip
+    how = ("--measure", "price", "--length", "64", "--windows", "12", "--json", "--html", page)
+    code = invoked("probe", folder, "--text", folder / "text.txt", *how)
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert code == 0, err

@@ -13,7 +13,7 @@ LEAST, ERRORS = 0.01, 3.0
 """A difference is visible over this many nats and this many standard errors."""
 
 FEWEST = 12
-"""Blocks below which nothing is said: a standard error and a bootstrap interval of fewer blocks are mostly too small."""
+"""Blocks below which nothing is said: the standard error and the interval of fewer blocks are mostly too small."""
 
 
 @dataclass(frozen=True)
