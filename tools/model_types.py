@@ -188,6 +188,35 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     return {**row, **({"sections": inner} if inner else {}), **more, "class": type(model).__name__}
 
 
+def parts_of(config: Any, kind: type[Any], place: str = "") -> dict[str, str]:
+    """The objects inside a config by their place, each with its type; "" where that has no row."""
+    found: dict[str, str] = {}
+    for key, inside in getattr(kind, "sub_configs", {}).items():
+        own = getattr(config, key, None)
+        class_inside = inside if own is None or isinstance(own, dict) else type(own)
+        listed = known.by_listed_class(class_inside.__name__)
+        name = listed.name if listed is not None else getattr(class_inside, "model_type", "")
+        found[f"{place}{key}"] = name if name in known.table()["types"] else ""
+        found |= parts_of(own, class_inside, f"{place}{key}.")
+    return found
+
+
+def parts_of_classes() -> dict[str, dict[str, str]]:
+    """The objects inside the config of each type that holds some, and further ones that its class mentions."""
+    found: dict[str, dict[str, str]] = {}
+    for name in sorted(transformers.CONFIG_MAPPING):
+        kind = transformers.CONFIG_MAPPING[name]
+        try:
+            config = kind() if kind.sub_configs else None
+        except Exception:  # noqa: BLE001 - a class that has no default config
+            config = None
+        found[name] = parts_of(config, kind)
+        mentioned = set(re.findall(r"\w+", inspect.getsource(kind))) if found[name] else set()
+        objects = {word for word in mentioned if word.endswith("_config") or word in known.table()["sections"]}
+        found[name] |= dict.fromkeys(sorted(objects - found[name].keys()), "")
+    return {name: parts for name, parts in found.items() if parts}
+
+
 def section_defaults(config: Any, inner: Mapping[str, str]) -> dict[str, dict[str, dict[str, Any]]]:
     """What a class takes for quantities that an object inside does not have, where that object's own class differs."""
     found: dict[str, dict[str, Any]] = {}
@@ -324,7 +353,9 @@ def main() -> None:
         library = f"transformers {transformers.__version__}"
         head = f'{{\n  "about": {json.dumps(says)},\n  "library_of_classes": "{library}",\n'
         named = ",\n".join(f'    "{name}": {json.dumps(classes)}' for name, classes in other_names().items())
-        body = f'  "other_names_of_classes": {{\n{named}\n  }},\n  "types_of_classes": {{\n{lines}\n  }}\n}}\n'
+        parts = ",\n".join(f'    "{name}": {json.dumps(held)}' for name, held in parts_of_classes().items())
+        body = f'  "other_names_of_classes": {{\n{named}\n  }},\n  "parts_of_classes": {{\n{parts}\n  }},\n'
+        body += f'  "types_of_classes": {{\n{lines}\n  }}\n}}\n'
         READ.write_text(head + body, encoding="utf-8")
 
 

@@ -212,6 +212,15 @@ def table() -> Mapping[str, Any]:
     return held | {"types": held["types_of_classes"] | held["types"]}
 
 
+def parts_of_class(name: str) -> Mapping[str, str]:
+    """The objects that the class of a type may take from a config, by their place, each with its type; "" if unknown.
+
+    >>> parts_of_class("qwen3_asr")
+    {'audio_config': 'qwen3_asr_encoder', 'text_config': 'qwen3'}
+    """
+    return table()["parts_of_classes"].get(name, {})
+
+
 @cache
 def learned_tensors() -> frozenset[str]:
     """Endings of the names of tensors that are learned tables in every type that has them."""
@@ -242,6 +251,7 @@ def model_type(name: str) -> ModelType | None:
         scores=entry.get("scores", {}),
         not_covered=data["not_covered"].get(name),
         remark=_remarks().get(name, data["types"][name].get("notes")),
+        trains=entry.get("trains", False),
     )
 
 

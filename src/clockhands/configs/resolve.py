@@ -26,6 +26,7 @@ from clockhands.configs.model_types import (
     by_remote_class,
     class_of_others,
     model_type,
+    parts_of_class,
     remote_class,
 )
 from clockhands.configs.overriding import by_caller, overridden
@@ -504,6 +505,7 @@ def type_of(section: Section, name: str | None, top: str | None) -> ModelType | 
     if section.whole:
         return around
     inner = around.sections.get(section.part) if around is not None else None
+    inner = parts_of_class(top or "").get(section.path.removeprefix(section.model).removesuffix(".")) or inner
     repeated = name == top and around is not None and bool(around.sections)
     own = name if name is not None and not repeated else inner
     found = model_type(own) if own is not None else None

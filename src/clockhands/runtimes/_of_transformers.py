@@ -8,7 +8,7 @@ before the new one; this project's own resolver follows it.
 from collections.abc import Mapping
 from typing import Any
 
-from clockhands.configs.model_types import model_type, table
+from clockhands.configs.model_types import model_type, parts_of_class, table
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.runtimes.views import (
     AS_THE_CLASS,
@@ -166,14 +166,13 @@ def transformers_5(view: View) -> None:
             raise ModelFailure(f"The class of {view.name} needs {GROWTH}, which is absent (TypeError).")
 
 
-def _of_another_part(view: View) -> str | None:
-    """The type whose defaults the class takes for text, if a file has the text under a key that the class ignores."""
-    top = view.top.get("model_type")
+def of_ignored_part(view: View) -> str | None:
+    """The type whose defaults the class takes for text, if a file has the text in an object that the class ignores."""
+    top, (outer, _, _) = view.top.get("model_type"), view.path.partition(".")
     known = model_type(top) if isinstance(top, str) else None
-    part = table()["sections"].get(view.path.removesuffix(".").rpartition(".")[2])
-    if known is None or part not in ("encoder", "decoder") or "text" not in known.sections or part in known.sections:
+    if known is None or not outer or not (taken := parts_of_class(known.name)) or outer in taken:
         return None
-    return known.sections["text"]
+    return known.sections.get("text")
 
 
 def _lost_base(name: str, view: View) -> None:
@@ -204,7 +203,7 @@ def config_of_5(view: View) -> None:
     text = facts()["transformers-5"]["flat"].get(name)
     flat = text is not None and not view.path and "text_config" not in view.values
     if not flat:
-        text = _of_another_part(view)
+        text = of_ignored_part(view)
     if text is not None:
         for key in table()["position_keys"]:
             view.drop(key)

@@ -7,7 +7,7 @@ from typing import Any
 
 from clockhands.configs.rope_blocks import NEW, OLD, scaling_name
 from clockhands.encodings.scaling import yarn_magnitude
-from clockhands.runtimes._of_transformers import config_of_5, known_to, transformers_4
+from clockhands.runtimes._of_transformers import config_of_5, known_to, of_ignored_part, transformers_4
 from clockhands.runtimes.views import (
     CONTEXT,
     GROWTH,
@@ -112,6 +112,10 @@ def _known(transformers: str, view: View) -> None:
         raise Undescribed(
             "Transformers has no such model type, and clockhands does not know whether vLLM itself supports it."
         ) from None
+    if of_ignored_part(view) is not None:
+        raise Undescribed(
+            "The class of Transformers ignores this object, and clockhands does not know whether vLLM has its own class."
+        )
     if view.name in facts()["vllm"]["own_keys"]:
         raise Undescribed(f"Its own file for {view.name} reads other keys than the class of Transformers.")
 
