@@ -63,8 +63,8 @@ def test_classes_name_a_type_where_none_is_known(config, name, said):
             'the class LlamaForCausalLM is not one of the model type "mixtral"',
         ),
         (
-            {"model_type": "llama", "architectures": ["LlamaForCausalLMMedusa"], "num_hidden_layers": 1},
-            'the class LlamaForCausalLMMedusa is not one of the model type "llama"',
+            {"model_type": "llama", "architectures": ["LlamaForCausalLMEagle2"], "num_hidden_layers": 1},
+            'the class LlamaForCausalLMEagle2 is not one of the model type "llama"',
         ),
         (
             {"model_type": "opt", "num_layers": 24, "n_head": 16, "hidden_dim": 1024, "max_seq_len": 2048},

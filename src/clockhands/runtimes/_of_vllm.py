@@ -114,7 +114,7 @@ def _known(transformers: str, view: View) -> None:
         ) from None
     if of_ignored_part(view) is not None:
         raise Undescribed(
-            "The class of Transformers ignores this object, and clockhands does not know whether vLLM has its own class."
+            "The class of Transformers ignores this object; whether vLLM has a class of its own is not known."
         )
     if view.name in facts()["vllm"]["own_keys"]:
         raise Undescribed(f"Its own file for {view.name} reads other keys than the class of Transformers.")
