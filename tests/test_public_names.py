@@ -42,6 +42,7 @@ CALLS = {
     "check_bias": "ch.check_bias(lambda q, k: ch.bias(ch.Alibi(heads=8), q, k), ch.Alibi(heads=8))",
     "check_generation": "refused(lambda: ch.check_generation(None))",
     "check_module": "refused(lambda: ch.check_module(None))",
+    "check_positions": "ch.check_positions(lambda attention_mask: np.cumsum(attention_mask, 1) - 1, like='text')",
     "check_rotary": "ch.check_rotary(lambda x, at: ch.rotate(x, ch.Rotary(8), at), ch.Rotary(8))",
     "convert_table": "ch.convert_table(np.zeros((2, 4)), spec, spec)",
     "describe": "ch.describe(spec)",

@@ -17,6 +17,7 @@ TITLES = {
     "bias": "Biases",
     "module": "Modules",
     "generation": "Generation with a cache",
+    "positions": "Positions of tokens",
 }
 
 

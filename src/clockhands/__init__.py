@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from clockhands.measures import properties
     from clockhands.probes import probe
     from clockhands.recognition import identify
-    from clockhands.testing import check_additive, check_bias, check_generation, check_module, check_rotary
+    from clockhands.testing import (
+        check_additive,
+        check_bias,
+        check_generation,
+        check_module,
+        check_positions,
+        check_rotary,
+    )
 
 __version__ = "0.1.0"
 
@@ -40,6 +47,7 @@ __all__ = [
     "check_bias",
     "check_generation",
     "check_module",
+    "check_positions",
     "check_rotary",
     "convert_table",
     "describe",
@@ -70,6 +78,7 @@ _HOME = {
     "check_bias": "testing",
     "check_generation": "testing",
     "check_module": "testing",
+    "check_positions": "testing",
     "check_rotary": "testing",
     "convert_table": "conversion",
     "describe": "encodings.specs",

@@ -8,6 +8,7 @@ import pytest
 
 from clockhands.auditing import CODES
 from clockhands.recognition.faults import FAULTS, fault_in_words, fault_of, shown_name
+from clockhands.recognition.token_positions import FAMILIES, prompts_of
 from clockhands.testing.kinds import CHECKS, experiments
 
 THREAD = re.compile(r"[\w.-]+(/[\w.-]+)?#\d+")
@@ -30,6 +31,7 @@ def asked():
             SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting))
         )
     }
+    named["positions"] = {prompt.name for rules in FAMILIES.values() for rule in rules for prompt in prompts_of(rule)}
     return named
 
 

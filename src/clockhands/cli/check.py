@@ -16,7 +16,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import number_of
 from clockhands.testing import CannotCheck, Report
 
-KINDS = ("rotary", "additive", "bias", "module", "generation")
+KINDS = ("rotary", "additive", "bias", "module", "generation", "positions")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 EXAMPLES = """\b
@@ -26,6 +26,7 @@ Examples:
   clockhands check mymodel.rotary:build --make --like llama3.1:head_width=64
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
+  clockhands check mymodel.processing:get_rope_index --kind positions --like qwen2_vl
 """
 
 
@@ -41,7 +42,9 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.command("check", epilog=EXAMPLES)
 @click.argument("target", metavar="PACKAGE.MODULE:CALLABLE")
 @click.option(
-    "--like", metavar="SPEC", help="Expected encoding: PRESET[:field=value,...], or a file of clockhands.to_json."
+    "--like",
+    metavar="SPEC",
+    help="Expected encoding: PRESET[:field=value,...], or a file of clockhands.to_json; for positions a family.",
 )
 @click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
 @click.option(
@@ -103,7 +106,7 @@ def command(  # noqa: PLR0917 - click passes them by name
     running = hanging()
     keep_stdout()
     try:
-        report = _checked(target, kind, make, options | _like(like, width))
+        report = _checked(target, kind, make, options | _like(like, width, kind))
     except ClockhandsError as error:
         if hanging() <= running:
             raise
@@ -165,13 +168,15 @@ def _built(function: Any) -> Any:
         ) from error
 
 
-def _like(like: str | None, width: int | None) -> dict[str, Any]:
+def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, Any]:
     """The expected code, and its learned numbers, as options of a check."""
     from clockhands.encodings.specs import with_fields
     from clockhands.testing.kinds import spec_of
 
     if like is None:
         return {} if width is None else {"width": width}
+    if kind == "positions":  # a family of position rules, not an encoding
+        return {"like": like} | ({} if width is None else {"width": width})
     values = None
     if like.lower().endswith(".json"):  # as no preset does
         from clockhands.cli.identified_json import read_found

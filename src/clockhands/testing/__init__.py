@@ -1,7 +1,8 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
 `check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_generation` a
-model with a KV cache. `laws` are properties that hold for every encoding of a kind.
+model with a KV cache, `check_positions` a function that numbers tokens. `laws` are properties that hold for every
+encoding of a kind.
 
 >>> import clockhands as ch
 >>> from clockhands.testing import check_rotary
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         laws_for,
     )
     from clockhands.testing.modules import check_module
+    from clockhands.testing.positions import check_positions
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
 
 # Every run of pytest imports the plugin, and so this package: its modules are imported on first use. Names that are not
@@ -39,6 +41,7 @@ _HOME = {
     "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
     "modules": ("check_module",),
+    "positions": ("check_positions",),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names}
@@ -63,6 +66,7 @@ __all__ = [
     "check_bias",
     "check_generation",
     "check_module",
+    "check_positions",
     "check_rotary",
     "kind_of",
     "laws_for",

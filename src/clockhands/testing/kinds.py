@@ -16,6 +16,7 @@ CHECKS = {
     "bias": "check_bias",
     "module": "check_module",
     "generation": "check_generation",
+    "positions": "check_positions",
 }
 """The name of the check function for each kind."""
 
@@ -32,7 +33,7 @@ def check_of(kind: str) -> Callable[..., Report]:
 
 
 def experiments(kind: str) -> Mapping[str, str]:
-    """The experiments of a kind, {name: what it tests}; empty for modules and models, which have treatments instead."""
+    """The experiments of a kind, {name: what it tests}; empty for kinds that have treatments or prompts instead."""
     if kind not in _EXPERIMENTS:
         return {}
     home, names = _EXPERIMENTS[kind]

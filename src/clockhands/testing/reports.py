@@ -99,7 +99,8 @@ class Report:
 
     Attributes:
         subject: The name of what was checked.
-        kind: ``"rotary"``, ``"additive"``, ``"bias"``, ``"module"`` or ``"generation"``.
+        kind: ``"rotary"``, ``"additive"``, ``"bias"``, ``"module"``, ``"generation"`` or
+            ``"positions"``.
         like: A description of the expected encoding.
         experiments: The names of the experiments that ran.
         left_out: The names of those that did not run, with the reasons.
@@ -194,6 +195,8 @@ class Report:
         """The number of experiments and the largest error, for a report without failures."""
         # A NaN error is a failure, so `worst` is a number here.
         made = f"{number_of(len(self.experiments), 'experiment')}{self._way()}"
+        if self.kind == "positions":  # whole numbers, compared exactly
+            return f"{made}; all positions are equal."
         return f"{made}; the largest error is {100 * self.worst:.2g} % of the rounding bound."
 
     def _way(self) -> str:

@@ -81,6 +81,7 @@ def fault_of(fault: Fault) -> str:
         "bias": "biases",
         "module": "modules",
         "generation": "generation with a cache",
+        "positions": "positions of tokens",
     }
     return listed(names.get(kind, kind) for kind in fault.about)
 
@@ -148,6 +149,9 @@ MODULE: Mapping[str, Fault] = Catalogue(lambda: faults_in("module"))
 GENERATION: Mapping[str, Fault] = Catalogue(lambda: faults_in("generation"))
 """The faults of models with a cache: a single pass with other positions or other visible keys gives the same output."""
 
+POSITIONS: Mapping[str, Fault] = Catalogue(lambda: faults_in("positions"))
+"""The faults of functions that number tokens: `clockhands.recognition.token_positions` has a suspect for each."""
+
 
 def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
     """Each code once: a fault of several kinds has the sentence of the first kind and the cases of all."""
@@ -160,7 +164,7 @@ def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
     return found
 
 
-FAULTS: Mapping[str, Fault] = Catalogue(lambda: _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION)))
+FAULTS: Mapping[str, Fault] = Catalogue(lambda: _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION, POSITIONS)))
 """Every fault by its code."""
 
 __all__ = [
@@ -169,6 +173,7 @@ __all__ = [
     "FAULTS",
     "GENERATION",
     "MODULE",
+    "POSITIONS",
     "ROTARY",
     "Catalogue",
     "Fault",

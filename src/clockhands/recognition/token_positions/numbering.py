@@ -1,0 +1,135 @@
+"""The positions that a rule gives to the tokens of a prompt."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from clockhands.recognition.token_positions.prompts import Prompt, Run
+from clockhands.recognition.token_positions.rules import PositionRule
+
+Runs = tuple[Run, ...]
+_After = Callable[[PositionRule, Run, np.ndarray, float], float]
+
+AFTER: Mapping[str, _After] = {
+    "largest": lambda _rule, _run, part, _start: part.max() + 1,
+    "sides": lambda rule, run, _part, start: start + max(_sides(rule, run)),
+    "largest itself": lambda _rule, _run, part, _start: part.max(),
+    "one more": lambda _rule, _run, part, _start: part.max() + 2,
+    "tokens": lambda _rule, run, _part, start: start + len(run.ids),
+    "one": lambda _rule, _run, _part, start: start + 1,
+    "start": lambda _rule, _run, _part, start: start,
+    "rows": lambda rule, run, _part, start: start + _sides(rule, run)[0],
+    "columns": lambda rule, run, _part, start: start + _sides(rule, run)[1],
+    "smaller side": lambda rule, run, _part, start: start + min(_sides(rule, run)),
+    "half sides": lambda rule, run, _part, start: start + max(_sides(rule, run)) // 2,
+}
+"""Where the next run starts after a grid: a function of the rule, the run, its positions and its start."""
+
+
+class Unpredicted(Exception):
+    """The rule gives these tokens no positions, because their number is another one."""
+
+
+def positions(rule: PositionRule, prompt: Prompt) -> np.ndarray:
+    """The positions of all tokens, [axes, batch, seq] in float64; NaN for padding, and where nothing is known.
+
+    Raises:
+        Unpredicted: A faulty rule has too few positions for the tokens.
+    """
+    rows = [_row(rule, prompt, number) for number in range(len(prompt.rows))]
+    out = np.stack([prompt.spread([row[axis] for row in rows], np.nan) for axis in range(len(rule.axes))])
+    if rule.rows == "first":
+        out = np.where(prompt.mask, out[:, :1], np.nan)
+    return out
+
+
+def delta(got: np.ndarray, prompt: Prompt) -> np.ndarray:
+    """By how much the position of the next token differs from the number of tokens before it, for each row."""
+    return np.nanmax(np.where(prompt.mask, got, np.nan), axis=(0, 2)) + 1 - prompt.mask.sum(1)
+
+
+def _row(rule: PositionRule, prompt: Prompt, number: int) -> np.ndarray:
+    """The positions of the tokens of one row, [axes, tokens]."""
+    documents = prompt.runs[number]
+    if rule.grids != "own":
+        documents = [_with_grids(rule, prompt, runs) for runs in documents]
+    if rule.documents == "continue":
+        documents = [tuple(run for runs in documents for run in runs)]
+    first = rule.first
+    if rule.padding == "counted":
+        first += int(np.argmax(prompt.mask[number]))
+    if rule.rows == "flat":
+        first += int(prompt.mask[:number].sum())
+    parts, before = [], 0
+    for runs in documents:
+        part = _document(rule, runs, first)
+        if part.shape[1] != sum(len(run.ids) for run in runs):
+            raise Unpredicted
+        if rule.documents == "late" and parts:
+            part = np.concatenate([parts[-1][:, -1:] + 1, part[:, :-1]], axis=1)
+        parts.append(part - before * (rule.documents == "twice"))
+        before += part.shape[1]
+    return np.concatenate(parts, axis=1)
+
+
+def _with_grids(rule: PositionRule, prompt: Prompt, runs: Runs) -> Runs:
+    """The runs with the grid of the first run of their kind in the prompt, or of the same run of the first row."""
+    model = [
+        run for documents in prompt.runs[: 1 if rule.grids == "row" else None] for each in documents for run in each
+    ]
+    left = {kind: [run.grid for run in model if run.kind == kind] for kind in ("image", "video")}
+    changed = []
+    for run in runs:
+        grids = left.get(run.kind, [])
+        grid = grids.pop(0) if rule.grids == "row" and len(grids) > 1 else grids[0] if grids else run.grid
+        changed.append(replace(run, grid=grid))
+    return tuple(changed)
+
+
+def _document(rule: PositionRule, runs: Iterable[Run], start: float) -> np.ndarray:
+    parts = []
+    for run in runs:
+        way = {"image": rule.image, "video": rule.video}.get(run.kind, "text")
+        count = len(run.ids)
+        if way == "grid":
+            part = _cells(rule, run, start, "cells")
+            sides = _cells(rule, run, start, "sides") if rule.unmerged else part
+            after = AFTER[rule.after](rule, run, sides, start)
+        else:
+            own = np.arange(count) * (way != "one") + start * (way != "local")
+            part = np.tile(own, (len(rule.axes), 1))
+            after = start + {"one": 1, "uncounted": 0}.get(way, count)
+            if rule.text == "zero" and run.kind == "text":
+                part, after = part * 0, start
+        parts.append(part[:, :count].astype(float))  # of more cells than tokens the first ones
+        start = after
+    return np.concatenate(parts, axis=1)
+
+
+def _sides(rule: PositionRule, run: Run, what: str = "sides") -> tuple[int, int]:
+    """The rows and columns of a grid, of cells unless the rule forgets this."""
+    merge = 1 if what in rule.unmerged else rule.merge
+    return run.grid[1] // merge, run.grid[2] // merge
+
+
+def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
+    """The coordinates of the cells of a grid, [axes, cells]."""
+    video = run.kind == "video"
+    frames = run.grid[0] // (rule.frame_merge if video else 1)
+    shape = (frames, *_sides(rule, run, what))
+    order = ["trc".index(axis) for axis in rule.scan]
+    time, row, column = (axis.transpose(order).ravel() for axis in np.indices(shape))
+    if rule.per_second and video:
+        time = time * rule.per_second * {"exact": run.seconds, "whole": run.seconds // 1, "ignored": 1.0}[rule.seconds]
+    time = time * rule.frame_step
+    if rule.times != "exact":
+        time = np.floor(time) if rule.times == "whole" else np.round(time)
+    if rule.time_origin == "start":
+        time = time + start * (rule.video_scale if video else rule.image_scale)
+    if rule.origin == "middle":
+        row, column = (place - (side - side // 2) for place, side in ((row, shape[1]), (column, shape[2])))
+    elif rule.origin == "start":
+        row, column = row + start, column + start
+    places = {"time": time, "row": row, "column": column, "position": time}
+    return np.stack([places[axis] for axis in rule.axes]).astype(float)

@@ -1,0 +1,234 @@
+"""Prompts for position functions: rows of documents of text, images, videos and audio, with their tokens and grids."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from clockhands.recognition.token_positions.rules import PositionRule, TokenIds
+
+KINDS = ("text", "image", "video", "audio")
+"""The kinds of runs; a token's type is the index of its kind."""
+
+
+@dataclass(frozen=True)
+class PromptPart:
+    """A part of a document, as a person thinks of it: so much text or audio, an image, a video.
+
+    Attributes:
+        kind: One of `KINDS`.
+        tokens: Of text and audio, the number of tokens.
+        cells: Of an image or a video, the number of frames, rows and columns of its tokens.
+        seconds: Of a video, the time from one frame to the next.
+    """
+
+    kind: str
+    tokens: int = 0
+    cells: tuple[int, int, int] = (1, 1, 1)
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive tokens that are numbered together: text with its marks, or the cells of a grid.
+
+    Attributes:
+        kind: One of `KINDS`.
+        ids: The ids of its tokens.
+        grid: The grid in patches, (frames, rows, columns).
+        seconds: The time from one frame to the next.
+    """
+
+    kind: str
+    ids: tuple[int, ...]
+    grid: tuple[int, int, int] = (0, 0, 0)
+    seconds: float = 1.0
+
+
+Document = tuple[PromptPart, ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A batch that a position function is called with.
+
+    Attributes:
+        name: Its name in a report.
+        rows: The documents of each row; a row that is not packed has one.
+        rule: The rule whose tokens and merging it has.
+        left: Whether shorter rows are padded on the left.
+    """
+
+    name: str
+    rows: tuple[tuple[Document, ...], ...]
+    rule: PositionRule
+    left: bool = True
+
+    @property
+    def parts(self) -> Iterator[PromptPart]:
+        """All parts of all rows."""
+        return (part for row in self.rows for document in row for part in document)
+
+    @cached_property
+    def runs(self) -> tuple[tuple[tuple[Run, ...], ...], ...]:
+        """The runs of each document of each row."""
+        return tuple(
+            tuple(tuple(run for part in document for run in _runs(part, self.rule)) for document in row)
+            for row in self.rows
+        )
+
+    @cached_property
+    def lengths(self) -> list[list[int]]:
+        """The number of tokens of each document of each row."""
+        return [[sum(len(run.ids) for run in document) for document in row] for row in self.runs]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, and of tokens of the longest one."""
+        return len(self.rows), max(map(sum, self.lengths))
+
+    @cached_property
+    def mask(self) -> np.ndarray:
+        """Which tokens are no padding, [batch, seq]."""
+        mask = np.zeros(self.shape, bool)
+        for kept, count in zip(mask, map(sum, self.lengths), strict=True):
+            kept[slice(-count, None) if self.left else slice(count)] = True
+        return mask
+
+    def spread(self, values: Sequence[Sequence[float]], padding: float) -> np.ndarray:
+        """Numbers of the tokens of each row, [batch, seq], with the padding around them."""
+        out = np.full(self.shape, padding)
+        out[self.mask] = [value for row in values for value in row]
+        return out
+
+    @cached_property
+    def ids(self) -> np.ndarray:
+        """The ids of the tokens, [batch, seq]; padding has id 0."""
+        return self._of_runs(lambda run: run.ids)
+
+    @cached_property
+    def types(self) -> np.ndarray:
+        """The type of each token, [batch, seq]: 0 text, 1 image, 2 video, 3 audio."""
+        return self._of_runs(lambda run: [KINDS.index(run.kind)] * len(run.ids))
+
+    def _of_runs(self, numbers) -> np.ndarray:  # noqa: ANN001 - a function of a run
+        return self.spread(
+            [[number for document in row for run in document for number in numbers(run)] for row in self.runs], 0
+        ).astype(np.int64)
+
+    @property
+    def documents(self) -> np.ndarray:
+        """The number of the document of each token, [batch, seq], from 0; padding has -1."""
+        return self.spread(
+            [[number for number, count in enumerate(row) for _ in range(count)] for row in self.lengths], -1
+        ).astype(np.int64)
+
+    def grids(self, kind: str) -> np.ndarray | None:
+        """The grids of all images or videos in patches, [number, 3]; None if there are none."""
+        found = [_patches(part, self.rule) for part in self.parts if part.kind == kind]
+        return np.array(found, np.int64) if found else None
+
+    def with_seconds(self, seconds: float) -> "Prompt":
+        """The same prompt with another time between the frames of all videos."""
+        rows = tuple(
+            tuple(tuple(replace(part, seconds=seconds) for part in document) for document in row) for row in self.rows
+        )
+        return replace(self, rows=rows)
+
+
+def _patches(part: PromptPart, rule: PositionRule) -> tuple[int, int, int]:
+    frames, rows, columns = part.cells
+    return frames * (rule.frame_merge if part.kind == "video" else 1), rows * rule.merge, columns * rule.merge
+
+
+def _runs(part: PromptPart, rule: PositionRule) -> Iterator[Run]:
+    """A part with its marks. Frames that are apart have a time before them, or after them where images mark frames."""
+    tokens = rule.tokens
+    grid = _patches(part, rule)
+    cells = part.cells[0] * part.cells[1] * part.cells[2]
+    if part.kind == "text":
+        yield _text(part.tokens, tokens)
+    elif part.kind == "video" and rule.frames_apart:
+        marked = tokens.video == tokens.image  # frames are marked as images, between the marks of the video
+        frame = Run("video", (tokens.video,) * (cells // part.cells[0]), (1, *grid[1:]))
+        for number in range(part.cells[0]):
+            yield _mark(tokens.video_start) if marked and not number else _text(2, tokens)
+            yield from (_mark(tokens.image_start), frame, _mark(tokens.image_end))
+        yield _mark(tokens.video_end) if marked else _text(1, tokens)
+    elif rule.latent:
+        yield Run(part.kind, (tokens.image,) * cells, grid, part.seconds)
+    else:
+        count = part.tokens if part.kind == "audio" else cells
+        yield _mark(getattr(tokens, f"{part.kind}_start"))
+        yield Run(part.kind, (getattr(tokens, part.kind),) * count, grid, part.seconds)
+        yield _mark(getattr(tokens, f"{part.kind}_end"))
+
+
+def _mark(token: int) -> Run:
+    return Run("text", (token,))
+
+
+def _text(count: int, tokens: TokenIds) -> Run:
+    """Text of tokens that are not special."""
+    special = set(vars(tokens).values())
+    plain = [token for token in range(1, 24) if token not in special]
+    return Run("text", tuple(plain[place % len(plain)] for place in range(count)))
+
+
+def _image(rows: int, columns: int) -> PromptPart:
+    return PromptPart("image", cells=(1, rows, columns))
+
+
+def _video(frames: int, rows: int, columns: int, seconds: float) -> PromptPart:
+    return PromptPart("video", cells=(frames, rows, columns), seconds=seconds)
+
+
+def _words(count: int) -> PromptPart:
+    return PromptPart("text", count)
+
+
+def prompts_of(rule: PositionRule) -> list[Prompt]:
+    """The prompts that tell the rules and the faults apart: sides that differ, times that are no whole numbers."""
+
+    def prompt(name: str, *rows: Document, left: bool = True) -> Prompt:
+        return Prompt(name, tuple((row,) for row in rows), rule, left)
+
+    if rule.latent:
+        return [
+            prompt("a latent image", (_image(2, 5),)),
+            prompt("a tall latent image", (_image(6, 3),)),
+            prompt("a latent video", (_video(4, 2, 3, 1.0),)),
+            prompt("text and a latent image", (_words(3), _image(4, 7))),
+            prompt("text and a latent video", (_words(2), _video(3, 5, 4, 1.0))),
+        ]
+    wide, tall = _image(3, 5), _image(5, 3)
+    inputs = [
+        prompt("text", (_words(9),)),
+        prompt("left padding of text", (_words(4),), (_words(6),)),
+        prompt("right padding of text", (_words(4),), (_words(6),), left=False),
+        Prompt("packed text", (((_words(5),), (_words(3),), (_words(4),)),), rule),
+    ]
+    if rule.image != "none":
+        # The image first: what is kept from this call shows in the next one.
+        inputs = [
+            prompt("an image", (_words(4), _image(3, 4), _words(3))),
+            prompt("a tall image", (_words(3), tall, _words(4))),
+            prompt("two images", (_words(2), wide, _words(3), tall, _words(2))),
+            prompt("a batch", (_words(3), wide, _words(2)), (_words(3), tall, _words(2))),
+            prompt("left padding", (_words(4), wide, _words(3)), (_words(2), _image(4, 3), _words(2))),
+            prompt("left padding of the first row", (_words(2), _image(3, 3)), (_words(5), tall, _words(2))),
+            prompt("right padding", (_words(2), _image(3, 3), _words(2)), (_words(6), wide, _words(3)), left=False),
+            Prompt("packed images", (((_words(3), wide, _words(2)), (_words(2), tall, _words(3))),), rule),
+            *inputs,
+        ]
+    if rule.video != "none":
+        inputs += [
+            prompt("a video", (_words(3), _video(3, 3, 4, 1.375), _words(3))),
+            prompt("a long video", (_words(4), _video(7, 3, 4, 0.625), _words(4))),
+            prompt("two videos", (_words(2), _video(2, 3, 4, 0.375), _words(2), _video(2, 4, 3, 2.75), _words(2))),
+            prompt("a video and an image", (_words(2), _video(2, 4, 3, 1.375), _words(2), wide, _words(2))),
+        ]
+    if rule.audio_rate:
+        inputs.append(prompt("audio and an image", (_words(3), PromptPart("audio", 7), _words(2), wide, _words(2))))
+    return [*inputs, replace(inputs[0], name="the first prompt again")]  # shows what is kept from an earlier call

@@ -1,0 +1,237 @@
+"""Rules by which model families number tokens: text, cells of images and videos, audio, padding, packed documents.
+
+One `PositionRule` describes a family; a fault is the same rule with one other field. The rules are written from the
+sources that they name, and tests hold them to the functions of the pinned Transformers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from clockhands.errors import InvalidType, InvalidValue
+from clockhands.phrases import did_you_mean, listed, shown
+
+TIME_ROW_COLUMN = ("time", "row", "column")
+_ONE_NUMBER = ("position",)
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """The ids of the tokens that hold the place of an image, a video or a sound, and of the marks around them."""
+
+    image: int = 1_000_001
+    video: int = 1_000_002
+    audio: int = 1_000_003
+    image_start: int = 1_000_004
+    image_end: int = 1_000_005
+    video_start: int = 1_000_004
+    video_end: int = 1_000_005
+    audio_start: int = 1_000_006
+    audio_end: int = 1_000_007
+
+
+@dataclass(frozen=True)
+class PositionRule:
+    """How a family numbers its tokens.
+
+    Positions count tokens. A run of text has consecutive numbers on every axis. A run of cells, (frames, rows, columns)
+    of an image or a video, has the coordinates of each cell, counted from the position where the run starts.
+
+    Attributes:
+        family: The name of the family.
+        source: The paper, or the file and release, that defines the rule.
+        tokens: The ids of special tokens.
+        axes: What each number of a token is.
+        first: The position of the first token.
+        merge: Patches per cell and side: a grid of 4 x 6 patches has 2 x 3 cells if 2 are merged.
+        frame_merge: Frames of a video per cell.
+        per_second: Positions per second of a video; 0 where a frame is one position, whatever its time.
+        frame_step: What times are multiplied by besides.
+        seconds: ``"exact"``, or ``"whole"`` where seconds are cut to whole numbers first, or ``"ignored"``.
+        times: ``"whole"`` where times are cut to whole positions, else ``"exact"`` or ``"rounded"``.
+        image, video: How their tokens are numbered: as a ``"grid"``, like ``"text"``, all as ``"one"`` position, like
+            text that the next run does not count (``"uncounted"``), from 0 (``"local"``); ``"none"`` if there are none.
+        frames_apart: Whether each frame of a video is a run of its own, with its time as text before or after it.
+        after: Where the next run starts after a grid: after its ``"largest"`` position, or ``"sides"``: the larger
+            number of rows or columns after its start; further values are those of `numbering.AFTER`.
+        origin: Where rows and columns are counted from: ``"start"`` of the run, ``"zero"``, or the ``"middle"``.
+        time_origin: Where times are counted from: ``"start"`` or ``"zero"``.
+        image_scale, video_scale: What the start of a run is multiplied by in its times.
+        text: Whether text tokens are ``"counted"`` or all at ``"zero"``.
+        scan: The order of cells, the slowest axis first.
+        unmerged: What forgets that patches are merged: ``"cells"``, ``"sides"``, or both.
+        audio_rate: Audio features per audio token; 0 if the family has no audio.
+        padding: Whether padding is ``"skipped"`` or ``"counted"``.
+        documents: Whether packed documents ``"restart"`` or ``"continue"``, or restart ``"twice"``,
+            or one token ``"late"``.
+        rows: Whether the rows of a batch have positions of their ``"own"``, or those of the ``"first"`` row, or
+            count on from row to row, ``"flat"``.
+        grids: Whether each run has its ``"own"`` grid, that of the ``"first"`` run of the prompt, or that of the run in
+            the first ``"row"``.
+        noted: What is particular to this version of the rule, for the report.
+    """
+
+    family: str
+    source: str
+    tokens: TokenIds = TokenIds()
+    axes: tuple[str, ...] = TIME_ROW_COLUMN
+    first: int = 0
+    merge: int = 1
+    frame_merge: int = 1
+    per_second: float = 0.0
+    frame_step: float = 1.0
+    seconds: str = "exact"
+    times: str = "whole"
+    image: str = "grid"
+    video: str = "grid"
+    frames_apart: bool = False
+    after: str = "largest"
+    origin: str = "start"
+    time_origin: str = "start"
+    image_scale: float = 1.0
+    video_scale: float = 1.0
+    text: str = "counted"
+    scan: str = "trc"
+    unmerged: frozenset[str] = frozenset()
+    audio_rate: int = 0
+    padding: str = "skipped"
+    documents: str = "restart"
+    rows: str = "own"
+    grids: str = "own"
+    noted: str = ""
+
+    @property
+    def latent(self) -> bool:
+        """Whether the tokens are those of one latent image or video, and are given by its size."""
+        return self.origin != "start"
+
+    @property
+    def words(self) -> str:
+        """The rule in a report."""
+        return f"token positions of {self.family} ({self.noted or self.source})"
+
+
+_QWEN = TokenIds(151655, 151656, 151646, 151652, 151653, 151652, 151653, 151647, 151648)
+_GLM = TokenIds(151343, 151343, image_start=151339, image_end=151340, video_start=151341, video_end=151342)
+_PAPER = "Wang et al. 2024, arXiv:2409.12191, section 2.1"
+_SIDES = "as in Transformers 5: text after a video starts after the larger side of its grid"
+
+
+def _transformers(family: str) -> str:
+    return f"transformers 5.23.0, models/{family}/modeling_{family}.py, get_rope_index"
+
+
+def _editions(rule: PositionRule) -> tuple[PositionRule, ...]:
+    """The rule of the paper, and of Transformers 5, which differ after a video with more frames than rows."""
+    return rule, replace(rule, source=_transformers(rule.family), after="sides", noted=_SIDES)
+
+
+def _one_number(family: str, source: str, **fields: Any) -> PositionRule:
+    ways = {"image": "text", "video": "none", **fields}
+    return PositionRule(family, source, axes=_ONE_NUMBER, **ways)
+
+
+_QWEN2 = PositionRule("qwen2_vl", _PAPER, _QWEN, merge=2)
+_QWEN25 = replace(_QWEN2, family="qwen2_5_vl", source=f"{_PAPER}; Bai et al. 2025, arXiv:2502.13923", per_second=4.0)
+_QWEN3 = replace(_QWEN2, family="qwen3_vl", source=_transformers("qwen3_vl"), frames_apart=True)
+_OMNI = replace(_QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4)
+_GLM4V = PositionRule("glm4v", _transformers("glm4v"), _GLM, merge=2, frames_apart=True)
+_ERNIE = TokenIds(100295, 103367, 1_000_003, 101304, 101305, 101306, 101307)
+
+FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
+    each[0].family: each
+    for each in (
+        _editions(_QWEN2),
+        _editions(_QWEN25),
+        (_QWEN3,),
+        (replace(_QWEN3, family="qwen3_5", source=_transformers("qwen3_5"), tokens=replace(
+            _QWEN, image=248056, video=248057, image_start=248053, image_end=248054, video_start=248053,
+            video_end=248054)),),
+        (replace(_QWEN3, family="cohere_compass", source=_transformers("cohere_compass"), tokens=replace(
+            _QWEN, image=255031, video=255032, image_start=255028, image_end=255029, video_start=255028,
+            video_end=255029)),),
+        (_OMNI,),
+        (replace(_OMNI, family="qwen3_omni", source=_transformers("qwen3_omni_moe"), times="exact", audio_rate=8),),
+        (_GLM4V,),
+        (replace(_GLM4V, family="glm4v_moe", source=_transformers("glm4v_moe"),
+                 tokens=replace(_GLM, image=151363, video=151363)),),
+        (replace(_GLM4V, family="glm_ocr", source=_transformers("glm_ocr"),
+                 tokens=TokenIds(59280, 59280, 1_000_003, 59256, 59257, 59258, 59259)),),
+        _editions(PositionRule("ernie4_5_vl_moe", _PAPER, _ERNIE, merge=2, frame_merge=2)),
+        _editions(PositionRule("paddleocr_vl", _PAPER,
+                               TokenIds(100295, 100296, 1_000_003, 101305, 101306, 101305, 101306), merge=2)),
+        (_one_number("text", "flash-attn 2, varlen attention: positions restart with every document",
+                     image="none"),),
+        (_one_number("llama4", "transformers 5.23.0, models/llama4/modeling_llama4.py",
+                     tokens=TokenIds(image=200092, image_start=200080, image_end=200081)),),
+        (_one_number("gemma3", "transformers 5.23.0, models/gemma3/modeling_gemma3.py",
+                     tokens=TokenIds(image=262144, image_start=255999, image_end=256000)),),
+        (_one_number("gemma4", "transformers 5.23.0, models/gemma4/modeling_gemma4.py", video="text",
+                     tokens=TokenIds(258880, 258884, 258881, 255999, 258882, 255999, 258882, 256000, 258883)),),
+        (_one_number("paligemma", "transformers 5.23.0, models/paligemma/modeling_paligemma.py: positions from 1",
+                     tokens=TokenIds(image=256000), first=1),),
+        (PositionRule("gemma4_patches", "transformers 5.23.0, models/gemma4/image_processing_gemma4.py",
+                      axes=("column", "row"), origin="zero"),),
+        (PositionRule("flux", "diffusers, pipelines/flux/pipeline_flux.py, _prepare_latent_image_ids; text at 0",
+                      origin="zero", time_origin="zero", text="zero"),),
+        (PositionRule("wan", "diffusers, models/transformers/transformer_wan.py, WanRotaryPosEmbed",
+                      origin="zero", time_origin="zero"),),
+        (PositionRule("qwen_image", "diffusers, models/transformers/transformer_qwenimage.py, QwenEmbedRope",
+                      origin="middle", time_origin="zero", after="half sides"),),
+    )
+}  # fmt: skip
+"""The rules of each family; where releases differ, the published one first."""
+
+ALIKE = {
+    "qwen3_vl_moe": "qwen3_vl", "qwen3_5_moe": "qwen3_5", "qwen3_omni_moe": "qwen3_omni", "glm46v": "glm4v",
+    "qwen2_5_omni_thinker": "qwen2_5_omni", "qwen3_omni_moe_thinker": "qwen3_omni",
+}  # fmt: skip
+"""Families with the rules of another one."""
+
+SETTABLE = {
+    "merge": int, "frame_merge": int, "per_second": float, "first": int,
+    **{each.name: int for each in fields(TokenIds)},
+}  # fmt: skip
+"""What a caller may set of a rule, with its type; `first` is the first position, the others are ids of tokens."""
+
+
+def rules_of(like: object) -> tuple[PositionRule, ...]:
+    """The rules of a family by its name, with fields: ``"qwen2_5_vl:per_second=2,image=9"``; or a rule itself.
+
+    >>> [rule.after for rule in rules_of("qwen2_vl:merge=1")]
+    ['largest', 'sides']
+    """
+    if isinstance(like, PositionRule):
+        return (like,)
+    if not isinstance(like, str):
+        raise InvalidType(
+            f"`like` must be the name of a family, got {shown(like)}.", f"Families: {listed(sorted(FAMILIES))}."
+        )
+    name, _, settings = like.partition(":")
+    known = {*FAMILIES, *ALIKE}
+    name = next((each for each in known if each == name.replace("-", "_").replace(".", "_").lower()), name)
+    if name not in known:
+        raise InvalidValue(
+            f"There is no family of position rules called {shown(name)}.",
+            did_you_mean(name, known, f"Families: {', '.join(sorted(FAMILIES))}."),
+        )
+    given = dict(_setting(each) for each in settings.split(",") if each.strip())
+    ids = {key: value for key, value in given.items() if hasattr(TokenIds, key)}
+    others = {key: value for key, value in given.items() if key not in ids or key == "first"}
+    rules = FAMILIES[ALIKE.get(name, name)]
+    return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **others) for rule in rules)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, _, value = (part.strip() for part in text.partition("="))
+    if key not in SETTABLE:
+        raise InvalidValue(
+            f"A position rule has no field {shown(key)}.", did_you_mean(key, SETTABLE, f"It has {', '.join(SETTABLE)}.")
+        )
+    try:
+        number = SETTABLE[key](value)
+    except ValueError:
+        number = -1
+    if number < (1 if "merge" in key else 0):
+        raise InvalidValue(f"`{key}` must be a number, got {shown(value)}.", f"Write it as {key}=2.")
+    return key, number

@@ -1,0 +1,231 @@
+"""Calls of a user's position function: which arguments it takes, what they are for a prompt, what it returns."""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.phrases import listed
+from clockhands.recognition.calling import ForeignFunction, Refused, as_numpy, kind_of
+from clockhands.recognition.token_positions import PositionRule, Prompt
+from clockhands.testing.reports import CannotCheck
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "input_ids": ("input_tokens", "tokens", "token_ids", "ids"),
+    "attention_mask": ("mask", "padding_mask"),
+    "image_grid_thw": ("image_grids", "image_grid", "grid_thw", "grids"),
+    "video_grid_thw": ("video_grids", "video_grid"),
+    "second_per_grid_ts": ("second_per_grids", "video_second_per_grid", "seconds_per_grid", "seconds"),
+    "mm_token_type_ids": ("token_type_ids", "token_types"),
+    "audio_seqlens": ("audio_feature_lengths", "audio_lengths"),
+    "use_audio_in_video": (),
+    "cu_seqlens": ("cu_seq_lens", "cu_seqlens_q", "cumulative_lengths"),
+    "document_lengths": ("seq_lens", "seqlens", "lengths"),
+    "document_ids": ("doc_ids", "segment_ids", "seq_idx", "sequence_ids"),
+    "seq_len": ("seq_length", "sequence_length", "length"),
+    "batch_size": ("batch", "bsz"),
+    "frames": ("num_frames", "latent_frames", "grid_t"),
+    "height": ("latent_height", "rows", "grid_h"),
+    "width": ("latent_width", "columns", "grid_w"),
+    "text_length": ("text_len", "text_seq_len", "txt_seq_len", "max_txt_seq_len"),
+    "spatial_merge_size": ("merge_size",),
+    "temporal_merge_size": ("temporal_conv_size",),
+    "tokens_per_second": ("position_id_per_seconds",),
+    "image_token_id": ("image_token_index", "image_token"),
+    "video_token_id": ("video_token_index", "video_token"),
+    "audio_token_id": ("audio_token_index", "audio_token"),
+    "vision_start_token_id": ("image_start_token_id", "vision_start_token"),
+    "vision_end_token_id": ("image_end_token_id", "vision_end_token"),
+    "video_start_token_id": (),
+    "video_end_token_id": (),
+    "audio_start_token_id": (),
+    "audio_end_token_id": (),
+}
+"""What a position function may be given, by the names that are usual for it."""
+
+_KNOWN = {name: one for one, names in NAMES.items() for name in (one, *names)}
+_DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
+
+
+class PositionFunction(ForeignFunction):
+    """A user's position function, called with the arguments that it names.
+
+    Attributes:
+        takes: What it takes, as keys of `NAMES`, by the names of its parameters; None calls it by place.
+    """
+
+    _raised = "it raised "
+
+    def __init__(
+        self, function: Callable[..., Any], rule: PositionRule, call: str | None, timeout: float | None
+    ) -> None:
+        """Find out what the function takes: from ``call``, or from the names of its parameters."""
+        self.rule: PositionRule = rule
+        self.takes: dict[str, str] = _parameters(function) if call is None else _called(call)
+        names = list(self.takes) if call is None else None
+
+        @functools.wraps(function)
+        def by_name(*values: Any) -> Any:
+            return function(*values) if names is None else function(**dict(zip(names, values, strict=True)))
+
+        super().__init__(by_name, "", timeout)
+
+    def lacks(self, prompt: Prompt) -> str | None:
+        """Which argument the function would have to take for this prompt; None if it takes all."""
+        have = set(self.takes.values())
+        needed: list[tuple[bool, set[str]]] = [
+            (not prompt.mask.all(), {"attention_mask"}),
+            (any(len(row) > 1 for row in prompt.rows), set(_DOCUMENTS)),
+        ]
+        for kind in ("image", "video"):
+            grid = getattr(self.rule, kind) == "grid" and prompt.grids(kind) is not None
+            needed.append((grid, {"height"} if self.rule.latent else {f"{kind}_grid_thw"}))
+        if self.rule.latent:
+            needed.append((any(part.kind == "text" for part in prompt.parts), {"text_length"}))
+            needed.append((prompt.grids("video") is not None, {"frames"}))
+        if prompt.shape[0] > 1:
+            needed.append((True, {"input_ids", "attention_mask"}))
+        missing = next((names for wanted, names in needed if wanted and not names & have), None)
+        return None if missing is None else listed(sorted(missing), "or")
+
+    def positions(self, prompt: Prompt) -> tuple[np.ndarray, np.ndarray | None]:
+        """The positions of a prompt, [axes, batch, seq] in float64, and the deltas of its rows, if it returns them.
+
+        Raises:
+            Refused: The function raised, timed out, or returned something else.
+        """
+        given = _arguments(prompt)
+        held = {name: self._held(given[what]) for name, what in self.takes.items()}
+        answer = self.ask(held, prompt.mask.size)
+        ids, deltas = _parts(answer)
+        if not hasattr(ids, "shape") and not isinstance(ids, list):
+            raise Refused(f"it returned {kind_of(ids)}, not an array of positions")
+        array = as_numpy(ids)
+        if array.dtype.kind not in "iuf":
+            raise Refused(f"it returned {array.dtype}, not numbers")
+        self.output = str(array.dtype)
+        axes = len(self.rule.axes)
+        return _arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
+
+    def _held(self, value: Any) -> Any:
+        return self.library.positions(value) if isinstance(value, np.ndarray) else value
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, str]:
+    """What each parameter of a function stands for, by its name; those with a default may be unknown.
+
+    Raises:
+        CannotCheck: A parameter without a default has no usual name.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
+    takes = {one.name: _KNOWN[one.name] for one in named if one.name in _KNOWN}
+    unknown = [one.name for one in named if one.name not in _KNOWN and one.default is one.empty]
+    if unknown or not takes:
+        what = f"takes {listed(f'`{name}`' for name in unknown)}" if unknown else "names none of its arguments"
+        raise CannotCheck(
+            f"The function {what}; a check gives {', '.join(NAMES)}.",
+            "Name the arguments so, or say what they are, in their order: call='input_ids, image_grid_thw'.",
+        )
+    return takes
+
+
+def _called(call: str) -> dict[str, str]:
+    words = [word.strip() for word in call.split(",")]
+    unknown = [word for word in words if word not in _KNOWN]
+    if unknown:
+        raise CannotCheck(
+            f"`call` names {listed(f'`{word}`' for word in unknown)}; a check gives {', '.join(NAMES)}.",
+            "Write the arguments in their order: call='input_ids, image_grid_thw'.",
+        )
+    return {word: _KNOWN[word] for word in words}
+
+
+def _arguments(prompt: Prompt) -> dict[str, Any]:
+    """The values of all arguments for a prompt."""
+    rule, tokens = prompt.rule, prompt.rule.tokens
+    videos = [part for part in prompt.parts if part.kind == "video"]
+    cells = next((part.cells for part in prompt.parts if part.kind in {"image", "video"}), (1, 1, 1))
+    lengths = [count for row in prompt.lengths for count in row]
+    audio = [part.tokens * rule.audio_rate for part in prompt.parts if part.kind == "audio"]
+    return {
+        "input_ids": prompt.ids,
+        "attention_mask": prompt.mask.astype(np.int64),
+        "image_grid_thw": prompt.grids("image"),
+        "video_grid_thw": prompt.grids("video"),
+        "second_per_grid_ts": np.array([part.seconds for part in videos]) if videos else None,
+        "mm_token_type_ids": prompt.types,
+        "audio_seqlens": np.array(audio, np.int64) if audio else None,
+        "use_audio_in_video": False,
+        "cu_seqlens": np.cumsum([0, *lengths]),
+        "document_lengths": np.array(lengths, np.int64),
+        "document_ids": prompt.documents,
+        "seq_len": prompt.shape[1],
+        "batch_size": prompt.shape[0],
+        "frames": cells[0] * rule.frame_merge,
+        "height": cells[1] * rule.merge,
+        "width": cells[2] * rule.merge,
+        "text_length": sum(part.tokens for part in prompt.parts if part.kind == "text"),
+        "spatial_merge_size": rule.merge,
+        "temporal_merge_size": rule.frame_merge,
+        "tokens_per_second": rule.per_second,
+        "image_token_id": tokens.image,
+        "video_token_id": tokens.video,
+        "audio_token_id": tokens.audio,
+        "vision_start_token_id": tokens.image_start,
+        "vision_end_token_id": tokens.image_end,
+        "video_start_token_id": tokens.video_start,
+        "video_end_token_id": tokens.video_end,
+        "audio_start_token_id": tokens.audio_start,
+        "audio_end_token_id": tokens.audio_end,
+    }
+
+
+def _parts(answer: Any) -> tuple[Any, Any]:
+    """The positions of an answer and its deltas: a pair, a mapping as processors return it, or positions alone."""
+    if isinstance(answer, Mapping):
+        return answer.get("position_ids"), answer.get("rope_deltas", answer.get("mrope_position_deltas"))
+    if hasattr(answer, "position_ids"):
+        return answer.position_ids, getattr(answer, "rope_deltas", None)
+    if isinstance(answer, tuple) and answer and hasattr(answer[0], "shape"):
+        return answer[0], answer[1] if len(answer) > 1 and np.size(as_numpy(answer[1])) else None
+    return answer, None
+
+
+def _deltas(deltas: Any) -> np.ndarray:
+    return np.atleast_1d(as_numpy(deltas).astype(np.float64).ravel())
+
+
+def _arranged(array: np.ndarray, axes: int, batch: int, seq: int) -> np.ndarray:
+    """Positions as [axes, batch, seq], from one of the usual shapes; one number a token stands for all axes.
+
+    Raises:
+        Refused: The shape is another one.
+    """
+    shapes: Sequence[tuple[tuple[int, ...], Callable[[], np.ndarray]]] = (
+        ((axes, batch, seq), lambda: array),
+        ((batch, seq, axes), lambda: np.moveaxis(array, -1, 0)),
+        ((batch, seq), lambda: np.tile(array, (axes, 1, 1))),
+        ((1, seq), lambda: np.tile(array, (axes, batch, 1))),
+        *(
+            (
+                ((axes, seq), lambda: array[:, None]),
+                ((seq, axes), lambda: array.T[:, None]),
+                ((seq,), lambda: np.tile(array, (axes, 1, 1))),
+            )
+            if batch == 1
+            else ()
+        ),
+    )
+    for shape, arranged in shapes:
+        if array.shape == shape:
+            return arranged()
+    raise Refused(
+        f"it returned positions of shape {list(array.shape)}; expected [{axes}, {batch}, {seq}] (axes, batch, tokens)"
+        + (f", [{batch}, {seq}]" if axes == 1 else "")
+    )

@@ -1,0 +1,235 @@
+"""`check_positions`: whether a function gives tokens, images and videos the positions of a family."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from clockhands.phrases import filled, listed, number_of, said
+from clockhands.recognition.calling import Refused, refusals
+from clockhands.recognition.faults import POSITIONS
+from clockhands.recognition.token_positions import (
+    PositionRule,
+    PositionSuspect,
+    Prompt,
+    delta,
+    position_suspects,
+    positions,
+    prompts_of,
+    rules_of,
+)
+from clockhands.testing._checks import named
+from clockhands.testing.positions._position_calls import PositionFunction
+from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Failure, Report, settled
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """What the function returned for a prompt: positions [axes, batch, seq], and deltas if it returns them."""
+
+    prompt: Prompt
+    got: np.ndarray
+    deltas: np.ndarray | None
+
+    def agrees(self, wanted: np.ndarray | None) -> bool:
+        """Whether these positions were returned; padding, and what a suspect does not know, may be anything."""
+        return wanted is not None and bool(((self.got == wanted) | np.isnan(wanted)).all())
+
+
+def check_positions(
+    fn: Callable[..., Any] | None = None,
+    *,
+    like: str | PositionRule | None = None,
+    call: str | None = None,
+    backend: Any = None,
+    timeout: float = 60.0,
+    raises: bool = True,
+) -> Report:
+    """Check that a function numbers tokens, cells of images and videos, padding and documents as a family does.
+
+    It is called with prompts of text, images, videos and audio, alone, in batches, padded and packed, as far as it
+    takes arguments for them, and with an early prompt again after the others. Every position is compared with the rule
+    of the family. If some are wrong, the rule with each other field, and then with two, is tried for the same numbers.
+
+    Args:
+        fn: A function of some of ``input_ids`` [batch, seq], ``attention_mask``, ``image_grid_thw`` and
+            ``video_grid_thw`` [number, 3] in patches, ``second_per_grid_ts``, ``mm_token_type_ids``, ``cu_seqlens`` or
+            ``document_ids``; of a latent image of ``height`` and ``width`` in patches, ``frames``, ``text_length``. It
+            returns positions [3, batch, seq], [batch, seq] or [seq], alone or with the deltas of the next token, or a
+            mapping with ``position_ids``.
+        like: The family, with fields if they differ: ``"qwen2_vl"``, ``"qwen2_5_vl:per_second=2,image=9"``.
+        call: What its arguments are, in their order, if their names do not say it: ``"input_ids, image_grid_thw"``.
+        backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless given.
+        timeout: Seconds for a call.
+        raises: Whether a failure is raised; else it is in the report.
+
+    Returns:
+        The report; where something failed and ``raises`` is false too.
+
+    Accuracy: positions are compared exactly; those of padding are not compared.
+
+    Raises:
+        CheckFailed: Something failed; the message is the report.
+        CannotCheck: The function cannot be called like that; the message says what it must take.
+        InvalidValue, InvalidType: An argument cannot be used.
+
+    Source: each rule names the paper, or the file of the release, that defines it
+        (`clockhands.recognition.token_positions.rules`).
+
+    >>> import numpy as np
+    >>> def count(attention_mask):
+    ...     return np.cumsum(attention_mask, axis=1) - 1
+    >>> check_positions(count, like="text").sound
+    True
+    """
+    __tracebackhide__ = True
+    rules = rules_of(like)
+    if fn is None:
+        raise CannotCheck("No function was passed.", "Pass the function to check.")
+    called = PositionFunction(fn, rules[0], call, timeout)
+    answers, left_out = _answers(called, prompts_of(rules[0]), backend)
+    rule = next((each for each in rules if not _wrong(each, answers)), rules[0])
+    wrong = _wrong(rule, answers)
+    failures = [_failure(rule, answer) for answer in wrong]
+    explanations = _explanations(rules, answers) if wrong else ()
+    if not wrong:
+        failures, explanations = _of_deltas(answers)
+    if called.changed:
+        failures.append(Failure("arguments stay as they are", f"it changed {listed(sorted(called.changed))}."))
+    report = Report(
+        subject=named(fn, None),
+        kind="positions",
+        like=rule.words,
+        experiments=tuple(answer.prompt.name for answer in answers),
+        left_out=left_out,
+        failures=tuple(failures),
+        explanations=tuple(explanations),
+        called=called.summary,
+    )
+    return settled(report, raises)
+
+
+def _answers(
+    called: PositionFunction, prompts: Sequence[Prompt], backend: Any
+) -> tuple[list[Numbered], dict[str, str]]:
+    """What the function returns for the prompts that it takes, and why others are left out."""
+    if called.rule.per_second and "second_per_grid_ts" not in called.takes.values():
+        prompts = [prompt.with_seconds(1.0) for prompt in prompts]  # the usual value where none is given
+    lacks = {prompt.name: called.lacks(prompt) for prompt in prompts}
+    left_out = {name: f"the function takes no {what}" for name, what in lacks.items() if what is not None}
+    asked = [prompt for prompt in prompts if lacks[prompt.name] is None]
+    if not asked:
+        raise CannotCheck(
+            f"The function takes {listed(called.takes)}, which is not enough for any prompt.",
+            f"Let it take {next(iter(left_out.values())).removeprefix('the function takes no ')}.",
+        )
+    answers = []
+    if tried := called.find_library(backend, lambda: answers.append(Numbered(asked[0], *called.positions(asked[0])))):
+        raise CannotCheck(
+            f"The function was called with {listed(called.takes)} of {asked[0].name}, but {refusals(tried)}.",
+            "Let it take these arguments and return positions, or say what its arguments are with call=.",
+        ) from tried[0][1].__cause__
+    for prompt in asked[1:]:
+        try:
+            answers.append(Numbered(prompt, *called.positions(prompt)))
+        except Refused as error:
+            left_out[prompt.name] = str(error)
+    return answers, left_out
+
+
+def _wrong(rule: PositionRule, answers: Sequence[Numbered]) -> list[Numbered]:
+    return [answer for answer in answers if not answer.agrees(positions(rule, answer.prompt))]
+
+
+def _failure(rule: PositionRule, answer: Numbered) -> Failure:
+    """The first token that has another position."""
+    wanted = positions(rule, answer.prompt)
+    wrong = ((answer.got != wanted) & ~np.isnan(wanted)).any(axis=0)
+    row, token = (int(each) for each in np.argwhere(wrong)[0])
+    got, right = ([_number(value) for value in each[:, row, token]] for each in (answer.got, wanted))
+    where = f"row {row}, token {token}" if len(wrong) > 1 else f"token {token}"
+    kind = ("text", "image", "video", "audio")[answer.prompt.types[row, token]]
+    axes = "" if len(rule.axes) == 1 else f" ({', '.join(rule.axes)})"
+    message = (
+        f"{int(wrong.sum()):,} of {int(answer.prompt.mask.sum()):,} tokens are wrong; the first is {where} ({kind}): "
+        f"expected {_as_text(right)}{axes}, got {_as_text(got)}."
+    )
+    evidence = {"row": row, "token": token, "kind": kind, "right": right, "got": got, "wrong": int(wrong.sum())}
+    return Failure(answer.prompt.name, message, evidence)
+
+
+def _number(value: float) -> float:
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _as_text(values: Sequence[float]) -> str:
+    words = [said(value) if isinstance(value, float) else str(value) for value in values]
+    return words[0] if len(words) == 1 else f"({', '.join(words)})"
+
+
+def _explanations(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple[Explanation, ...]:
+    """The faults that give the same numbers: one, or two at once; none if no known fault does."""
+    prompts = [answer.prompt for answer in answers]
+    order = sorted(range(len(answers)), key=lambda number: answers[number].agrees(positions(rules[0], prompts[number])))
+
+    def fits(suspect: PositionSuspect) -> bool:
+        return all(answers[number].agrees(suspect.predicted(prompts, number)) for number in order)
+
+    for rule in rules:
+        found = [suspect for suspect in position_suspects(rule) if fits(suspect)]
+        if found:
+            return (_explanation(found),)
+    for rule in rules:
+        for pair in _pairs(rule):
+            if fits(pair[-1]):
+                return tuple(_explanation([each]) for each in pair[:-1])
+    return ()
+
+
+def _pairs(rule: PositionRule) -> Iterator[tuple[PositionSuspect, PositionSuspect, PositionSuspect]]:
+    """Each two faults of other fields, and the suspect that has both."""
+    single = [suspect for suspect in position_suspects(rule) if "state" not in suspect.changed]
+    for one, two in combinations(single, 2):
+        if one.changed.isdisjoint(two.changed) and one.code != two.code:
+            yield one, two, one.with_fields_of(two)
+
+
+def _explanation(found: Sequence[PositionSuspect]) -> Explanation:
+    """The explanation of suspects that give the same numbers, the first one of each code."""
+    each = {suspect.code: suspect for suspect in reversed(found)}
+    told = [
+        filled(POSITIONS[code].sentence, suspect.parameters.__getitem__) for code, suspect in reversed(each.items())
+    ]
+    codes = tuple(reversed(each))
+    fault = POSITIONS[codes[0]]
+    message = f"{told[0]}." if len(told) == 1 else f"{listed(told, 'or')}{UNDECIDED}."
+    return Explanation(codes, message, fault.hint, fault.cases, dict(each[codes[0]].parameters))
+
+
+def _of_deltas(answers: Sequence[Numbered]) -> tuple[list[Failure], tuple[Explanation, ...]]:
+    """The deltas that are wrong, where all positions are right; both ways of counting padding are in use."""
+    failures = []
+    for answer in answers:
+        if answer.deltas is None:
+            continue
+        right = delta(answer.got, answer.prompt)
+        padded = right - (~answer.prompt.mask).sum(1)
+        if answer.deltas.shape != right.shape or not (
+            np.array_equal(answer.deltas, right) or np.array_equal(answer.deltas, padded)
+        ):
+            got, wanted = (_as_text([_number(value) for value in each]) for each in (answer.deltas, right))
+            failures.append(
+                Failure(
+                    answer.prompt.name,
+                    f"the delta of the next token is {got}; expected {wanted}: the largest position + 1 - the number "
+                    f"of {number_of(int(answer.prompt.mask.sum()), 'token')}.",
+                    {"right": wanted, "got": got},
+                )
+            )
+    if not failures:
+        return [], ()
+    fault = POSITIONS["delta-wrong"]
+    told = filled(fault.sentence, failures[0].evidence.__getitem__)
+    return failures, (Explanation((fault.code,), f"{told}.", fault.hint, fault.cases, failures[0].evidence),)

@@ -1,0 +1,55 @@
+"""The rules of families against the functions of the pinned Transformers, over drawn prompts."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clockhands.recognition.token_positions import Prompt, PromptPart, delta, positions, rules_of
+from clockhands.testing.positions._position_calls import PositionFunction
+from testing.positions.rope_indices import FAMILIES, rope_index
+
+DRAWS = 40
+
+
+def drawn_prompt(rule, chance):
+    """A batch of one to three rows, each a few words, images, videos and sounds."""
+
+    def document():
+        parts = [PromptPart("text", chance.randint(1, 6))]
+        for _ in range(chance.randint(0, 3)):
+            kind = chance.choice(["image", "video", *(["audio"] if rule.audio_rate else [])])
+            frames = chance.randint(1, 9) if kind == "video" else 1
+            cells = (frames, chance.randint(1, 6), chance.randint(1, 6))
+            parts += [
+                PromptPart(kind, chance.randint(1, 12), cells, chance.randint(1, 64) / 16),
+                PromptPart("text", chance.randint(1, 4)),
+            ]
+        return tuple(parts)
+
+    # Each prompt has an image: without one, some of these functions count text in another branch.
+    image = (PromptPart("text", 2), PromptPart("image", cells=(1, 2, 3)))
+    rows = [(image + document(),), *((document(),) for _ in range(chance.randint(0, 2)))]
+    return Prompt("drawn", tuple(rows), rule, left=chance.random() < 0.5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_positions_of_drawn_prompts_are_those_of_transformers(family, request, cases):
+    rule = rules_of(family)[-1]
+    called = PositionFunction(rope_index(family), rule, None, None)
+    seed = request.config.getoption("randomly_seed", 0)
+    assert called.find_library("torch", lambda: None) == []
+    for number in range(DRAWS):
+        prompt = drawn_prompt(rule, random.Random(f"{seed} {family} {number}"))
+        with cases(family, number, prompt.rows):
+            got, deltas = called.positions(prompt)
+            wanted = positions(rule, prompt)
+            np.testing.assert_array_equal(np.where(prompt.mask, got, np.nan), wanted)
+            np.testing.assert_array_equal(deltas, delta(wanted, prompt))
+
+
+def test_another_rule_has_other_positions():
+    prompt = drawn_prompt(rules_of("qwen2_vl")[0], random.Random(1))
+    right = positions(prompt.rule, prompt)
+    assert not np.array_equal(positions(replace(prompt.rule, scan="tcr"), prompt), right, equal_nan=True)
