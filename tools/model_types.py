@@ -10,16 +10,13 @@ Run it after the pinned version of Transformers changed, and read the difference
 """
 
 import argparse
-import inspect
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
-from torch import nn
 from transformers.models.auto import modeling_auto
 
 from class_gaps import as_file
@@ -30,134 +27,17 @@ from clockhands.models.class_modules import (
     PositionModules,
     class_default,
     config_keys,
-    generic_path,
     is_number,
     model_classes,
-    modeling_code,
     position_modules,
 )
 from copied_types import built, by_hand, rotary_row, row_of_copy
+from table_rows import learned_row, merged, part_of, shape, sinusoid_rows
 
 READ = Path(known.__file__).with_name("types_of_classes.json")
 
-# What a name says of the part of a model.
-PARTS = (
-    ("text", re.compile(r"_text(_model|_config|_encoder|_decoder)?$")),
-    ("vision", re.compile(r"vision|image|(^|_)vit|visual|dinov|swin|sam\d*_|pixel|patch|vq", re.IGNORECASE)),
-    ("audio", re.compile(r"audio|speech|wav|codec|voice|asr|acoustic|mimi|tts", re.IGNORECASE)),
-)
-
 # What an object inside a config may take from the class around it.
 INSIDE = ("hidden", "heads", "layers", "head_width", "context", "window")
-
-
-def part_of(found: PositionModules) -> str:
-    """The part of a model that a type is."""
-    for part, words in PARTS:
-        if words.search(found.name) or words.search(type(found.model).__name__):
-            return part
-    return INPUTS.get(getattr(found.model, "main_input_name", "input_ids"), "text")
-
-
-def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
-    """``reads`` and ``defaults`` of a row for some quantities."""
-    reads, defaults = {}, {}
-    for quantity in quantities:
-        keys = config_keys(config, quantity)
-        value = class_default(config, keys)
-        if not keys:
-            continue
-        reads[quantity] = keys
-        if is_number(value):
-            defaults[quantity] = value
-    return {"reads": reads, "defaults": defaults}
-
-
-# Learned tables
-
-
-def rebuilt(found: PositionModules, **values: Any) -> nn.Module | None:
-    """The same class with other values in its config, or None if it cannot be made."""
-    try:
-        with torch.device("meta"):
-            return type(found.model)(type(found.config)(**values))
-    except Exception:  # noqa: BLE001 - a value that does not go with the others
-        return None
-
-
-def rows_at(model: nn.Module | None, path: str) -> int | None:
-    """How many rows the table at a path has."""
-    if model is None:
-        return None
-    held = {generic_path(key): value for key, value in model.named_parameters()}
-    value = held.get(path)
-    return None if value is None else value.shape[-2]
-
-
-def table_row(found: PositionModules, path: str, module: nn.Module, size: tuple[int, ...]) -> dict[str, Any] | None:
-    """The row of a type with a learned table, or None if what counts its rows cannot be told."""
-    held = dict(module.named_parameters(recurse=False))
-    if "Sinus" in type(module).__name__ or not held[path.rpartition(".")[2]].requires_grad:
-        return None  # not trained: it holds sinusoids
-    config, (rows, width) = found.config, size
-    numbers = {key: value for key, value in config.to_dict().items() if is_number(value) and isinstance(value, int)}
-    part = part_of(found)
-    part = next((side for side in ("encoder", "decoder") if path.startswith(f"{side}.")), part)
-    code: dict[str, Any] = {"part": part, "kind": "learned"}
-    tensor = ".".join(path.split(".")[-3:])
-    row = shape(config, ("layers", "decoder_layers") if part in ("encoder", "decoder") else ("layers",))
-    # The width is that of the table: some models have an embedding narrower than their layers.
-    own = [*(config_keys(config, "hidden")[:1]), "embedding_size", "embed_dim"]
-    wide = next((key for key in (*own, *numbers) if numbers.get(key) == width), None)
-    if wide is None:
-        return None
-    row["reads"]["hidden"], row["defaults"]["hidden"] = [wide, *config_keys(config, "hidden")[1:]], width
-    image, patch = numbers.get("image_size"), numbers.get("patch_size")
-    if image and patch and 0 <= rows - (image // patch) ** 2 <= 8:
-        extra = rows - (image // patch) ** 2
-        further = rebuilt(found, image_size=image + 2 * patch)
-        if rows_at(further, path) == (image // patch + 2) ** 2 + extra:
-            code |= {"part": "vision", "rows": "patches", "extra_rows": extra, "offset": 0, "tensors": [tensor]}
-            row["reads"] |= {"image": ["image_size"], "patch": ["patch_size"]}
-            row["defaults"] |= {"image": image, "patch": patch}
-            return row | {"codes": [code]}
-    for key, value in sorted(numbers.items(), key=lambda pair: ("position" not in pair[0], pair[0])):
-        if not 0 <= rows - value <= 4 or key == wide:
-            continue
-        if rows_at(rebuilt(found, **{key: value + 16}), path) != rows + 16:
-            continue
-        extra, pad = rows - value, getattr(module, "padding_idx", None)
-        aliases = [alias for alias, real in type(config).attribute_map.items() if real == key]
-        row["reads"]["context"], row["defaults"]["context"] = [key, *aliases], value
-        code |= {"rows": "context", "tensors": [tensor]}
-        offset = getattr(module, "offset", 0)
-        if pad is not None and pad == getattr(config, "pad_token_id", None) and not offset:
-            # Its positions follow the row of padding, if the code makes them so.
-            if extra or "create_position_ids_from" not in inspect.getsource(modeling_code(config)):
-                return None
-            row["reads"]["pad"], row["defaults"]["pad"] = ["pad_token_id"], pad
-            code |= {"offset": "pad", "padding": "pad"}
-        elif extra != offset and part not in ("vision", "audio"):
-            return None  # rows more than positions, and nothing says where the first position is
-        else:
-            code |= {"offset": offset} | ({"extra_rows": extra} if extra else {})
-        return row | {"codes": [code]}
-    return None
-
-
-def merged(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """One row of several: an encoder and a decoder, each with its table. Of several in one part the first counts."""
-    whole = rows[0]
-    for row in rows[1:]:
-        new = row["codes"][0]["part"] not in {code["part"] for code in whole["codes"]}
-        if new and all(whole["reads"].get(name, keys) == keys for name, keys in row["reads"].items()):
-            whole = {name: whole[name] | row[name] for name in ("reads", "defaults")} | {
-                "codes": whole["codes"] + row["codes"]
-            }
-    return whole
-
-
-# All of it
 
 
 def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
@@ -258,11 +138,12 @@ def row_of_modules(found: PositionModules, framed: bool, reasons: list[str]) -> 
     part = part_of(found)
     if found.rotary:
         return rotary_row(found, part, reasons)
-    whole = [row for row in (table_row(found, *table) for table in found.tables) if row is not None]
+    whole = [row for row in (learned_row(found, *table) for table in found.tables) if row is not None]
+    whole += sinusoid_rows(found)
     if (row := row_of_copy(found, part, whole, reasons)) is not None:
         return row
     if whole:
-        return merged(whole)
+        return merged(whole, INPUTS.get(getattr(found.model, "main_input_name", ""), "text"))
     if found.tables:
         reasons.append(f"what counts the rows of {', '.join(path for path, _, _ in found.tables)} was not found")
         return None

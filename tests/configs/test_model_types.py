@@ -100,7 +100,8 @@ def tables(config):
 
 
 def test_tables_of_images_and_videos_have_the_shapes_of_their_modules():
-    """Shapes of the position embeddings of `HieraModel`, `VideoPrismVisionModel` and `TvpModel`."""
+    """Shapes of the position embeddings of `HieraModel`, `VideoPrismVisionModel`, `TvpModel` and `MgpstrModel`."""
+    assert tables({"model_type": "mgp-str"}) == [("vision", (32 // 4) * (128 // 4) + 1, 768)]
     assert tables({"model_type": "hiera"}) == [("vision", 56 * 56, 96)]
     strides = {"model_type": "hiera", "image_size": [448, 224], "patch_stride": [8, 4], "embed_dim": 112}
     assert tables(strides) == [("vision", 56 * 56, 112)]
