@@ -10,6 +10,7 @@ Run it after the pinned version of Transformers changed, and read the difference
 """
 
 import argparse
+import inspect
 import json
 import re
 from collections.abc import Mapping
