@@ -1,10 +1,16 @@
 """`check_positions`: every seeded fault is named, nothing sound is, and what is unknown is said to be unknown."""
 
+import functools
+import json
+
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from clockhands.cli import main
+from clockhands.errors import ClockhandsError
 from clockhands.recognition.token_positions import FAMILIES, rules_of
-from clockhands.testing import check_positions
+from clockhands.testing import CannotCheck, CheckFailed, check_positions
 from testing.positions import rope_indices
 from testing.positions.written_positions import GRID_FAULTS, IMAGE_FAULTS, TEXT_FAULTS, TIME_FAULTS, Numbering
 
@@ -59,3 +65,210 @@ def test_an_unknown_fault_is_not_named():
     assert report.explanations == ()
     assert "No known fault" in str(report)
     assert report.failures[0].evidence["token"] == 5
+
+
+def image_prompt(input_ids, image_grid_thw, scale=1, after="largest"):
+    """Positions of text with images of Qwen2-VL, in NumPy, for one row of tokens."""
+    grids, runs, start, place = list(image_grid_thw if image_grid_thw is not None else ()), [], 0, 0
+    while place < len(input_ids):
+        if input_ids[place] == 151655:
+            frames, rows, columns = grids.pop(0) // [1, 2, 2]
+            run = np.indices((frames, rows, columns)).reshape(3, -1) + np.array([[start * scale], [start], [start]])
+            start = run[1:].max() + 1 if after == "largest" else start + run.shape[1]
+        else:
+            run, start = np.full((3, 1), start), start + 1
+        runs.append(run)
+        place += run.shape[1]
+    return np.concatenate(runs, axis=1)
+
+
+def test_signatures_and_answers_of_other_code(cases):
+    def in_torch(input_ids, image_grid_thw):
+        import torch
+
+        out = image_prompt(input_ids[0].tolist(), image_grid_thw.numpy() if image_grid_thw is not None else None)
+        return torch.from_numpy(out)[:, None], torch.tensor([[int(out.max()) + 1 - out.shape[1]]])
+
+    def processor(input_ids, image_grid_thw, **_kwargs):
+        return {"position_ids": image_prompt(input_ids[0], image_grid_thw)[:, None], "input_ids": input_ids}
+
+    def tokens_last(input_ids, image_grid_thw):
+        return image_prompt(input_ids[0], image_grid_thw).T
+
+    def one_row(input_tokens, hf_config, image_grid_thw, context_len=0):
+        assert (hf_config.vision_config.spatial_merge_size, context_len) == (2, 0)
+        return image_prompt(list(input_tokens), image_grid_thw)
+
+    for function in (in_torch, processor, tokens_last, one_row):
+        with cases(function.__name__):
+            backend = "torch" if function is in_torch else None
+            assert check_positions(function, like="qwen2_vl", backend=backend, raises=False).sound
+    with cases("by place"):
+        report = check_positions(
+            lambda a, b: image_prompt(a[0], b), like="Qwen2-VL", call="input_ids, image_grids", raises=False
+        )
+        assert report.sound, str(report)
+
+
+def test_a_still_image_whose_time_starts_at_its_start_times_tokens_per_second():
+    def scaled(input_ids, image_grid_thw):
+        return image_prompt(input_ids[0], image_grid_thw, scale=2)[:, None]
+
+    with pytest.raises(CheckFailed, match="multiplies the start of images by 2 in their times") as caught:
+        check_positions(scaled, like="qwen2_5_vl:per_second=2")
+    report = caught.value.report
+    assert report.codes == {"image-time-scaled"}
+    assert report.explanations[0].cases == ("transformers#45325",)
+    first = report.failures[0].evidence
+    assert (first["token"], first["right"], first["got"]) == (5, [5, 5, 5], [10, 5, 5])
+
+
+def test_both_published_continuations_after_a_long_video_are_sound():
+    paper = check_positions(Numbering("qwen2_vl"), like="qwen2_vl", raises=False)
+    transformers = check_positions(Numbering("qwen2_vl", "sides"), like="qwen2_vl", raises=False)
+    assert paper.sound
+    assert transformers.sound
+    assert "larger side" in transformers.like
+    assert "larger side" not in paper.like
+
+
+def test_two_faults_at_once_are_both_named():
+    def twice_wrong(input_ids, image_grid_thw):
+        return image_prompt(input_ids[0], image_grid_thw, after="tokens")[[0, 2, 1]][:, None]
+
+    report = check_positions(twice_wrong, like="qwen2_vl", raises=False)
+    assert report.codes == {"rows-and-columns-exchanged", "offset-after-image"}
+
+
+def test_a_wrong_delta_is_named():
+    def off(input_ids, image_grid_thw):
+        out = image_prompt(input_ids[0], image_grid_thw)
+        return out[:, None], np.array([[out.max() - out.shape[1]]])
+
+    report = check_positions(off, like="qwen2_vl", raises=False)
+    assert report.codes == {"delta-wrong"}
+    assert "returns a delta of -9 where -8 is right" in report.explanations[0].message
+
+
+def grid_ids(height, width, frames=1, text_length=0, *, fault=None, family="flux"):
+    """Position ids of a latent image or video, [tokens, axes]."""
+    time, row, column = (axis.ravel() for axis in np.indices((frames, height, width)))
+    if fault == "by column":
+        column, row = (axis.ravel() for axis in np.indices((width, height)))
+        time, row, column = np.repeat(range(frames), height * width), np.tile(row, frames), np.tile(column, frames)
+    if (family == "qwen_image") != (fault == "origin"):
+        row, column = row - (height - height // 2), column - (width - width // 2)
+    axes = {"exchanged": [time, column, row], "order": [row, column, time]}.get(fault, [time, row, column])
+    if family == "gemma4_patches":
+        axes = [row, column] if fault == "exchanged" else [column, row]
+    ids = np.stack(axes, axis=-1) + (fault == "one more")
+    if fault == "time":
+        ids[:, 0] *= 2
+    if fault == "still":
+        ids[:, 0] = 0
+    if fault == "counted":
+        ids = np.tile(np.arange(len(ids))[:, None], len(axes))
+    text = np.zeros((text_length, len(axes)), int)
+    if (family == "qwen_image") != (fault == "text"):
+        text += max(height, width) // (1 if fault == "after" else 2) + np.arange(text_length)[:, None]
+    if fault == "text" and family == "flux":
+        text = np.tile(np.arange(text_length)[:, None], len(axes))
+    return np.concatenate([ids, text] if fault == "image first" else [text, ids])
+
+
+PATCH_FAULTS = {
+    "exchanged": "rows-and-columns-exchanged",
+    "by column": "cells-reordered",
+    "counted": "image-as-text",
+    "one more": "grid-shifted",
+    "origin": "grid-origin",
+}
+LATENT_FAULTS = {**PATCH_FAULTS, "order": "axes-reordered", "time": "time-step", "still": "time-step"}
+FAULTS_OF_LATENTS = {
+    "gemma4_patches": PATCH_FAULTS,
+    "flux": {**LATENT_FAULTS, "text": "text-counted"},
+    "wan": LATENT_FAULTS,
+    # Where the tokens of an image are counted like text, it depends on the code whether text comes first.
+    "qwen_image": {
+        **{fault: code for fault, code in LATENT_FAULTS.items() if fault != "counted"},
+        "text": "text-at-zero",
+        "after": "offset-after-image",
+    },
+}
+
+
+def test_latents_and_their_faults(cases):
+    def latent(height, width, frames, text_length, **seeded):
+        return grid_ids(height, width, frames, text_length, **seeded)
+
+    def patches(height, width, **seeded):
+        return grid_ids(height, width, **seeded)
+
+    for family, faults in FAULTS_OF_LATENTS.items():
+        function = patches if family == "gemma4_patches" else latent
+        sound = (None, "image first") if family == "qwen_image" else (None,)
+        for fault, code in {**dict.fromkeys(sound), **faults}.items():
+            with cases(family, fault):
+                seeded = functools.partial(function, family=family, fault=fault)
+                report = check_positions(seeded, like=family, raises=False)
+                assert report.sound == (code is None), str(report)
+                assert report.codes == {code} - {None}, str(report)
+
+
+def unknown_name(tokens_of_mine):
+    return tokens_of_mine
+
+
+def raising(attention_mask):
+    raise KeyError(attention_mask.shape[0])
+
+
+def text(attention_mask):
+    return f"positions {attention_mask.shape}"
+
+
+def too_few(input_ids):
+    return input_ids[..., :3]
+
+
+def without_tokens(spatial_merge_size):
+    return [spatial_merge_size]
+
+
+def test_what_a_function_must_take_is_said(cases):
+    for function, words in {
+        unknown_name: "takes `tokens_of_mine`; a check gives input_ids",
+        raising: "it raised KeyError: 1",
+        text: "it returned a value of type str, not an array of positions",
+        too_few: "it returned positions of shape [1, 3]; expected [3, 1, ",
+        without_tokens: "which is not enough for any prompt",
+    }.items():
+        with cases(words), pytest.raises(CannotCheck) as caught:
+            check_positions(function, like="qwen2_vl")
+        assert words in caught.value.message
+
+
+def test_families_are_names_with_fields(cases):
+    for like, words in {
+        "qwen2_vx": "no family of position rules called 'qwen2_vx'",
+        "qwen2_vl:merg=2": "has no field 'merg'",
+        "qwen2_vl:merge=0": "`merge` must be a number",
+        None: "must be the name of a family",
+    }.items():
+        with cases(like), pytest.raises(ClockhandsError) as caught:
+            check_positions(lambda input_ids: input_ids, like=like)
+        assert words in caught.value.message
+
+
+def test_the_command_names_the_fault(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "counting.py").write_text(
+        "import numpy as np\n\ndef count(input_ids, attention_mask):\n"
+        "    return np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["check", "counting:count", "--kind", "positions", "--like", "llama4", "--json"])
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [one["codes"] for one in found["explanations"]] == [["padding-shifts"]]
+    assert found["failures"][0]["evidence"]["right"] == [0]

@@ -1,6 +1,6 @@
 """The positions that a rule gives to the tokens of a prompt."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -87,9 +87,12 @@ def _with_grids(rule: PositionRule, prompt: Prompt, runs: Runs) -> Runs:
     return tuple(changed)
 
 
-def _document(rule: PositionRule, runs: Iterable[Run], start: float) -> np.ndarray:
-    parts = []
-    for run in runs:
+def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarray:
+    parts: list[np.ndarray] = [np.empty(0)] * len(runs)
+    order = range(len(runs))
+    grids_first = sorted(order, key=lambda place: runs[place].kind == "text")
+    for place in grids_first if rule.text == "after" else order:
+        run = runs[place]
         way = {"image": rule.image, "video": rule.video}.get(run.kind, "text")
         count = len(run.ids)
         if way == "grid":
@@ -102,9 +105,10 @@ def _document(rule: PositionRule, runs: Iterable[Run], start: float) -> np.ndarr
             after = start + {"one": 1, "uncounted": 0}.get(way, count)
             if rule.text == "zero" and run.kind == "text":
                 part, after = part * 0, start
-        parts.append(part[:, :count].astype(float))  # of more cells than tokens the first ones
+        shift = rule.grid_shift * (way == "grid")
+        parts[place] = part[:, :count].astype(float) + shift  # of more cells than tokens the first ones
         start = after
-    return np.concatenate(parts, axis=1)
+    return np.concatenate([parts[place] for place in (grids_first if rule.grids_first else order)], axis=1)
 
 
 def _sides(rule: PositionRule, run: Run, what: str = "sides") -> tuple[int, int]:

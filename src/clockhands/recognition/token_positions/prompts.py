@@ -195,10 +195,15 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
         return Prompt(name, tuple((row,) for row in rows), rule, left)
 
     if rule.latent:
-        return [
+        latents = [
             prompt("a latent image", (_image(2, 5),)),
             prompt("a tall latent image", (_image(6, 3),)),
             prompt("a latent video", (_video(4, 2, 3, 1.0),)),
+        ]
+        if rule.text == "none":
+            return latents
+        return [
+            *latents,
             prompt("text and a latent image", (_words(3), _image(4, 7))),
             prompt("text and a latent video", (_words(2), _video(3, 5, 4, 1.0))),
         ]

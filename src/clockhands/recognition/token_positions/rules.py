@@ -57,7 +57,10 @@ class PositionRule:
         origin: Where rows and columns are counted from: ``"start"`` of the run, ``"zero"``, or the ``"middle"``.
         time_origin: Where times are counted from: ``"start"`` or ``"zero"``.
         image_scale, video_scale: What the start of a run is multiplied by in its times.
-        text: Whether text tokens are ``"counted"`` or all at ``"zero"``.
+        grid_shift: What is added to the coordinates of cells.
+        text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted after the grids that follow them
+            (``"after"``); ``"none"`` if there are none among the tokens.
+        grids_first: Whether the positions of grids are returned before those of text.
         scan: The order of cells, the slowest axis first.
         unmerged: What forgets that patches are merged: ``"cells"``, ``"sides"``, or both.
         audio_rate: Audio features per audio token; 0 if the family has no audio.
@@ -90,7 +93,9 @@ class PositionRule:
     time_origin: str = "start"
     image_scale: float = 1.0
     video_scale: float = 1.0
+    grid_shift: int = 0
     text: str = "counted"
+    grids_first: bool = False
     scan: str = "trc"
     unmerged: frozenset[str] = frozenset()
     audio_rate: int = 0
@@ -137,6 +142,10 @@ _QWEN3 = replace(_QWEN2, family="qwen3_vl", source=_transformers("qwen3_vl"), fr
 _OMNI = replace(_QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4)
 _GLM4V = PositionRule("glm4v", _transformers("glm4v"), _GLM, merge=2, frames_apart=True)
 _ERNIE = TokenIds(100295, 103367, 1_000_003, 101304, 101305, 101306, 101307)
+_QWEN_IMAGE = PositionRule(
+    "qwen_image", "diffusers, models/transformers/transformer_qwenimage.py, QwenEmbedRope", origin="middle",
+    time_origin="zero", after="half sides", text="after",
+)  # fmt: skip
 
 FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
     each[0].family: each
@@ -171,13 +180,12 @@ FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
         (_one_number("paligemma", "transformers 5.23.0, models/paligemma/modeling_paligemma.py: positions from 1",
                      tokens=TokenIds(image=256000), first=1),),
         (PositionRule("gemma4_patches", "transformers 5.23.0, models/gemma4/image_processing_gemma4.py",
-                      axes=("column", "row"), origin="zero"),),
+                      axes=("column", "row"), origin="zero", text="none"),),
         (PositionRule("flux", "diffusers, pipelines/flux/pipeline_flux.py, _prepare_latent_image_ids; text at 0",
                       origin="zero", time_origin="zero", text="zero"),),
         (PositionRule("wan", "diffusers, models/transformers/transformer_wan.py, WanRotaryPosEmbed",
-                      origin="zero", time_origin="zero"),),
-        (PositionRule("qwen_image", "diffusers, models/transformers/transformer_qwenimage.py, QwenEmbedRope",
-                      origin="middle", time_origin="zero", after="half sides"),),
+                      origin="zero", time_origin="zero", text="none"),),
+        (_QWEN_IMAGE, replace(_QWEN_IMAGE, grids_first=True, noted="the image before the text")),
     )
 }  # fmt: skip
 """The rules of each family; where releases differ, the published one first."""

@@ -103,12 +103,13 @@ def position_suspects(rule: PositionRule) -> Iterator[PositionSuspect]:
         yield other("rows-continue", rows="flat")
         if grid:
             yield from _of_state(rule)
-    elif rule.text == "counted":
+    elif rule.text == "after":
+        yield other("text-counted-first", text="counted")
         yield other("text-at-zero", text="zero")
     if rule.text == "zero":
-        yield other("text-counted", text="counted")
+        yield other("text-counted", text="counted", origin="zero")
     for first in {0, 1, 2, rule.first + 2} - {rule.first}:
-        if rule.text == "counted":
+        if not rule.latent:
             yield other("first-position", {"used": first, "declared": rule.first}, first=first)
 
 
@@ -123,10 +124,12 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
     words = {"t": "frame", "r": "row", "c": "column"}
     for scan in map("".join, permutations("trc")):
         if scan != rule.scan:
-            yield other("cells-reordered", {"used": f"{words[scan[2]]} first, {words[scan[0]]} last"}, scan=scan)
+            yield other("cells-reordered", {"fastest": words[scan[2]], "slowest": words[scan[0]]}, scan=scan)
     if rule.merge > 1:
         for what, how in _UNMERGED.items():
             yield other("merge-forgotten", {"how": how}, unmerged=what)
+    for shift in (1, -1):
+        yield other("grid-shifted", {"shift": f"{shift:+}"}, grid_shift=shift)
     for origin in ("start", "zero", "middle"):
         if origin != rule.origin and not (rule.latent and origin == "start"):
             counted = {"start": "the start of the grid", "zero": "0", "middle": "the middle of the grid"}
@@ -135,9 +138,8 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
                 {"used": counted[origin], "declared": counted[rule.origin], "axes": "rows and columns"},
                 origin=origin,
             )
-    after = [name for name in AFTER if name != rule.after and not rule.latent]
-    if {rule.after} <= {"largest", "sides"}:  # both are published
-        after = [name for name in after if name not in {"largest", "sides"}]
+    published = {rule.after} if rule.after not in {"largest", "sides"} else {"largest", "sides"}
+    after = [name for name in AFTER if name not in published] if not rule.latent or rule.text == "after" else []
     for name in after:
         yield other("offset-after-image", {"how": _AFTER_WORDS[name]}, after=name)
     if not rule.latent:

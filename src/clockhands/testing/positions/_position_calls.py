@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,12 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "video_end_token_id": (),
     "audio_start_token_id": (),
     "audio_end_token_id": (),
+    "config": ("hf_config", "model_config"),
 }
 """What a position function may be given, by the names that are usual for it."""
 
 _KNOWN = {name: one for one, names in NAMES.items() for name in (one, *names)}
+_BY_TOKEN = ("input_ids", "attention_mask", "mm_token_type_ids", "document_ids")
 _DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
 
 
@@ -53,7 +56,8 @@ class PositionFunction(ForeignFunction):
     """A user's position function, called with the arguments that it names.
 
     Attributes:
-        takes: What it takes, as keys of `NAMES`, by the names of its parameters; None calls it by place.
+        takes: What it takes, as keys of `NAMES`, by the names of its parameters.
+        flat: Whether it is given one row of tokens, [seq], in place of a batch.
     """
 
     _raised = "it raised "
@@ -63,6 +67,7 @@ class PositionFunction(ForeignFunction):
     ) -> None:
         """Find out what the function takes: from ``call``, or from the names of its parameters."""
         self.rule: PositionRule = rule
+        self.flat: bool = False
         self.takes: dict[str, str] = _parameters(function) if call is None else _called(call)
         names = list(self.takes) if call is None else None
 
@@ -74,8 +79,11 @@ class PositionFunction(ForeignFunction):
 
     def lacks(self, prompt: Prompt) -> str | None:
         """Which argument the function would have to take for this prompt; None if it takes all."""
+        if self.flat and prompt.shape[0] > 1:
+            return "batch of rows"
         have = set(self.takes.values())
         needed: list[tuple[bool, set[str]]] = [
+            (not self.rule.latent, {*_BY_TOKEN, *_DOCUMENTS, "seq_len"}),
             (not prompt.mask.all(), {"attention_mask"}),
             (any(len(row) > 1 for row in prompt.rows), set(_DOCUMENTS)),
         ]
@@ -97,6 +105,8 @@ class PositionFunction(ForeignFunction):
             Refused: The function raised, timed out, or returned something else.
         """
         given = _arguments(prompt)
+        if self.flat:
+            given |= {name: given[name][0] for name in _BY_TOKEN}
         held = {name: self._held(given[what]) for name, what in self.takes.items()}
         answer = self.ask(held, prompt.mask.size)
         ids, deltas = _parts(answer)
@@ -153,7 +163,22 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
     cells = next((part.cells for part in prompt.parts if part.kind in {"image", "video"}), (1, 1, 1))
     lengths = [count for row in prompt.lengths for count in row]
     audio = [part.tokens * rule.audio_rate for part in prompt.parts if part.kind == "audio"]
-    return {
+    constants = {
+        "spatial_merge_size": rule.merge,
+        "temporal_merge_size": rule.frame_merge,
+        "tokens_per_second": rule.per_second,
+        "image_token_id": tokens.image,
+        "video_token_id": tokens.video,
+        "audio_token_id": tokens.audio,
+        "vision_start_token_id": tokens.image_start,
+        "vision_end_token_id": tokens.image_end,
+        "video_start_token_id": tokens.video_start,
+        "video_end_token_id": tokens.video_end,
+        "audio_start_token_id": tokens.audio_start,
+        "audio_end_token_id": tokens.audio_end,
+    }
+    return constants | {
+        "config": SimpleNamespace(**constants, vision_config=SimpleNamespace(**constants)),
         "input_ids": prompt.ids,
         "attention_mask": prompt.mask.astype(np.int64),
         "image_grid_thw": prompt.grids("image"),
@@ -171,18 +196,6 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "height": cells[1] * rule.merge,
         "width": cells[2] * rule.merge,
         "text_length": sum(part.tokens for part in prompt.parts if part.kind == "text"),
-        "spatial_merge_size": rule.merge,
-        "temporal_merge_size": rule.frame_merge,
-        "tokens_per_second": rule.per_second,
-        "image_token_id": tokens.image,
-        "video_token_id": tokens.video,
-        "audio_token_id": tokens.audio,
-        "vision_start_token_id": tokens.image_start,
-        "vision_end_token_id": tokens.image_end,
-        "video_start_token_id": tokens.video_start,
-        "video_end_token_id": tokens.video_end,
-        "audio_start_token_id": tokens.audio_start,
-        "audio_end_token_id": tokens.audio_end,
     }
 
 

@@ -117,26 +117,42 @@ def _answers(
     """What the function returns for the prompts that it takes, and why others are left out."""
     if called.rule.per_second and "second_per_grid_ts" not in called.takes.values():
         prompts = [prompt.with_seconds(1.0) for prompt in prompts]  # the usual value where none is given
+    answers = [_first(called, prompts, backend)]
     lacks = {prompt.name: called.lacks(prompt) for prompt in prompts}
     left_out = {name: f"the function takes no {what}" for name, what in lacks.items() if what is not None}
-    asked = [prompt for prompt in prompts if lacks[prompt.name] is None]
-    if not asked:
-        raise CannotCheck(
-            f"The function takes {listed(called.takes)}, which is not enough for any prompt.",
-            f"Let it take {next(iter(left_out.values())).removeprefix('the function takes no ')}.",
-        )
-    answers = []
-    if tried := called.find_library(backend, lambda: answers.append(Numbered(asked[0], *called.positions(asked[0])))):
-        raise CannotCheck(
-            f"The function was called with {listed(called.takes)} of {asked[0].name}, but {refusals(tried)}.",
-            "Let it take these arguments and return positions, or say what its arguments are with call=.",
-        ) from tried[0][1].__cause__
-    for prompt in asked[1:]:
+    for prompt in prompts:
+        if prompt.name in left_out or prompt.name == answers[0].prompt.name:
+            continue
         try:
             answers.append(Numbered(prompt, *called.positions(prompt)))
         except Refused as error:
             left_out[prompt.name] = str(error)
     return answers, left_out
+
+
+def _first(called: PositionFunction, prompts: Sequence[Prompt], backend: Any) -> Numbered:
+    """What the function returns for the first prompt that it takes: as a batch of one row, or as that row alone.
+
+    Raises:
+        CannotCheck: It takes no prompt, or fails with either.
+    """
+    prompt = next((prompt for prompt in prompts if called.lacks(prompt) is None), None)
+    if prompt is None:
+        raise CannotCheck(
+            f"The function takes {listed(called.takes)}, which is not enough for any prompt.",
+            f"Let it take {called.lacks(prompts[0])}.",
+        )
+    answers: list[Numbered] = []
+    tried = called.find_library(backend, lambda: answers.append(Numbered(prompt, *called.positions(prompt))))
+    if not answers:
+        called.flat = True
+        called.find_library(backend, lambda: answers.append(Numbered(prompt, *called.positions(prompt))))
+    if not answers:
+        raise CannotCheck(
+            f"The function was called with {listed(called.takes)} of {prompt.name}, but {refusals(tried)}.",
+            "Let it take these arguments and return positions, or say what its arguments are with call=.",
+        ) from tried[0][1].__cause__
+    return answers[0]
 
 
 def _wrong(rule: PositionRule, answers: Sequence[Numbered]) -> list[Numbered]:
