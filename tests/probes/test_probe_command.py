@@ -53,6 +53,23 @@ def test_json_has_prices_at_the_top_and_a_page_begins_with_the_answer(folder, tm
     assert re.search(r"<td>[\d.]+</td>", body), "numbers stand right"
 
 
+def test_the_page_has_an_interval_for_each_price_and_a_cell_for_each_head():
+    from clockhands.probes import Probe
+    from clockhands.probes.results import EstimateRows, HeadMap, ProbeResult
+    from clockhands.show.probe import probe_page
+
+    prices = EstimateRows("Prices", "nats per token", (("moved", 0.5, 0.4, 0.6), ("not judged", 0.1, None, None)))
+    heads = HeadMap("How far heads look", "tokens", ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))
+    body = probe_page(Probe("model", 1, 8, (ProbeResult("price", ("Yes.",), {}, (), (prices, heads)),)))
+    for drawn in body.split('<div class="lab-panels')[1:3]:
+        assert drawn.count("<svg") == 2, "one for a wide page, one for a phone"
+    assert body.count('class="bar"') == 2 * 1
+    told = re.findall(r"layer (\d), head (\d): (\d)", body)
+    assert told == 2 * [(str(layer), str(head), str(1 + 3 * layer + head)) for layer in range(2) for head in range(3)]
+    (darkest, lightest) = (re.search(rf'fill-opacity="([\d.]+)"[^>]*><title>[^<]*: {it}<', body)[1] for it in "61")
+    assert (darkest, lightest) == ("1.0", "0.06")
+
+
 def test_a_probe_as_text_is_its_report():
     from clockhands.probes import Probe
     from clockhands.probes.results import Columns, ProbeResult

@@ -40,9 +40,10 @@ class PairedDifference:
         return [self.low, self.high] if self.blocks >= FEWEST else None
 
     @property
-    def cells(self) -> tuple[float | None, ...]:
-        """Mean, low and high, as columns of a table."""
-        return self.mean, *(self.interval or (None, None))
+    def estimate(self) -> tuple[float, float | None, float | None]:
+        """Mean, low and high; the ends are None where there is no interval."""
+        low, high = self.interval or (None, None)
+        return self.mean, low, high
 
     def to_dict(self) -> dict[str, Any]:
         """The difference in JSON."""

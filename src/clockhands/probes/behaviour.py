@@ -320,7 +320,7 @@ def _of_removal(part: GatheredResult, work: _MeasuredModel) -> None:
             with place.removed(how):
                 found = work.apart()
             removed[name] = _shown(found)
-            rows.append((name, *found.cells))
+            rows.append((name, *found.estimate))
             part.answers.append(f"{_capital(name)} in the whole model: {_said(found, work)}.")
     part.numbers["removed"] = removed
     if rows:

@@ -21,7 +21,7 @@ from clockhands.probes._position_readout import hidden_states, layers_read, read
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.pricing import declared_rotary
-from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress
+from clockhands.probes.results import Curve, GatheredResult, HeadMap, ProbeResult, Progress
 
 MOST_TOKENS, MOST_PRICED = 512, 2
 """Tokens of a window that are looked at, and windows on which pairs are switched off."""
@@ -222,12 +222,11 @@ class _Findings(GatheredResult):
         )
         if rows:
             self.table("Heads at one distance, beside the head built by hand", heads, rows)
-        layers = tuple(map(float, range(len(seen.distance))))
-        curves = (
-            Curve(f"head {head}", layers, tuple(distances.tolist()), line=False)
-            for head, distances in enumerate(seen.distance.T)
-        )
-        self.figure("How far heads look", "layer", "mean distance, tokens", *curves)
+        for title, unit, values in (
+            ("How far heads look", "mean distance, tokens", seen.distance),
+            ("Attention to the first token", "share", seen.first),
+        ):
+            self.figures.append(HeadMap(title, unit, tuple(map(tuple, values.tolist()))))
 
     def terms(self, terms: ScoreTerms, attention: float | None, *, windows: int) -> None:
         exact = terms.apart <= EXACT and (attention is None or attention <= 1e-3)

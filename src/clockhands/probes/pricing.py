@@ -28,7 +28,7 @@ from clockhands.models.rotation_changes import (
 )
 from clockhands.models.running_models import RunningModel
 from clockhands.probes._paired_differences import BLOCK, ERRORS, FEWEST, LEAST, PairedDifference, difference
-from clockhands.probes.results import Columns, ProbeResult, Progress, Stopped
+from clockhands.probes.results import Columns, EstimateRows, ProbeResult, Progress, Stopped
 
 SHIFT = 1000
 """Tokens by which all positions are shifted."""
@@ -231,7 +231,7 @@ def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> Probe
 def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeResult:
     ordered = sorted(prices, key=lambda each: -each.nats.mean)
     rows = tuple(
-        (each.fault.name, *each.nats.cells, {True: "yes", False: "no", None: "not known"}[each.nats.visible])
+        (each.fault.name, *each.nats.estimate, {True: "yes", False: "no", None: "not known"}[each.nats.visible])
         for each in ordered
     )
     count, length = ids.shape
@@ -245,7 +245,11 @@ def _priced(prices: Sequence[Price], sound: np.ndarray, ids: Tensor) -> ProbeRes
     numbers = {
         "loss": float(sound.mean()), "windows": count, "length": length, "prices": [each.to_dict() for each in prices],
     }  # fmt: skip
-    return ProbeResult("price", tuple(_answers(ordered, sound, length)), numbers, (table, meant))
+    figure = EstimateRows(
+        "Price of each fault", "nats per token", tuple((each.fault.name, *each.nats.estimate) for each in ordered)
+    )
+    answers = tuple(_answers(ordered, sound, length))
+    return ProbeResult("price", answers, numbers, (table, meant), (figure,) if ordered else ())
 
 
 def _answers(ordered: Sequence[Price], sound: np.ndarray, length: int) -> Iterator[str]:

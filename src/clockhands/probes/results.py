@@ -44,6 +44,27 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class EstimateRows:
+    """A row for each name: a number, and the ends of its interval if it has one; `x_label` carries the unit."""
+
+    title: str
+    x_label: str
+    rows: tuple[tuple[str, float, float | None, float | None], ...]
+
+
+@dataclass(frozen=True)
+class HeadMap:
+    """A number for each head of each layer, [layers, heads], in a unit."""
+
+    title: str
+    unit: str
+    values: tuple[tuple[float, ...], ...]
+
+
+Picture = Figure | EstimateRows | HeadMap
+
+
+@dataclass(frozen=True)
 class ProbeResult:
     """What one measurement found.
 
@@ -51,7 +72,7 @@ class ProbeResult:
         name: ``price``, ``behaviour``, ``live`` or ``mechanism``.
         answers: Sentences, the most important one first: what the model does, with the number.
         columns: Tables for the terminal and the page.
-        figures: Figures for the page.
+        figures: Pictures for the page.
         numbers: Everything measured, for JSON.
     """
 
@@ -59,7 +80,7 @@ class ProbeResult:
     answers: tuple[str, ...]
     numbers: Mapping[str, Any]
     columns: tuple[Columns, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Picture, ...] = ()
 
     def __str__(self) -> str:
         """The name, the answers and the tables, as plain text; `clockhands probe` prints the same."""
@@ -89,7 +110,7 @@ class GatheredResult:
     answers: list[str] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
     columns: list[Columns] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
+    figures: list[Picture] = field(default_factory=list)
 
     def table(self, title: str, heads: Sequence[str], rows: Iterable[Sequence[str | float | int | None]]) -> None:
         """Add a table of numbers."""

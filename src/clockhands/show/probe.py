@@ -1,12 +1,13 @@
 """Prints the results of a probe on a terminal, and writes them as one HTML page; answers come before tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 from rich.text import Text
 
+from clockhands.show._head_map import head_map
 from clockhands.show._html import NONE, heading, numbers_table, page, panels
-from clockhands.show._lab_charts import LOOKS, Chart, Point, Series, line_chart
+from clockhands.show._lab_charts import LOOKS, Chart, DotRow, Point, Series, dot_rows, line_chart
 from clockhands.show._markup import Markup, element
 from clockhands.show._page import Page, broken, console_on, safe
 from clockhands.show._svg import Axis
@@ -14,7 +15,7 @@ from clockhands.show.findings import IN_TITLES, cut, short_name
 
 if TYPE_CHECKING:
     from clockhands.probes import Probe
-    from clockhands.probes.results import Columns, Figure, ProbeResult
+    from clockhands.probes.results import Columns, Figure, Picture, ProbeResult
 
 PROBE = "clockhands-probe"
 """The id of the script element that holds what ``clockhands probe --json`` prints."""
@@ -136,10 +137,24 @@ def _section(result: "ProbeResult") -> Iterator[Markup]:
         yield element("p", answer, class_="answer")
     for figure in result.figures:
         yield element("h3", figure.title)
-        yield panels([lambda width, figure=figure: line_chart(_chart(figure), width, _HEIGHT)])
+        yield panels([_drawing(figure)])
     for table in result.columns:
         rows = ([_cell(each) for each in row] for row in table.rows)
         yield numbers_table(table.title, table.heads, rows, _texts(table))
+
+
+def _drawing(figure: "Picture") -> Callable[[int], Markup]:
+    """What draws a picture at a width in pixels."""
+    from clockhands.probes.results import EstimateRows, HeadMap
+
+    if isinstance(figure, HeadMap):
+        says = f"{figure.title}: {figure.unit} of each head of each layer"
+        return lambda width: head_map(figure.values, figure.unit, width, says)
+    if isinstance(figure, EstimateRows):
+        rows = [DotRow(name, (Point(value, 0.0, low, high),), 0) for name, value, low, high in figure.rows]
+        says = f"{figure.title}: numbers in the table"
+        return lambda width: dot_rows(rows, Axis(figure.x_label), width, says)
+    return lambda width: line_chart(_chart(figure), width, _HEIGHT)
 
 
 def _chart(figure: "Figure") -> Chart:
