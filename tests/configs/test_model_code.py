@@ -47,6 +47,7 @@ INTERLEAVED = {
         "return torch.cat((-x[..., d // 2 :], x[..., : d // 2]), dim=-1)"
     ),
 }
+DOUBLED = {False: "torch.cat((angles, angles), dim=-1)", True: "angles.repeat_interleave(2, dim=-1)"}
 FREQUENCIES = "1.0 / (base ** (torch.arange(0, dim, 2).float() / dim))"
 
 
@@ -77,7 +78,7 @@ def source(rotation=HALVES["chunk"], *, frequencies=FREQUENCIES, base="config.ro
 
         def forward(self, x, position_ids):
             angles = torch.outer(position_ids.float(), self.inv_freq)
-            angles = torch.cat((angles, angles), dim=-1)
+            angles = {DOUBLED[rotation in INTERLEAVED.values() and "transpose" not in rotation]}
             return angles.cos(), angles.sin()
 
     def {names["turned"]}(x, cos, sin):
@@ -244,6 +245,7 @@ def test_a_flag_of_the_config_chooses_the_layout(tmp_path):
     rotation = f"if sin:\n{textwrap.indent(HALVES['chunk'], '    ')}\n{INTERLEAVED['strides']}"
     code, names = source(rotation)
     code = code.replace("(q, cos, sin) * sin", "(q, cos, self.config.neox) * sin")
+    code = code.replace(DOUBLED[False], "doubled(angles)")
     for flag, layout in ((True, "halves"), (False, "interleaved")):
         assert only_layers(written(tmp_path, code, names, neox=flag)).layout == layout
 
@@ -431,7 +433,13 @@ def test_the_code_of_transformers_agrees_with_what_is_known_of_its_types(cases):
             continue
         folder = Path(inspect.getfile(kind)).parent
         trees = {each.name: python_files.read(each) for each in folder.glob("*.py")}
-        named = {"AutoConfig": f"here.{kind.__name__}", "AutoModel": f"here.{model}"}
+        own = {file: tree for file, tree in trees.items() if not file.startswith("modular_")}
+        modules = {
+            each.name: file[:-3] for file, tree in own.items() for each in ast.walk(tree) if hasattr(each, "name")
+        }
+        if model not in modules:  # a class of another type
+            continue
+        named = {"AutoConfig": f"{modules[kind.__name__]}.{kind.__name__}", "AutoModel": f"{modules[model]}.{model}"}
         code = read_code(trees, config | {"auto_map": named}, "config.json")
         seen += code.layout is not None
         for quantity in ("layout", "base", "rotated"):
@@ -584,3 +592,95 @@ def test_code_that_is_quoted_is_not_said_to_be_unread(tmp_path):
     text = str(ch.audit(str(written(tmp_path, code, names))).to_dict())
     assert "(modeling_own.py:" in text
     assert "custom code of the model, which clockhands never runs" in text
+
+
+def test_the_table_of_sinusoids_of_a_class_of_positions_is_found(tmp_path):
+    more = """
+    class PositionalEncoding(nn.Module):
+        def __init__(self, width, rows):
+            super().__init__()
+            table, places = torch.zeros(rows, width), torch.arange(0, rows).unsqueeze(1)
+            rates = torch.exp(torch.arange(0, width, 2).float() * (-math.log(10000.0) / width))
+            table[:, 0::2] = torch.sin(places * rates)
+            table[:, 1::2] = torch.cos(places * rates)
+            self.register_buffer("table", table)
+
+        def forward(self, x):
+            return x + self.table[: x.shape[1]]
+    """
+    code, names = source(more=more, body="self.positions = PositionalEncoding(config.hidden_size, 512)")
+    still = code.replace(f"q * cos + {names['turned']}(q, cos, sin) * sin", "q")
+    still = still.replace(f"self.rope = {names['Rope']}(self.head_dim, base=config.rope_theta)", "pass")
+    found = only_layers(written(tmp_path, still, names))
+    assert (found.kind, found.layers) == ("sinusoidal", "input")
+    assert "a table of sinusoids (modeling_own.py:" in note(tmp_path, "unknown-model-type").message
+    assert only_layers(written(tmp_path, code, names)).kind == "rotary"
+
+
+@pytest.mark.parametrize(
+    ("usual", "other"),
+    [
+        ("q * cos + turned(q, cos, sin) * sin", "q * sin + turned(q, cos, sin) * cos"),
+        ("q * cos + turned(q, cos, sin) * sin", "q * cos - turned(q, cos, sin) * sin"),
+        (DOUBLED[False], DOUBLED[True]),
+        (DOUBLED[False], "torch.stack((angles, angles), dim=-1).flatten(-2)"),
+    ],
+    ids=["cosine and sine exchanged", "the other direction", "doubled for the other layout", "stacked for it"],
+)
+def test_channels_that_meet_other_cosines_than_in_rope_have_no_known_rotation(tmp_path, usual, other):
+    code, names = source()
+    usual, other = (each.replace("turned", names["turned"]) for each in (usual, other))
+    assert usual in code
+    found = only_layers(written(tmp_path, code.replace(usual, other), names))
+    assert (found.layout, found.base, found.rates) == (None, None, None)
+    assert "otherwise than in RoPE (modeling_own.py:" in note(tmp_path, "unknown-model-type").message
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["if self.layer % 2 == 0:", "if self.layer in self.config.turning:", "if self.config.kinds[self.layer] == 'full':"],
+)
+def test_which_layers_rotate_is_not_known_where_their_number_decides(tmp_path, condition):
+    code, names = source()
+    code = code.replace("self.config = config\n", "self.config = config\n        self.layer = layer\n")
+    turned = f"return q * cos + {names['turned']}(q, cos, sin) * sin"
+    for some in (
+        f"{condition}\n            {turned}\n        return q",
+        f"{condition}\n            return q\n        {turned}",
+    ):
+        folder = written(tmp_path, code.replace(turned, some), names, turning=[0], kinds=["full", "linear"])
+        assert only_layers(folder).layers is None
+        assert "a rotation that perhaps not every layer has" in note(folder, "unknown-model-type").message
+    assert only_layers(written(tmp_path, code, names)).layers == "0-1"
+
+
+def test_a_name_is_that_of_its_own_file_then_of_the_file_that_it_is_imported_from(tmp_path):
+    rotation = f"\ndef turned(x, cos, sin):\n{textwrap.indent(INTERLEAVED['strides'], '    ')}\n"
+    code, names = source()
+    written(tmp_path, code.replace(names["turned"], "turned"), names)
+    (tmp_path / "other.py").write_text(rotation, encoding="utf-8")
+    start = (tmp_path / "modeling_own.py").read_text(encoding="utf-8")
+    (tmp_path / "modeling_own.py").write_text(f"from .other import something\n{start}", encoding="utf-8")
+    assert only_layers(tmp_path).layout == "halves"
+    taken = start.replace("def turned(", "def unused(").replace(DOUBLED[False], DOUBLED[True])
+    (tmp_path / "modeling_own.py").write_text(f"from .other import turned\n{taken}", encoding="utf-8")
+    (tmp_path / "third.py").write_text("def turned(x, cos, sin):\n    return x\n", encoding="utf-8")
+    assert only_layers(tmp_path).layout == "interleaved"
+
+
+def test_the_code_of_a_text_inside_a_model_is_followed_from_the_model(tmp_path):
+    code, names = source(base="config.rope_theta * 2")
+    code += textwrap.dedent(f"""
+    class Whole(PreTrainedModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.language_model = {names["Model"]}(config.text_config)
+    """)
+    folder = written(tmp_path, code, names)
+    inner = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    whole = {"model_type": drawn("whole"), "auto_map": {"AutoModel": "modeling_own.Whole"}}
+    text = {key: value for key, value in inner.items() if key != "auto_map"}
+    (folder / "config.json").write_text(json.dumps(whole | {"text_config": text}), encoding="utf-8")
+    found = only_layers(folder)
+    assert (found.layout, found.base) == ("halves", 100000.0)
+    assert "config.json:text_config.rope_theta" in found.source["base"]

@@ -22,10 +22,10 @@ def kinds_in(code: "CodeFacts", declared: list[Sourced[str]]) -> list[Sourced[st
     A config may keep keys of RoPE that its code does not use: if all of the code is at hand and shows none, RoPE is not
     known.
     """
-    rotary = code.rotates or code.cosines
+    rotary = code.rotates or (code.cosines if code.sinusoids is None else None)
     if None in (code.rotates, code.cosines) and all(each.value != "rotary" for each in declared):
         rotary = None  # frequencies may be those of a table, and a rotation without frequencies may not be used
-    found = [("rotary", rotary), ("alibi", code.biased)]
+    found = [("rotary", rotary), ("alibi", code.biased), ("sinusoidal", code.sinusoids)]
     shown = [Sourced(kind, place) for kind, place in found if place is not None]
     return shown or [each for each in declared if each.value != "rotary" or not code.closed]
 
@@ -35,7 +35,7 @@ def computed(fields: Fields, code: "CodeFacts", reads: "Sequence[KeyRead]") -> F
     spellings = fields.spellings
     values: dict[str, Sourced[float] | Sourced[int]] = {}
     instead: list[str] = []
-    if code.base is not None:
+    if code.base is not None and code.sinusoids is None:
         values[spellings["base"][0]] = code.base
         instead += spellings["base"]
         if any(f":{key}." in code.base.source for key in spellings["blocks"]):
@@ -45,10 +45,10 @@ def computed(fields: Fields, code: "CodeFacts", reads: "Sequence[KeyRead]") -> F
         instead += [key for name in ("head_width", "window") for key in spellings[name] if key not in read]
         # Transformers hands a block on under a newer name.
         instead += spellings["blocks"] if read.isdisjoint(spellings["blocks"]) else ()
-    if code.base is None and (code.closed or code.changed is not None):
+    if code.base is None and (code.closed or code.changed is not None or code.odd is not None):
         instead += spellings["base"]
     latent, own = spellings["rotated"]
-    if code.rotated is not None and fields.values.get(latent) != code.rotated.value:
+    if code.rotated is not None and code.sinusoids is None and fields.values.get(latent) != code.rotated.value:
         values[own] = code.rotated
         instead += [own, *spellings["share"]]
     made = fields.with_computed(values, instead)

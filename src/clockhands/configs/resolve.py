@@ -316,9 +316,11 @@ class _ConfigResolver:
         return made
 
     def _code(self, section: Section) -> "CodeFacts | None":
-        """What the Python files beside the config say of a part; those of a whole model are read for its text."""
+        """What the Python files beside the config say of a part: of its whole model, which is followed for its text."""
         beside = self.opened.code
-        return None if not section.whole or beside is None else beside.of(section.values, self.file)
+        if beside is None or (section.part != "text" and not section.whole) or section.model:
+            return None
+        return beside.of(self.opened.config or {}, self.file)
 
     @property
     def _key_reads(self) -> "tuple[KeyRead, ...]":
@@ -438,6 +440,8 @@ class _ConfigResolver:
                 found = RotaryResolver(fields, None, None, part, self.length, layout).codes()
                 if code is not None:
                     found = [(growing(each, code, self.length), original) for each, original in found]
+                if code is not None and code.by_number:  # which layers rotate is not known
+                    found = [(replace(each, layers=None), original) for each, original in found]
                 made += found
             elif kind.value == "rotary":
                 # Images and sound have axes that no common key describes: their frequencies would be a guess.

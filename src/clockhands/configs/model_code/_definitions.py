@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clockhands.configs.model_code._idioms import assigned, definitions
+from clockhands.configs.model_code._idioms import assigned, definitions, imported
 from clockhands.configs.model_code._known_values import (
     UNKNOWN,
     Class,
@@ -44,18 +44,21 @@ class Event:
     """Something that the code computes.
 
     Attributes:
-        kind: ``rotation`` (with a layout), ``frequencies``, ``table``, ``slopes`` or ``logarithm``.
+        kind: ``rotation`` (with a layout), ``frequencies``, ``sinusoids`` (with ``cos`` or ``sin``), ``table``,
+            ``slopes`` or ``logarithm``.
         place: File and line.
         value: What was found.
         certain: Whether the model certainly has the object that computes it.
-        name: The attribute that holds a table.
+        numbered: Whether the number of a layer decides that it is computed.
+        name: The attribute that holds a table; otherwise the class and the function that compute it.
     """
 
     kind: str
     place: str
     value: Any
     certain: bool
-    name: str = ""
+    numbered: bool
+    name: str
 
 
 @dataclass
@@ -79,13 +82,16 @@ class Definitions:
         self.instances: list[Instance] = []
         self._steps = 0
         self._building = True
+        self._numbered = False
         self._calls: list[ast.AST] = []
         self._bases: dict[Class, Sequence[Class]] = {}
         self._members: dict[Class, Mapping[str, ast.stmt]] = {}
         self._names: dict[str, Value | tuple[ast.expr, str]] = {}
-        for file, tree in trees.items():
-            for name, found in self._of_file(file, tree).items():
-                self._names.setdefault(name, found)
+        self._own = {file: dict(self._of_file(file, tree)) for file, tree in trees.items()}
+        self._imported = {file: dict(imported(tree)) for file, tree in trees.items()}
+        for names in self._own.values():
+            for name, found in names.items():
+                self._names[name] = UNKNOWN if name in self._names else found
 
     def _of_file(self, file: str, tree: ast.Module) -> Mapping[str, Value | tuple[ast.expr, str]]:
         """The names of a file: the last class or function of a name, or several where a condition chooses one.
@@ -108,22 +114,29 @@ class Definitions:
                 found[name] = (node.value, file) if once else UNKNOWN
         return found
 
-    def class_named(self, name: str) -> Class | None:
-        """The class of that name, if the files define it."""
-        found = self._names.get(name)
+    def _names_for(self, name: str, file: str) -> dict[str, Value | tuple[ast.expr, str]]:
+        """The names among which a file finds one: its own, those of the file that it imports it from, or all."""
+        for each in (file, self._imported.get(file, {}).get(name, "")):
+            if name in self._own.get(each, {}):
+                return self._own[each]
+        return self._names
+
+    def class_named(self, name: str, file: str = "") -> Class | None:
+        """The class of that name, if the files define it: for a file, its own before those of others."""
+        found = self._names_for(name, file).get(name)
         return found if isinstance(found, Class) else None
 
-    def config_class(self, model_type: object) -> str | None:
+    def config_class(self, model_type: object) -> Class | None:
         """The class of a config that says it is of a type."""
-        for name, found in self._names.items():
+        for found in self._names.values():
             for each in found.node.body if isinstance(found, Class) else ():
                 said = (
                     each.value
                     if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "model_type"
                     else None
                 )
-                if isinstance(said, ast.Constant) and said.value == model_type:
-                    return name
+                if isinstance(found, Class) and isinstance(said, ast.Constant) and said.value == model_type:
+                    return found
         return None
 
     def read(self, config: Instance, key: str) -> Value:
@@ -149,7 +162,7 @@ class Definitions:
         """Add a class after all those that it inherits from; each is visited once, however often it is inherited."""
         self._step()
         for base in reversed(kind.node.bases):
-            of = self.class_named(base.id) if isinstance(base, ast.Name) else None
+            of = self.class_named(base.id, kind.file) if isinstance(base, ast.Name) else None
             if of is not None and of is not kind and of not in found:
                 self._after_bases(of, found)
         found[kind] = None
@@ -210,7 +223,9 @@ class Definitions:
     def _record(self, kind: str, node: ast.AST, value: Any, frame: Frame, name: str = "") -> None:
         if frame.part != "text":
             return
-        event = Event(kind, self._place(node, frame), value, frame.certain, name)
+        of = frame.function.of
+        around = f"{'' if of is None or of.type is None else of.type.node.name} {frame.function.node.name}"
+        event = Event(kind, self._place(node, frame), value, frame.certain, self._numbered, name or around)
         if event not in self.events:
             self.events.append(event)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.configs.model_code._definitions import Definitions, Frame
-from clockhands.configs.model_code._idioms import is_ntk, width_of_range
+from clockhands.configs.model_code._idioms import exponential_frequencies, is_ntk, width_of_range
 from clockhands.configs.model_code._known_values import (
     UNKNOWN,
     Class,
@@ -21,12 +21,13 @@ from clockhands.configs.model_code._known_values import (
     Several,
     Value,
     arithmetic,
+    is_numbered,
     join,
     join_all,
     mixed,
     options_of,
 )
-from clockhands.configs.model_code._tensors import KEEPING, SPREADING, half, layout_of, reshaped
+from clockhands.configs.model_code._tensors import KEEPING, ODD, SPREADING, doubled_in, half, layout_of, reshaped
 
 # A list with more items is one of layers, which are followed once.
 _FEW = 8
@@ -73,12 +74,13 @@ class Expressions(Definitions):
         """The value of a name."""
         if node.id in frame.names:
             return frame.names[node.id]
-        found = self._names.get(node.id, UNKNOWN)
+        names = self._names_for(node.id, frame.function.file)
+        found = names.get(node.id, UNKNOWN)
         if isinstance(found, tuple):
-            self._names[node.id] = UNKNOWN  # a name that is defined by itself
+            names[node.id] = UNKNOWN  # a name that is defined by itself
             held, file = found
             found = self.value(held, Frame(Function(frame.function.node, file), {}, frame.certain, frame.part))
-            self._names[node.id] = found
+            names[node.id] = found
         return found
 
     def attribute(self, node: ast.Attribute, frame: Frame) -> Value:
@@ -129,6 +131,8 @@ class Expressions(Definitions):
             )
         if isinstance(of, Items) or (isinstance(of, Known) and isinstance(of.value, list)):
             at = self.value(index, frame) if not isinstance(index, ast.Slice) else UNKNOWN
+            if is_numbered(at):
+                return join(at, self._item(of)) if isinstance(of, Items) else at
             return self._item(of, at.value if isinstance(at, Known) and isinstance(at.value, int) else None)
         if isinstance(of, Several):
             return UNKNOWN
@@ -171,11 +175,26 @@ class Expressions(Definitions):
         left, right = self.value(node.left, frame), self.value(node.right, frame)
         if isinstance(node.op, ast.Pow):
             return self.power(node, left, right, node.right, frame)
-        if isinstance(node.op, ast.Sub) and isinstance(left, RunTime) and isinstance(right, RunTime):
-            one, other = left.part, right.part
-            if one and other and left.multiplied and right.multiplied and (one[1], other[1]) == (0, 1):
-                self._record("rotation", node, one[0] if one[0] == other[0] else None, frame)
+        if isinstance(left, RunTime) and isinstance(right, RunTime):
+            self._rotation(node, left, right, frame)
         return arithmetic(node.op, left, right)
+
+    def _rotation(self, node: ast.BinOp, left: RunTime, right: RunTime, frame: Frame) -> None:
+        """Record a rotation in a product or a difference; what is no rotation of RoPE has the layout `ODD`."""
+        one, other = left.part, right.part
+        if isinstance(node.op, ast.Mult):
+            for turned, by in ((left, right), (right, left)):
+                if turned.turned and not turned.multiplied and by.trig and not by.part:
+                    fits = by.trig == "sin" and by.doubled in (None, turned.turned)
+                    if not fits:
+                        self._record("rotation", node, ODD, frame)
+        elif isinstance(node.op, ast.Sub) and right.turned and right.multiplied:
+            self._record("rotation", node, ODD, frame)  # in the other direction
+        elif isinstance(node.op, ast.Sub) and one and other and left.multiplied and right.multiplied:
+            layout = one[0] if one[0] == other[0] else None
+            exchanged = left.trig == "sin" or right.trig == "cos"
+            if (one[1], other[1]) == (0, 1):
+                self._record("rotation", node, ODD if exchanged else layout, frame)
 
     def power(self, node: ast.expr, base: Value, exponent: Value, written: ast.expr, frame: Frame) -> Value:
         """A power; that of a base to even channel numbers gives the frequencies."""
@@ -231,6 +250,8 @@ class Expressions(Definitions):
             return Known((_text(left) in held) is isinstance(operator, ast.In))
         if isinstance(right, Items) and all(isinstance(each, Known) for each in right.values):
             right = Known([each.value for each in right.values if isinstance(each, Known)])
+        if is_numbered(left) or is_numbered(right):
+            return RunTime(numbered=True)
         if len(node.ops) > 1 or not isinstance(left, Known) or not isinstance(right, Known):
             return UNKNOWN
         try:
@@ -241,12 +262,14 @@ class Expressions(Definitions):
 
     def choice(self, node: ast.IfExp, frame: Frame) -> Value:
         """The value of a conditional expression."""
-        holds = self.truth(self.value(node.test, frame))
+        test = self.value(node.test, frame)
+        holds = self.truth(test)
         if holds is not None:
             return self.value(node.body if holds else node.orelse, frame)
         certain, frame.certain = frame.certain, frame.certain and not self._building
+        before, self._numbered = self._numbered, self._numbered or is_numbered(test)
         made = join(self.value(node.body, frame), self.value(node.orelse, frame))
-        frame.certain = certain
+        frame.certain, self._numbered = certain, before
         return made
 
     def listed(self, node: ast.List | ast.Tuple, frame: Frame) -> Value:
@@ -315,6 +338,7 @@ class Expressions(Definitions):
             return self.call(function, given, named, certain=frame.certain, part=frame.part)
         if isinstance(function, Instance):
             forward = self.method(function, "forward")
+            function.called = not self._numbered or bool(function.called)
             return None if forward is None else self.call(forward, given, named, certain=frame.certain)
         if given and isinstance(given[0], Class):  # skip_init(Embedding, config)
             return self.construct(given[0], given[1:], named, certain=frame.certain, part=frame.part)
@@ -368,11 +392,16 @@ class Expressions(Definitions):
             tensor, arguments = (given[0] if isinstance(given[0], RunTime) else UNKNOWN), given[1:]
         if name == "pow" and len(node.args) > 1:
             return self.power(node, given[0], given[1], node.args[1], frame)
+        written = exponential_frequencies(node.args[0]) if name == "exp" and node.args else None
+        if written is not None and ast.dump(written[1]) == ast.dump(written[2]):
+            base, width = (self.value(each, frame) for each in written[:2])
+            return RunTime(frequencies=Frequencies(base, width, self._place(node, frame)))
         if name in ("cos", "sin", "polar") or (name == "exp" and tensor.frequencies is not None):
             found = mixed([tensor, *arguments])
-            if found.frequencies is not None:
-                self._record("frequencies", node, (found.frequencies, found.scale), frame)
-            return UNKNOWN
+            if found.frequencies is None:
+                return UNKNOWN
+            self._record("frequencies", node, (found.frequencies, found.scale), frame)
+            return RunTime(trig=name, doubled=doubled_in(tensor, arguments)) if name in ("cos", "sin") else UNKNOWN
         if name in ("cat", "concat", "concatenate", "stack"):
             return self._together(node, name, given, frame)
         if name == "view_as_complex":
@@ -387,7 +416,11 @@ class Expressions(Definitions):
         listed = [value for each in given if isinstance(each, Items) for value in each.values]
         if name.endswith("_like"):  # the shape of a tensor with other values
             return UNKNOWN
+        if name == "range":
+            return RunTime(numbered=True)
         made = mixed([tensor, *given, *listed])
+        if name == "repeat_interleave" and made.frequencies is not None:
+            return replace(made, doubled="interleaved")
         if made.frequencies is None or name in SPREADING:
             return made
         return replace(made, frequencies=replace(made.frequencies, changed=True))
@@ -396,7 +429,11 @@ class Expressions(Definitions):
         """Whether a function is one of a module that is imported, not a method."""
         while isinstance(node, ast.Attribute):
             node = node.value
-        return isinstance(node, ast.Name) and node.id not in frame.names and node.id not in self._names
+        return (
+            isinstance(node, ast.Name)
+            and node.id not in frame.names
+            and node.id not in self._names_for(node.id, frame.function.file)
+        )
 
     def _looked_up(self, name: str, of: Value, given: list[Value], frame: Frame) -> Value:
         """The result of ``getattr`` and of ``get``."""
@@ -420,10 +457,25 @@ class Expressions(Definitions):
         if len(tensors) == len(held) == 2:
             one, other = tensors
             if one.part and other.part and (one.part[1], other.part[1]) == (1, 0) and one.negated > other.negated:
-                self._record("rotation", node, one.part[0] if one.part[0] == other.part[0] else None, frame)
-            elif one.part and other.part and name == "stack" and (one.part[1], other.part[1]) == (0, 1):
+                layout = one.part[0] if one.part[0] == other.part[0] else None
+                self._record("rotation", node, layout, frame)
+                return RunTime(turned="halves" if one.permuted and layout == "interleaved" else layout)
+            ends = [_last(each.value) for each in node.keywords if each.arg in ("dim", "axis")] or map(
+                _last, node.args[1:]
+            )
+            if one == other and one.frequencies is not None and -1 in ends:
+                return replace(one, doubled="interleaved" if name == "stack" else "halves")
+            if one.part and other.part and name == "stack" and (one.part[1], other.part[1]) == (0, 1):
                 return RunTime(split="last" if one.part[0] == "interleaved" else "before")
         return mixed(list(held))
+
+
+def _last(node: ast.expr) -> int | None:
+    """The number of an axis in code, if it counts from the last one."""
+    if not isinstance(node, ast.UnaryOp) or not isinstance(node.op, ast.USub):
+        return None
+    number = node.operand.value if isinstance(node.operand, ast.Constant) else None
+    return -number if isinstance(number, int) else None
 
 
 def _name(node: ast.AST | None) -> str:

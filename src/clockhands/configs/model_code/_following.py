@@ -20,8 +20,10 @@ from clockhands.configs.model_code._known_values import (
     Instance,
     Items,
     Known,
+    RunTime,
     Value,
     arithmetic,
+    is_numbered,
     join,
     join_all,
 )
@@ -33,9 +35,8 @@ MOST_CALLS = 24
 class FollowedCode(Expressions):
     """The code of a model that was followed."""
 
-    def config(self, name: str | None, values: Mapping[str, Any], path: str) -> Instance:
+    def config(self, kind: Class | None, values: Mapping[str, Any], path: str) -> Instance:
         """The config of a class, made from the object of a file."""
-        kind = None if name is None else self.class_named(name)
         made = Instance(kind, values=values, path=path)
         start = None if kind is None else self.method(made, "__init__")
         if start is not None:
@@ -43,11 +44,8 @@ class FollowedCode(Expressions):
             self.call(start, [], {key: self.read(made, key) for key in named if key in values}, certain=True)
         return made
 
-    def follow(self, name: str, config: Instance) -> None:
+    def follow(self, kind: Class, config: Instance) -> None:
         """Follow the class of a model: its constructor, and the forward methods of everything that it makes."""
-        kind = self.class_named(name)
-        if kind is None:
-            return
         self.construct(kind, [config], {}, certain=True, part="text")
         self._building = False
         done = 0
@@ -58,6 +56,7 @@ class FollowedCode(Expressions):
             if forward is not None and made.values is None:
                 # Whatever the model passes to it: its defaults say nothing.
                 given = {each.arg: UNKNOWN for each, _ in defaults_of(forward.node.args) if each.arg != "self"}
+                self._numbered = made.numbered or made.called is False
                 self.call(forward, [], given, certain=made.certain)
 
     def construct(
@@ -65,6 +64,7 @@ class FollowedCode(Expressions):
     ) -> Instance:
         """An instance of a class of the code."""
         made = Instance(kind, part="other" if OTHER_PARTS.search(kind.node.name) else part, certain=certain)
+        made.numbered = self._numbered
         for each in (*given, *named.values()):
             if isinstance(each, Instance) and each.values is not None:
                 made.attributes["config"] = each
@@ -103,7 +103,9 @@ class FollowedCode(Expressions):
             if value is None:
                 value = UNKNOWN if default is None else _from_line(self.value(default, frame), function.file, each)
             frame.names[each.arg] = value
+        before = self._numbered
         self._block(function.node.body, frame)
+        self._numbered = before
         self._calls.pop()
         return join_all(frame.returned) if frame.returned else UNKNOWN
 
@@ -159,6 +161,8 @@ class FollowedCode(Expressions):
             of = self.value(target.value, frame)
             if isinstance(of, Instance):
                 self.bind_attribute(of, target.attr, value, frame)
+        elif isinstance(target, ast.Subscript) and isinstance(value, RunTime) and value.trig and _every_second(target):
+            self._record("sinusoids", target, value.trig, frame)
         elif isinstance(target, ast.Tuple | ast.List):
             for at, each in enumerate(target.elts):
                 self.bind(each, self._item(value, at), frame)
@@ -191,21 +195,25 @@ class FollowedCode(Expressions):
             of.attributes = _joined([before[1], of.attributes])
 
     def _condition(self, node: ast.If, frame: Frame) -> str:
-        holds = self.truth(self.value(node.test, frame))
+        test = self.value(node.test, frame)
+        holds = self.truth(test)
         if holds is not None:
             return self._block(node.body if holds else node.orelse, frame)
         certain, of = frame.certain, frame.function.of
+        outside, numbered = self._numbered, is_numbered(test)
         before = dict(frame.names), {} if of is None else dict(of.attributes)
         self._step(len(before[0]) + len(before[1]))
         ends, states = [], []
         frame.branches += 1
         for body in (node.body, node.orelse):
             frame.names, frame.certain = dict(before[0]), certain and not self._building
+            self._numbered = outside or numbered
             if of is not None:
                 of.attributes = dict(before[1])
             ends.append(self._block(body, frame))
             states.append((frame.names, {} if of is None else of.attributes))
         frame.certain, frame.branches = certain, frame.branches - 1
+        self._numbered = outside or (numbered and "return" in ends)  # the other layers alone go on
         left = [state for end, state in zip(ends, states, strict=True) if not end]
         if not left:
             return "return" if "return" in ends else "raise"
@@ -222,6 +230,12 @@ def _changed(body: Sequence[ast.stmt]) -> Iterator[ast.Name | ast.Attribute]:
         for each in ast.walk(statement):
             if isinstance(each, ast.Name | ast.Attribute) and isinstance(each.ctx, ast.Store):
                 yield each
+
+
+def _every_second(target: ast.Subscript) -> bool:
+    """Whether a subscript is every second channel of a tensor."""
+    last = target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) else target.slice
+    return isinstance(last, ast.Slice) and isinstance(last.step, ast.Constant) and last.step.value == 2
 
 
 def _is_static(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

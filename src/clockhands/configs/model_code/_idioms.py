@@ -30,6 +30,13 @@ def assigned(tree: ast.Module) -> Counter[str]:
     return found
 
 
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names that a file imports from another one beside it, each with that file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            yield from ((each.name, f"{node.module}.py") for each in node.names if each.asname is None)
+
+
 def rows_of_embedding(node: ast.expr) -> ast.expr | None:
     if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Embedding":
         return None
@@ -54,6 +61,22 @@ def width_of_range(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
             found = _range_in(each.left)
             if found is not None:
                 return found.args[1], each.right
+    return None
+
+
+def exponential_frequencies(node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr] | None:
+    """Base, width and divisor of ``arange(0, width, 2) * (-log(base) / divisor)``, the exponent of sinusoids."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return None
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        ratio = other.operand if isinstance(other, ast.UnaryOp) else other
+        channels = _range_in(one)
+        if channels is None or not isinstance(ratio, ast.BinOp) or not isinstance(ratio.op, ast.Div):
+            continue
+        log = ratio.left.operand if isinstance(ratio.left, ast.UnaryOp) else ratio.left
+        negative = isinstance(other, ast.UnaryOp) is not isinstance(ratio.left, ast.UnaryOp)
+        if negative and isinstance(log, ast.Call) and ast.unparse(log.func).rpartition(".")[2] == "log" and log.args:
+            return log.args[0], channels.args[1], ratio.right
     return None
 
 

@@ -61,6 +61,10 @@ class RunTime:
         power: Those whose reciprocal it is.
         scale: What it was multiplied by.
         growth: The number that it is a multiple of by an NTK-aware factor.
+        numbered: Whether it follows from the number of a layer, or of another turn of a loop.
+        turned: The layout in which a tensor has minus the second channels of its pairs before, or between, the first.
+        trig: ``cos`` or ``sin`` where it is that of angles, or channels times it.
+        doubled: The layout for which each angle is in it twice; None if that is not known.
     """
 
     part: tuple[str, int] | None = None
@@ -73,6 +77,10 @@ class RunTime:
     power: Frequencies | None = None
     scale: float = 1.0
     growth: Known | None = None
+    numbered: bool = False
+    turned: str | None = None
+    trig: str | None = None
+    doubled: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,8 @@ class Instance:
         certain: Whether the model certainly has it.
         values: The object of the config file, if it is a config.
         path: The place of that object in the file, as ``config.json:text_config.``.
+        numbered: Whether the number of a layer decides that it is made.
+        called: Whether it is called whatever the number of a layer is; None if no ``forward`` method calls it.
     """
 
     type: Class | None
@@ -130,9 +140,16 @@ class Instance:
     certain: bool = True
     values: Mapping[str, Any] | None = None
     path: str = ""
+    numbered: bool = False
+    called: bool | None = None
 
 
 UNKNOWN = RunTime()
+
+
+def is_numbered(value: Value) -> bool:
+    """Whether a value, or one that it may be, follows from the number of a layer."""
+    return any(isinstance(each, RunTime) and each.numbered for each in options_of(value))
 
 
 def join(first: Value, second: Value) -> Value:
@@ -150,7 +167,7 @@ def mixed(values: list[Value]) -> RunTime:
     tensors = [each for each in values if isinstance(each, RunTime)]
     held = [each for each in tensors if each.frequencies is not None]
     if not held or any(each.frequencies != held[0].frequencies for each in held):
-        return UNKNOWN
+        return RunTime(numbered=any(each.numbered for each in tensors))
     # Frequencies side by side are not multiplied with each other.
     scale = held[0].scale if all(each.scale == held[0].scale for each in held) else math.nan
     for each in tensors:
@@ -186,9 +203,9 @@ def _product(left: Value, right: Value) -> Value:
             if other.power is not None:
                 return UNKNOWN
             return replace(other, scale=other.scale * one.number)
-    for one in (left, right):
-        if isinstance(one, RunTime) and one.part is not None and not one.multiplied:
-            return replace(one, multiplied=True)
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, RunTime) and (one.part or one.turned) and not one.multiplied:
+            return replace(one, multiplied=True, trig=other.trig if isinstance(other, RunTime) else None)
     return mixed([left, right])
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from clockhands.configs.model_code._known_values import UNKNOWN, Items, Known, RunTime, Value
 
+ODD = "odd"
+"""The layout of channels that are combined with cosines and sines otherwise than by RoPE."""
+
 NESTED = "nested"
 """The layout of pairs inside a tensor that was split before: of an axis of an image, or of keys beside values."""
 
@@ -17,11 +20,17 @@ def half(of: RunTime, layout: str, number: int) -> RunTime:
         layout = NESTED
     elif of.permuted:
         layout = "interleaved"
-    return RunTime(part=(layout, number), negated=of.negated, frequencies=of.frequencies, scale=of.scale)
+    kept = {"negated": of.negated, "frequencies": of.frequencies, "scale": of.scale, "permuted": of.permuted}
+    return RunTime(part=(layout, number), **kept)
 
 
 def halves(of: RunTime, layout: str) -> Items:
     return Items((half(of, layout, 0), half(of, layout, 1)))
+
+
+def doubled_in(of: RunTime, given: list[Value]) -> str | None:
+    """The layout for which each angle of a tensor is in it twice."""
+    return next((each.doubled for each in (of, *given) if isinstance(each, RunTime) and each.doubled), None)
 
 
 def layout_of(of: RunTime) -> str | None:

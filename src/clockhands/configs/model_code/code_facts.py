@@ -11,8 +11,8 @@ from clockhands.configs.fields import Sourced
 from clockhands.configs.model_code._definitions import Event, Exhausted
 from clockhands.configs.model_code._following import FollowedCode
 from clockhands.configs.model_code._idioms import scalings_compared
-from clockhands.configs.model_code._known_values import Known, Value
-from clockhands.configs.model_code._tensors import NESTED
+from clockhands.configs.model_code._known_values import Class, Known, Value
+from clockhands.configs.model_code._tensors import NESTED, ODD
 from clockhands.phrases import listed
 
 # The classes of a model that a config names, the first existing one.
@@ -34,15 +34,20 @@ class CodeFacts:
         rotates: Where channels are rotated: file and line; None if no such place was found.
         cosines: Where frequencies reach a cosine or a sine.
         chosen: Whether only objects rotate that the model makes under a condition that the config does not decide.
+        by_number: Whether the number of a layer decides that it rotates.
         layout: Which two channels form a pair.
         base: The base of the frequencies that reach a cosine or a sine.
         rotated: How many channels of a head are rotated.
         by_length: Where the base grows with the length of the text while the model runs.
         changed: Where frequencies are computed that are then multiplied by a number that is no scaling of the config,
             or go through a function that may change them: their base says nothing.
+        odd: Where channels are combined with cosines and sines otherwise than by RoPE: exchanged, in the other
+            direction, or with angles that are doubled for the other layout. The base says nothing then either.
         log_n: The length beyond which logarithms of the position to the base of that length are computed.
         biased: Where the slopes of ALiBi are computed, in a model that has no frequencies: linear attention decays by
             the same numbers.
+        sinusoids: Where sines and cosines of positions are put into every second channel, in a model that rotates
+            nothing.
         scalings: Where the type of a scaling is compared with each name; empty for a config without scaling.
         tables: The rows of each table of positions, by the attribute that holds it.
         closed: Whether all of the code was followed: the class was found, and the files import no code of other models.
@@ -52,13 +57,16 @@ class CodeFacts:
     rotates: str | None = None
     cosines: str | None = None
     chosen: bool = False
+    by_number: bool = False
     layout: Sourced[str] | None = None
     base: Sourced[float] | None = None
     rotated: Sourced[int] | None = None
     by_length: str | None = None
     changed: str | None = None
+    odd: str | None = None
     log_n: Sourced[int] | None = None
     biased: str | None = None
+    sinusoids: str | None = None
     scalings: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Sourced[int]] = field(default_factory=dict)
     closed: bool = False
@@ -70,7 +78,7 @@ class CodeFacts:
         if self.layout is not None:
             style = "half-split" if self.layout.value == "halves" else "interleaved"
             found.append(f"the layout {style} ({self.layout.source})")
-        if self.chosen:
+        if self.chosen or self.by_number:
             found.append(f"a rotation that perhaps not every layer has ({self.rotates})")
         if self.base is not None and self.base.value is not None:
             what = "the RoPE base" if self.rotates is not None else "frequencies, perhaps of a table, with the base"
@@ -81,10 +89,14 @@ class CodeFacts:
             found.append(f"a base that grows with the length of the text ({self.by_length})")
         if self.changed is not None:
             found.append(f"frequencies that are changed after they are computed from a base ({self.changed})")
+        if self.odd is not None:
+            found.append(f"cosines and sines that meet channels otherwise than in RoPE ({self.odd})")
         if self.log_n is not None:
             found.append(f"factors for log-n attention beyond {self.log_n.value:,} tokens ({self.log_n.source})")
         if self.biased is not None:
             found.append(f"the slopes of ALiBi ({self.biased})")
+        if self.sinusoids is not None:
+            found.append(f"a table of sinusoids ({self.sinusoids})")
         if self.layout is None and self.rotates is not None:
             found.append(f"a rotation whose layout is not recognised ({self.rotates})")
         found += [f"a table of {rows.value:,} rows ({rows.source})" for rows in self.tables.values()]
@@ -103,28 +115,32 @@ def read_code(trees: Mapping[str, ast.Module], config: Mapping[str, Any], file: 
     try:
         code.follow(model, code.config(kind, config, f"{file}:"))
     except (Exhausted, RecursionError):
-        return CodeFacts(model)
+        return CodeFacts(model.node.name)
     rotations = [event for event in code.events if event.kind == "rotation"]
     used = [event for event in code.events if event.kind == "frequencies"]
     base, rotated = (_agreed([getattr(event.value[0], name) for event in used]) for name in ("base", "width"))
     places = {event.value[0].place for event in used}
-    odd = rotated is not None and rotated.value % 2 != 0
-    if odd or (rotations and all(event.value == NESTED for event in rotations)):
+    uneven = rotated is not None and rotated.value % 2 != 0
+    if uneven or (rotations and all(event.value == NESTED for event in rotations)):
         base = rotated = None  # those of an axis, or no width of pairs
     changed = next((event.value[0].place for event in used if _is_changed(event, config)), None)
-    base = None if changed is not None else base
+    odd = next((event.place for event in rotations if event.value == ODD), None)
+    base = None if changed is not None or odd is not None else base
     return CodeFacts(
-        model,
+        model.node.name,
         rotates=rotations[0].place if rotations else None,
         cosines=used[0].value[0].place if used else None,
         chosen=bool(rotations) and not any(event.certain for event in rotations),
+        by_number=bool(rotations) and all(event.numbered for event in rotations),
         layout=_layout(rotations),
         base=None if base is None else Sourced(float(base.value), _sources(base, places)),
         rotated=None if rotated is None else Sourced(int(rotated.value), _sources(rotated, places)),
         by_length=next((event.value[0].place for event in used if event.value[0].by_length), None),
         changed=changed,
+        odd=odd,
         log_n=_log_n(code.events),
         biased=next((event.place for event in code.events if event.kind == "slopes" and not used), None),
+        sinusoids=None if rotations else _sinusoids(code.events),
         scalings=_scalings(trees, config),
         tables={event.name: table for event in code.events if (table := _table(event)) is not None},
         closed=not any(_imports_models(tree) for tree in trees.values()),
@@ -140,16 +156,17 @@ def _imports_models(tree: ast.Module) -> bool:
     return False
 
 
-def _classes(code: FollowedCode, config: Mapping[str, Any]) -> tuple[str | None, str | None]:
+def _classes(code: FollowedCode, config: Mapping[str, Any]) -> tuple[Class | None, Class | None]:
     """The class of the config and that of the model, as far as a config names them and the files define them."""
     named = config.get("auto_map")
     named = named if isinstance(named, Mapping) else {}
-    classes = {key: each.rpartition(".")[2] for key, each in named.items() if isinstance(each, str)}
+    places = {key: each.rpartition(".") for key, each in named.items() if isinstance(each, str)}
+    classes = {key: code.class_named(name, f"{module}.py") for key, (module, _, name) in places.items()}
     listed = config.get("architectures")
-    own = [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
-    models = [classes[key] for key in _MODELS if key in classes] + own
-    kind = classes.get("AutoConfig") or code.config_class(config.get("model_type"))
-    return kind, next((name for name in models if code.class_named(name) is not None), None)
+    own = [code.class_named(each) for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    models = [*(classes.get(key) for key in _MODELS), *own]
+    kind = classes["AutoConfig"] if "AutoConfig" in classes else code.config_class(config.get("model_type"))
+    return kind, next((each for each in models if each is not None), None)
 
 
 def _layout(rotations: Sequence[Event]) -> Sourced[str] | None:
@@ -187,6 +204,13 @@ def _log_n(events: Sequence[Event]) -> Sourced[int] | None:
     if others or length is None or event is None:
         return None
     return Sourced(int(length), ", ".join((event.place, *event.value.sources)))
+
+
+def _sinusoids(events: Sequence[Event]) -> str | None:
+    """Where code whose name is about positions, and no other code, fills a table with sines and cosines."""
+    found = [each for each in events if each.kind == "sinusoids" and "pos" in each.name.lower()]
+    others = {each.name for each in events if each.kind == "frequencies"} - {each.name for each in found}
+    return found[0].place if {each.value for each in found} == {"cos", "sin"} and not others else None
 
 
 def _scalings(trees: Mapping[str, ast.Module], config: Mapping[str, Any]) -> dict[str, str]:
