@@ -78,8 +78,7 @@ def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
     result = live(model)
     assert faults(result) == []
     assert result.answers[0] == (
-        "The declared positions are in effect in all 2 layers checked, in text; the vision part and the coordinates of "
-        "videos were not checked."
+        "The declared positions are in effect in all 2 layers checked, in text; the vision part was not checked."
     )
 
     def late(start, *arguments, right=model.model.get_vision_position_ids, **more):
@@ -90,7 +89,8 @@ def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
     monkeypatch.setattr(model.model, "get_vision_position_ids", late)
     result = live(model)
     assert faults(result) == [("run-differs", None, None)]
-    assert "the coordinates (12, 6, 6) (time, row, column) instead of (6, 6, 6)" in " ".join(result.answers)
+    assert "multiplies the start of images and videos by 2 in their times" in " ".join(result.answers)
+    assert "expected (5, 5, 5) (time, row, column), got (10, 5, 5)" in " ".join(result.answers)
 
 
 def test_the_model_stays_as_it_is():

@@ -38,7 +38,6 @@ from clockhands.models.compared_runs import (
     rounds_activations,
     some_tokens,
 )
-from clockhands.models.image_coordinates import image_coordinates
 from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -59,7 +58,8 @@ from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions
-from clockhands.testing import check_generation
+from clockhands.recognition.token_positions import rules_of_config
+from clockhands.testing import CannotCheck, Report, check_generation, check_positions
 
 SHIFT = 1000
 """Tokens by which all positions are shifted, where the context allows it."""
@@ -105,10 +105,11 @@ class _Live(GatheredResult):
     def left_out(self) -> str:
         """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
         found = [f"the {part} part" for part in self.numbers.get("parts_left_out", [])]
-        if several := self.numbers.get("text_coordinates", 1) > 1:
-            found.append(
-                "the coordinates of " + ("videos" if "image_coordinates" in self.numbers else "images and videos")
-            )
+        numbered = self.numbers.get("image_coordinates", {"prompts": ()})["prompts"]
+        unseen = [f"{kind}s" for kind in ("image", "video") if not any(kind in prompt for prompt in numbered)]
+        several = bool(unseen) and self.numbers.get("text_coordinates", 1) > 1
+        if several:
+            found.append(f"the coordinates of {listed(unseen)}")
         return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
 
 
@@ -153,6 +154,28 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
     return live.verified()
 
 
+def token_positions(module: nn.Module) -> Report | None:
+    """The check of the model's own `get_rope_index`; None where it has none, or its family has no known rule."""
+    owner: Any = next((each for each in module.modules() if hasattr(each, "get_rope_index")), None)
+    rules = rules_of_config(getattr(owner, "config", None)) or rules_of_config(getattr(module, "config", None))
+    if owner is None or rules is None:
+        return None
+    try:
+        return check_positions(owner.get_rope_index, like=rules, backend="torch", raises=False)
+    except CannotCheck:
+        return None
+
+
+def _of_positions(report: Report) -> dict[str, str]:
+    """What a finding says of wrong positions: the fault, the first wrong token, and what to do."""
+    first = report.failures[0]
+    faults = [f"`get_rope_index` {each.message}" for each in report.explanations]
+    remedy = (
+        report.explanations[0].hint if report.explanations else "Compare `get_rope_index` with that of the release."
+    )
+    return {"says": " ".join([*faults, f"With {first.experiment}, {first.message}"]), "remedy": remedy}
+
+
 def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, progress: Progress) -> None:
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
@@ -168,11 +191,15 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         ),
         default=1,
     )
-    if (coordinates := image_coordinates(module)) is not None:
-        live.numbers["image_coordinates"] = {"same": coordinates.says is None}
-        if coordinates.says is not None:
-            remedy = "Give a still image one time coordinate, the position at which it starts: only videos have more."
-            live.findings.append(make_finding("run-differs", {"says": coordinates.says, "remedy": remedy}))
+    if (report := token_positions(module)) is not None:
+        live.numbers["image_coordinates"] = {
+            "same": report.sound,
+            "family": report.like,
+            "prompts": list(report.experiments),
+            "faults": sorted(report.codes),
+        }
+        if not report.sound:
+            live.findings.append(make_finding("run-differs", _of_positions(report)))
     seen = attended_once(module, ids[:1, :8])
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)

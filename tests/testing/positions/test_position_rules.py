@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clockhands.recognition.token_positions import Prompt, PromptPart, delta, positions, rules_of
+from clockhands.recognition.token_positions import Prompt, PromptPart, delta, positions, rules_of, rules_of_config
 from clockhands.testing.positions._position_calls import PositionFunction
-from testing.positions.rope_indices import FAMILIES, rope_index
+from testing.positions.rope_indices import FAMILIES, rope_index, transformers
 
 DRAWS = 40
 
@@ -47,6 +47,15 @@ def test_positions_of_drawn_prompts_are_those_of_transformers(family, request, c
             wanted = positions(rule, prompt)
             np.testing.assert_array_equal(np.where(prompt.mask, got, np.nan), wanted)
             np.testing.assert_array_equal(deltas, delta(wanted, prompt))
+
+
+def test_the_rules_of_a_loaded_config_are_those_of_its_family(cases):
+    for family in FAMILIES:
+        with cases(family):
+            assert rules_of_config(rope_index(family).args[0].config) == rules_of(family)
+    config = rope_index("qwen2_5_vl", tokens_per_second=2, image_token_id=7).args[0].config
+    assert {(rule.per_second, rule.tokens.image) for rule in rules_of_config(config)} == {(2.0, 7)}
+    assert rules_of_config(transformers.LlamaConfig()) is None
 
 
 def test_another_rule_has_other_positions():

@@ -2,7 +2,7 @@
 
 from clockhands.recognition.token_positions.numbering import delta, positions
 from clockhands.recognition.token_positions.prompts import KINDS, Prompt, PromptPart, Run, prompts_of
-from clockhands.recognition.token_positions.rules import FAMILIES, PositionRule, TokenIds, rules_of
+from clockhands.recognition.token_positions.rules import FAMILIES, PositionRule, TokenIds, rules_of, rules_of_config
 from clockhands.recognition.token_positions.suspects import PositionSuspect, position_suspects
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "positions",
     "prompts_of",
     "rules_of",
+    "rules_of_config",
 ]

@@ -204,13 +204,15 @@ SETTABLE = {
 
 
 def rules_of(like: object) -> tuple[PositionRule, ...]:
-    """The rules of a family by its name, with fields: ``"qwen2_5_vl:per_second=2,image=9"``; or a rule itself.
+    """The rules of a family by its name, with fields: ``"qwen2_5_vl:per_second=2,image=9"``; or rules themselves.
 
     >>> [rule.after for rule in rules_of("qwen2_vl:merge=1")]
     ['largest', 'sides']
     """
     if isinstance(like, PositionRule):
         return (like,)
+    if isinstance(like, tuple) and like and all(isinstance(each, PositionRule) for each in like):
+        return like
     if not isinstance(like, str):
         raise InvalidType(
             f"`like` must be the name of a family, got {shown(like)}.", f"Families: {listed(sorted(FAMILIES))}."
@@ -228,6 +230,34 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
     others = {key: value for key, value in given.items() if key not in ids or key == "first"}
     rules = FAMILIES[ALIKE.get(name, name)]
     return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **others) for rule in rules)
+
+
+def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
+    """The rules of the family of a loaded config, with its ids of tokens and its sizes; None for other families."""
+    name = str(getattr(config, "model_type", None))
+    if name not in {*FAMILIES, *ALIKE}:
+        return None
+    vision = getattr(config, "vision_config", None)
+    sizes = {
+        "merge": getattr(vision, "spatial_merge_size", None),
+        "frame_merge": getattr(vision, "temporal_merge_size", None),
+        "per_second": getattr(vision, "tokens_per_second", None) or getattr(config, "position_id_per_seconds", None),
+    }
+    ids = {
+        each.name: getattr(config, key)
+        for each in fields(TokenIds)
+        for key in (
+            f"{each.name}_token_id",
+            f"{each.name}_token_index",
+            f"{each.name.replace('image_', 'vision_').replace('video_', 'vision_')}_token_id",
+        )
+        if isinstance(getattr(config, key, None), int)
+    }
+    rules = FAMILIES[ALIKE.get(name, name)]
+    if rules[0].tokens.video == rules[0].tokens.image and "image" in ids:
+        ids["video"] = ids["image"]
+    known = {key: value for key, value in sizes.items() if value is not None and getattr(rules[0], key)}
+    return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **known) for rule in rules)
 
 
 def _setting(text: str) -> tuple[str, Any]:

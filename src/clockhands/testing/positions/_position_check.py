@@ -41,7 +41,7 @@ class Numbered:
 def check_positions(
     fn: Callable[..., Any] | None = None,
     *,
-    like: str | PositionRule | None = None,
+    like: str | PositionRule | tuple[PositionRule, ...] | None = None,
     call: str | None = None,
     backend: Any = None,
     timeout: float = 60.0,
