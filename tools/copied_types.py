@@ -1,4 +1,4 @@
-"""Rows of model types whose code is that of a type with a row by a person: like its row, with values of the class.
+"""Rows of model types whose code is that of another type: like its row, with values of the class.
 
 What differs is measured: defaults and keys of the config class, the kinds of its layers by the rules of
 `clockhands.configs.layer_rules`, the layout, and the scaling that the class takes where a file has none.
@@ -14,6 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from torch import nn
 
@@ -22,7 +23,8 @@ from class_sources import indexer_source, likeness, position_sources, rotations,
 from clockhands.configs import model_types as known
 from clockhands.configs.layer_rules import RULES
 from clockhands.configs.resolved import INDEXER
-from clockhands.models.class_encodings import layout
+from clockhands.models.built_classes import class_part
+from clockhands.models.class_encodings import ladders, layout
 from clockhands.models.class_modules import (
     PositionModules,
     class_default,
@@ -79,6 +81,9 @@ def built(config: Any) -> nn.Module:
     """
     heads, hidden = (class_default(config, config_keys(config, quantity)) for quantity in ("heads", "hidden"))
     lacking: list[dict[str, Any]] = [{}, {"prediction_length": 24}]
+    layers = class_default(config, config_keys(config, "layers"))
+    if isinstance(layers, int):
+        lacking += [{"mlp_layer_types": ["dense"] * layers}, {"layer_types": ["full_attention"] * layers}]
     if isinstance(heads, int) and isinstance(hidden, int):
         lacking[1:1] = [{"head_dim": hidden // heads}, {"num_key_value_heads": heads}]
     why: ValueError | None = None
@@ -100,10 +105,28 @@ def built(config: Any) -> nn.Module:
 
 
 @cache
+def founders() -> set[str]:
+    """The types that others may be like: those with a row by a person, and those that rows of the last run are like."""
+    rows = known.table()["types_of_classes"].values()
+    # The row of a model that is made of others is like that of its main part, whatever its code is.
+    return by_hand().keys() | {
+        row["like"] for row in rows if "like" in row and row["like"] not in row.get("sections", {}).values()
+    }
+
+
+def stands_on(name: str, other: str) -> bool:
+    """Whether the row of a type is like that of another, or like one that is."""
+    types = known.table()["types"]
+    while name != other and "like" in types.get(name, {}):
+        name = types[name]["like"]
+    return name == other
+
+
+@cache
 def relatives() -> dict[str, Relative]:
-    """The types of the library with a row by a person."""
+    """The types of the library that others may be like."""
     held = {}
-    for name in by_hand():
+    for name in sorted(founders()):
         if name not in transformers.CONFIG_MAPPING:
             continue
         try:
@@ -132,10 +155,12 @@ def defaults_like(config: Any, row: Mapping[str, Any], other: Any) -> dict[str, 
     """
     values: dict[str, Any] = {}
     # A rule says the kinds of layers of any number of them.
-    left_out = ("unused",) if "layer_types" in row.get("defaults", {}) else ("unused", "layer_types")
+    left_out = ("unused", "stages", *(() if "layer_types" in row.get("defaults", {}) else ("layer_types",)))
     for quantity, keys in row["reads"].items():
         present = [key for key in keys if key in type(config).attribute_map or hasattr(config, key)]
         value = class_value(config, present[0]) if present and quantity not in left_out else None
+        if quantity == "layers" and (stages := [key for key in row["reads"].get("stages", ()) if hasattr(config, key)]):
+            value = sum(getattr(config, stages[0]))
         if value is None or isinstance(value, dict | str) or value == []:
             continue
         if quantity == "head_width" and getattr(type(config), present[0], value) is None:
@@ -221,7 +246,11 @@ def part_of_copy(config: Any, part: str, of_other: str) -> dict[str, str]:
 def copies(found: PositionModules) -> list[str]:
     """The types with a row by a person whose code is that of a type, the likest first."""
     ours = relative(found)
-    alike = {name: likeness(ours.sources, other.sources) for name, other in relatives().items() if name != found.name}
+    alike = {
+        name: likeness(ours.sources, other.sources)
+        for name, other in relatives().items()
+        if not stands_on(name, found.name)
+    }
     near = [name for name, share in alike.items() if share >= COPY]
     return sorted(near, key=lambda name: (-alike[name], name))
 
@@ -313,14 +342,47 @@ def scaling_of_class(config: Any, aliases: Mapping[str, str]) -> dict[str, Any]:
 def rotating_conditions(of: Relative) -> set[str]:
     """On what the attention of a type rotates, as its code says it."""
     return {
-        each for source in of.sources.values() for each in re.findall(r"if ([^:]{1,80}): \w+, \w+ = apply_rot", source)
+        each
+        for source in of.sources.values()
+        for each in re.findall(r"if ([^:]{1,80}): (?:cos, sin = \w+ )?\w+, \w+ = apply_rot", source)
     }
+
+
+def rotates_by_tokens(found: PositionModules) -> bool:
+    """Whether the rotary module of a class makes cosines of the number of a token times each frequency, and no more."""
+    if len(found.rotary) != 1 or "section" in source_of(type(found.rotary[0])):
+        return False
+    rotary = type(found.rotary[0])(config=found.config)
+    for label, ladder in ladders(rotary).items():
+        cosine, _ = rotary(torch.zeros(1, 1, 2), torch.tensor([[7]]), **({"layer_type": label} if label else {}))
+        expected = (7 * torch.tensor(ladder.rates)).cos() * ladder.factor
+        copies = cosine.numel() // len(expected)
+        found_cosines, expected = cosine.flatten().sort().values, expected.repeat(copies).sort().values
+        if found_cosines.shape != expected.shape or not torch.allclose(found_cosines, expected, atol=1e-5):
+            return False
+    return True
+
+
+def measured_layout(found: PositionModules, part: str) -> str | None:
+    """The layout of all rotary modules of a class, measured; None if it could not be."""
+    if part == "text":
+        return layout(found.config)
+    layouts = {ladder.layout for ladder in class_part("", found).ladders}
+    return layouts.pop() if len(layouts) == 1 else None
 
 
 def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[str, Any] | None:
     """The shortest row of a type with rotary modules that computes the same, like a type with a row by a person."""
     ours, rows = relative(found), []
-    names = [name for name, other in relatives().items() if ours.signatures & other.signatures and name != found.name]
+    try:
+        alone = part != "vision" and rotates_by_tokens(found)
+    except Exception:  # noqa: BLE001 - a module that takes something else than the numbers of tokens
+        alone = False
+    names = [
+        name
+        for name, other in relatives().items()
+        if (ours.signatures & other.signatures or (alone and name in PLAIN)) and not stands_on(name, found.name)
+    ]
     stems = found.name.replace("-", "_").split("_")
     alike = {name: likeness(ours.sources, relatives()[name].sources) for name in names}
     names.sort(key=lambda name: (name not in PLAIN, -len(_shared(stems, name)), -alike[name], name))
@@ -337,12 +399,12 @@ def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[st
         if rotating_conditions(ours) != rotating_conditions(other):
             continue  # no module shows which layers its attention does not rotate
         try:
-            measured = part == "text" and ours.rotations != other.rotations
-            pairs = layout(found.config) if measured else codes[0].get("layout")
+            measured = part != "vision" and ours.rotations != other.rotations
+            pairs = measured_layout(found, part) if measured else codes[0].get("layout")
             row = _like_rotary(found, part, name, pairs)
             parted = [gap for values, config in varied(found.config) for gap in gaps(found, row, values, config)]
             parted += list(gaps(found, row, {}, found.config))
-            if not parted and ours.rotations != other.rotations and (part != "text" or _layouts(row) != {pairs}):
+            if not parted and measured and (pairs is None or _layouts(row) != {pairs}):
                 parted.append("layout by other code")
         except Exception as error:  # noqa: BLE001 - the library's own code on an unusual config
             parted = [f"{type(error).__name__}: {error}"]

@@ -20,10 +20,11 @@ from typing import Any
 import transformers
 from transformers.models.auto import modeling_auto
 
+from absent_positions import position_names
 from class_gaps import as_file
+from class_sources import own_classes
 from clockhands.configs import model_types as known
 from clockhands.models.class_modules import (
-    INPUTS,
     RELATIVE_TERMS,
     PositionModules,
     class_default,
@@ -32,8 +33,9 @@ from clockhands.models.class_modules import (
     model_classes,
     position_modules,
 )
+from computed_codes import NOTHING, limit, of_rows_and_columns, sinusoids_of_distance, width_of_sines
 from copied_types import built, by_hand, rotary_row, row_of_copy
-from table_rows import learned_row, merged, part_of, shape, sinusoid_rows
+from table_rows import input_of, joined, layers, learned_row, merged, part_of, shape, sinusoid_rows
 
 READ = Path(known.__file__).with_name("types_of_classes.json")
 
@@ -44,9 +46,11 @@ INSIDE = ("hidden", "heads", "layers", "head_width", "context", "window")
 def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     """The row of a type, or None with the reasons."""
     config = transformers.CONFIG_MAPPING[name]()
+    subs: Any = type(config).sub_configs
     inner = {
-        known.table()["sections"].get(key): getattr(getattr(config, key, None), "model_type", None)
-        for key in type(config).sub_configs
+        # An object that the default config does not have is of the one class that the config takes there.
+        known.table()["sections"].get(key): getattr(getattr(config, key, None) or kind, "model_type", None)
+        for key, kind in subs.items()
     }
     inner = {part: kind for part, kind in inner.items() if part is not None and kind}
     types = known.table()["types"]
@@ -144,14 +148,20 @@ def row_of_modules(found: PositionModules, framed: bool, reasons: list[str]) -> 
     if (row := row_of_copy(found, part, whole, reasons)) is not None:
         return row
     if whole:
-        return merged(whole, INPUTS.get(getattr(found.model, "main_input_name", ""), "text"))
+        return merged(whole, input_of(found))
     if found.tables:
         reasons.append(f"what counts the rows of {', '.join(path for path, _, _ in found.tables)} was not found")
         return None
-    around = shape(found.config, ("hidden", "layers"))
+    around = joined(shape(found.config, ("hidden",)), layers(found), limit(found))
     if found.relative:
         said = "; ".join(dict(RELATIVE_TERMS)[mark] for mark in found.relative)
-        return around | {"codes": [{"part": part, "kind": "relative"}], "notes": said}
+        code = {"part": part, "kind": "relative", **sinusoids_of_distance(found)}
+        return around | {"codes": [code], "notes": said}
+    if part == "vision" and of_rows_and_columns(found):
+        return joined(around, width_of_sines(found)) | {
+            "codes": [{"part": part, "kind": "sinusoidal"}],
+            "notes": "sinusoids of rows and of columns, each half of the channels; computed where they are added",
+        }
     if found.sines:
         reasons.append(f"sinusoids of {', '.join(dict.fromkeys(found.sines))} are computed where they are added")
         return None
@@ -167,7 +177,14 @@ def row_of_modules(found: PositionModules, framed: bool, reasons: list[str]) -> 
         return None
     if not found.attends:
         return around | {"codes": [{"part": part, "kind": "none"}], "notes": "no attention"}
-    reasons.append("attention, and no module about position")
+    names = position_names(found) if own_classes(found) else {"no module of its own"}
+    if not names:
+        taken = " ".join(inspect.signature(found.model.forward).parameters)
+        if part == "text" and "input" not in taken:
+            part = "vision" if re.search("image|pixel|vision", taken) else "other"
+        context = shape(found.config, ("context",)) if part == "text" else NOTHING
+        return joined(around, context) | {"codes": [{"part": part, "kind": "none"}], "notes": "no position is added"}
+    reasons.append(f"attention, and no module about position, but {', '.join(sorted(names)[:6])}")
     return None
 
 

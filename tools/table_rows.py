@@ -28,7 +28,7 @@ from clockhands.recognition import identify
 # What a name says of the part of a model.
 PARTS = (
     ("text", re.compile(r"_text(_model|_config|_encoder|_decoder)?$")),
-    ("vision", re.compile(r"vision|image|(^|_)vit|visual|dinov|swin|sam\d*_|pixel|patch|vq", re.IGNORECASE)),
+    ("vision", re.compile(r"vision|image|(^|_)vit(?!s)|visual|dinov|swin|sam\d*_|pixel|patch|vq", re.IGNORECASE)),
     ("audio", re.compile(r"audio|speech|wav|codec|voice|asr|acoustic|mimi|tts", re.IGNORECASE)),
 )
 
@@ -65,7 +65,13 @@ def part_of(found: PositionModules) -> str:
     for part, words in PARTS:
         if words.search(found.name) or words.search(type(found.model).__name__):
             return part
-    return INPUTS.get(getattr(found.model, "main_input_name", "input_ids"), "text")
+    return input_of(found)
+
+
+def input_of(found: PositionModules) -> str:
+    """What a model takes: ``text``, ``vision`` or ``audio``."""
+    named = getattr(found.model, "main_input_name", "input_ids")
+    return INPUTS.get(named if isinstance(named, str) else named[0], "text")
 
 
 def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
@@ -74,12 +80,42 @@ def shape(config: Any, quantities: tuple[str, ...]) -> dict[str, Any]:
     for quantity in quantities:
         keys = config_keys(config, quantity)
         value = class_default(config, keys)
-        if not keys:
+        if not keys or isinstance(value, list | tuple):
             continue
         reads[quantity] = keys
         if is_number(value):
             defaults[quantity] = value
     return {"reads": reads, "defaults": defaults}
+
+
+def joined(*rows: Mapping[str, Any]) -> dict[str, Any]:
+    """``reads`` and ``defaults`` of several rows together."""
+    return {name: {key: value for row in rows for key, value in row[name].items()} for name in _QUANTITIES}
+
+
+def layers(found: PositionModules) -> Mapping[str, Any]:
+    """``reads`` and ``defaults`` of a row for layers: by a list of stages, a usual key, or the key that adds one."""
+    config = found.config
+    usual = shape(config, ("layers",))
+    stages: dict[str, Any] = {key: getattr(config, key, None) for key in ("depths", "depth")}
+    listed = [key for key, value in stages.items() if isinstance(value, list | tuple) and all(map(is_number, value))]
+    if found.attends and listed:
+        named = type(config).attribute_map.get("num_hidden_layers", "num_hidden_layers")
+        reads = {"layers": usual["reads"].get("layers", [named])[:1], "stages": listed}
+        return {"reads": reads, "defaults": {"layers": sum(stages[listed[0]])}}
+    if usual["defaults"] or not found.attends:
+        return usual
+    for key, value in config.to_dict().items():
+        if re.search("layer|depth|block", key) and is_number(value):
+            further = rebuilt(found, **{key: value + 1})
+            if further is not None and _longest_list(further) == _longest_list(found.model) + 1:
+                return {"reads": {"layers": [key]}, "defaults": {"layers": value}}
+    return usual
+
+
+def _longest_list(model: nn.Module) -> int:
+    """How many modules the longest list of a model has."""
+    return max((len(module) for module in model.modules() if isinstance(module, nn.ModuleList)), default=0)
 
 
 def rebuilt(found: PositionModules, **values: Any) -> nn.Module | None:
@@ -108,7 +144,7 @@ def rows_at(model: nn.Module | None, path: str) -> int | None:
 def row_of_table(found: PositionModules, path: str, width: int) -> dict[str, Any] | None:
     """What the row of a type with a table says of layers and width; None if no key of the config says the width."""
     config, part = found.config, part_of_table(found, path)
-    row = shape(config, ("layers", "decoder_layers") if part in ("encoder", "decoder") else ("layers",))
+    row = joined(layers(found), shape(config, ("decoder_layers",) if part in ("encoder", "decoder") else ()))
     numbers = numbers_of(config)
     # The width is that of the table: some models have an embedding narrower than their layers.
     own = [*(config_keys(config, "hidden")[:1]), "embedding_size", "embed_dim"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clockhands.configs import model_types as known
+from configs.expected import resolved
 
 CONFIGS = Path(known.__file__).parent
 
@@ -24,7 +25,7 @@ def test_a_row_by_a_person_says_why_and_no_other_does(cases):
 
 
 def test_remarks_are_about_types_whose_rows_were_read(cases):
-    read = rows("types_of_classes.json", "types_of_classes")
+    read = rows("types_of_classes.json", "types_of_classes") | rows("types_of_mlx_lm.json", "types_of_mlx_lm")
     remarks = rows("type_details.json", "remarks")
     named = [name for remark in remarks for name in remark["types"]]
     assert len(named) == len(set(named))
@@ -46,3 +47,35 @@ def test_rows_read_from_classes_are_what_the_tool_writes(cases, draw, library):
         with cases(name):
             reasons = []
             assert tool.row_of(name, reasons) == read[name], reasons
+
+
+@pytest.mark.slow
+def test_code_without_a_name_about_positions_is_that_of_types_without_positions(cases, draw, library):
+    from absent_positions import position_names
+    from class_sources import own_classes
+    from clockhands.models.class_modules import position_modules
+    from copied_types import built
+
+    silent, speaking = ["segformer", "zamba", "sam_mask_decoder"], ["gptj", "bloom", "mpt", "swinv2", "vits", "xlm"]
+    for name in (*silent, *speaking, *draw(sorted(known.table()["types_of_classes"]), 8)):
+        config = library.CONFIG_MAPPING[name]()
+        found = position_modules(name, config, built(config))
+        of_type = known.model_type(name)
+        assert of_type is not None
+        encoded = {row.kind for row in of_type.rows} - {"none"}
+        if own_classes(found) and not found.inner and isinstance(found.model, library.PreTrainedModel):
+            with cases(name):
+                assert bool(position_names(found)) or not encoded
+                assert name not in silent or not position_names(found)
+
+
+def test_layers_are_counted_by_the_stages_of_a_file():
+    for name, key in (("glpn", "depths"), ("pvt_v2", "depths"), ("swiftformer", "depths"), ("cvt", "depth")):
+        (code,) = resolved({"model_type": name, key: [1, 2, 3]}).codes
+        assert (code.kind, code.layers) == ("none", "0-5")
+
+
+def test_the_text_of_vits_has_distances_and_a_file_of_jamba_no_base():
+    (code,) = resolved({"model_type": "vits"}).codes
+    assert (code.part, code.kind) == ("text", "relative")
+    assert {fact.code for fact in resolved({"model_type": "jamba", "rope_theta": 1e4}).facts} >= {"ignored-key"}

@@ -2,11 +2,12 @@
 
 A config does not say how its class pairs channels, nor the class default of a missing key; both follow from the model
 type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
-``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version, and an entry by a
-person has priority. ``type_details.json`` adds what a type has beside its main encoding, such as windows of an image or
-a second table; it is for the types that it names, and not for types that are like them. The keys are in
-``config_keys.json``, and GGUF architectures in ``gguf_architectures.json``. A type may be ``like`` another: its own
-entries override those of the other, and its ``code`` fields of the other's one code.
+``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version,
+``types_of_mlx_lm.json`` what tools/mlx_types.py read from files of mlx-lm, and an entry by a person has priority.
+``type_details.json`` adds what a type has beside its main encoding, such as windows of an image or a second table; it
+is for the types that it names, and not for types that are like them. The keys are in ``config_keys.json``, and GGUF
+architectures in ``gguf_architectures.json``. A type may be ``like`` another: its own entries override those of the
+other, and its ``code`` fields of the other's one code.
 """
 
 import json
@@ -22,7 +23,7 @@ from clockhands.configs.released_code import ReleasedClass, class_in
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
-FILES = ("config_keys", "model_types", "types_of_classes", "type_details", "gguf_architectures")
+FILES = ("config_keys", "model_types", "types_of_classes", "types_of_mlx_lm", "type_details", "gguf_architectures")
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def table() -> Mapping[str, Any]:
     """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
     files = [Path(__file__).with_name(f"{name}.json") for name in FILES]
     held = {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
-    return held | {"types": held["types_of_classes"] | held["types"]}
+    return held | {"types": held["types_of_classes"] | held["types_of_mlx_lm"] | held["types"]}
 
 
 def parts_of_class(name: str) -> Mapping[str, str]:

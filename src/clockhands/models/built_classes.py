@@ -142,7 +142,7 @@ def _parts(path: str, config: Any) -> list[ClassPart]:
         model = meta_model(config, _whole_classes(config))
     except (ValueError, ImportError):
         return []
-    return [_part(path, position_modules(config.model_type, config, model))]
+    return [class_part(path, position_modules(config.model_type, config, model))]
 
 
 def _parts_of(model: nn.Module, config: Any) -> Iterator[ClassPart]:
@@ -150,17 +150,18 @@ def _parts_of(model: nn.Module, config: Any) -> Iterator[ClassPart]:
     model.config = config
     paths = {id(each): path for path, each in _inner_configs(config)}
     types = {type(each): path for path, each in _inner_configs(config)}
-    yield _part("", position_modules(config.model_type, config, model))
+    yield class_part("", position_modules(config.model_type, config, model))
     done = {type(config)}
     for module in model.modules():
         own: Any = getattr(module, "config", None)
         if isinstance(module, transformers.PreTrainedModel) and type(own) not in done:
             done.add(type(own))
             path = paths.get(id(own)) or types.get(type(own)) or str(own.model_type)
-            yield _part(path, position_modules(own.model_type, own, module))
+            yield class_part(path, position_modules(own.model_type, own, module))
 
 
-def _part(path: str, found: PositionModules) -> ClassPart:
+def class_part(path: str, found: PositionModules) -> ClassPart:
+    """What the modules of a part, which is at a path of the config, do with positions."""
     unread: list[str] = []
     own = [module for _, module in own_modules(found.model, [])]
     listed = getattr(found.config, "layer_types", None)

@@ -26,6 +26,11 @@ RELATIVE_TERMS = (
     ("r_r_bias", "sinusoids of the distance with learned biases (Transformer-XL)"),
     ("rel_logits_proj", "learned logits of the distance"),
     ("attention_biases", "a learned bias for each offset"),
+    ("continuous_position_bias_mlp", "a bias for each offset inside a window, from a small network"),
+    ("bias_u", "sinusoids of the distance with learned biases (Transformer-XL)"),
+    ("inv_timescales", "projected sinusoids of the distance"),
+    ("relative_attention_bias_layer", "a learned bias for each clipped distance"),
+    ("emb_rel_k", "learned vectors for clipped distances"),
 )
 
 
