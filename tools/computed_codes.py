@@ -8,36 +8,41 @@ from typing import Any
 import torch
 from torch import nn
 
-from class_sources import own_classes
 from clockhands.models.class_modules import PositionModules, class_default, config_keys, is_number
 from table_rows import rebuilt, shape
 
 NOTHING: Mapping[str, Any] = {"reads": {}, "defaults": {}}
 
 
+# Distances
+
+
+def _distance_module(found: PositionModules) -> Any:
+    """The module that makes sinusoids of the distance; None without one."""
+    for module in found.model.modules():
+        if "Rel" in type(module).__name__ and "inv_freq" in dict(module.named_buffers(recurse=False)):
+            return module
+    return None
+
+
 def limit(found: PositionModules) -> Mapping[str, Any]:
-    """``reads`` and ``defaults`` of a row for the context, where the modules with relative terms read it."""
-    usual = shape(found.config, ("context",))
-    read = "".join(inspect.getsource(kind) for kind in own_classes(found)) if found.relative else ""
-    keys = usual["reads"].get("context", ())
-    return usual if any(re.search(rf"config\.{key}\b", read) for key in keys) else NOTHING
-
-
-# Sinusoids
+    """``reads`` and ``defaults`` of a row for the context, where the module of distances keeps it."""
+    usual, module = shape(found.config, ("context",)), _distance_module(found)
+    return usual if any(hasattr(module, key) for key in usual["reads"].get("context", ())) else NOTHING
 
 
 def sinusoids_of_distance(found: PositionModules) -> dict[str, float]:
     """The base of the sinusoids that a module makes of the distance, one frequency for two channels of the model."""
-    width = class_default(found.config, config_keys(found.config, "hidden"))
-    for module in found.model.modules():
-        if "Rel" in type(module).__name__ and "inv_freq" in dict(module.named_buffers(recurse=False)):
-            again: Any = type(module)(found.config)
-            rates = again.inv_freq.double().flatten()
-            base = round(float(rates[-1]) ** (-1 / (1 - 2 / width)), 2)
-            usual = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-            if len(rates) == len(usual) and torch.allclose(rates, usual, rtol=1e-4):
-                return {"distances": base}
-    return {}
+    width, module = class_default(found.config, config_keys(found.config, "hidden")), _distance_module(found)
+    if module is None:
+        return {}
+    rates = type(module)(found.config).inv_freq.double().flatten()
+    base = round(float(rates[-1]) ** (-1 / (1 - 2 / width)), 2)
+    usual = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return {"distances": base} if len(rates) == len(usual) and torch.allclose(rates, usual, rtol=1e-4) else {}
+
+
+# Sinusoids of images
 
 
 def of_rows_and_columns(found: PositionModules) -> bool:
