@@ -1,12 +1,10 @@
 """Write configs/released_code.json: which position keys the code of a release reads for each model type.
 
-The code is parsed and never run. From the classes of a type (its configuration and its model) every name is followed to
-its definition in the same package: base classes, functions, shared layers. A key counts as read wherever this code
-mentions it, as an attribute or a text, except as a key of a RoPE block; so what is left is not mentioned at all. In
-Transformers the class of every config also puts some keys into rope_parameters: code that does not mention
-rope_parameters does not get them.
+The code is parsed and never run (`release_trees`). In Transformers the class of every config also puts some keys into
+rope_parameters: code that does not mention rope_parameters does not get them.
 
-    python tools/released_code.py FOLDER    # with a folder NAME-VERSION for each release, as pip unpacks it
+    python tools/released_code.py FOLDER            # with a folder NAME-VERSION for each release, as pip unpacks it
+    python tools/released_code.py FOLDER --check    # compares these releases with what was written
 """
 
 import argparse
@@ -15,250 +13,30 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from clockhands.configs import model_types
-from clockhands.formats.python_files import read
-from clockhands.runtimes.releases import statements
+from clockhands.runtimes.releases import Statement, statements
+from clockhands.runtimes.views import facts
+from release_trees import (
+    BLOCK_KEYS,
+    POSITION_KEYS,
+    Module,
+    Place,
+    Release,
+    defined,
+    key_of_block,
+    loaded,
+    mentioned,
+    mentioned_beside_fields,
+    of_any_kind,
+)
 
 CONFIGS = Path(model_types.__file__).parent
 WRITTEN = CONFIGS / "released_code.json"
-
-Place = tuple[str, str]
-"""A module and a name in it; an empty name is the module itself."""
-
-
-def _position_keys() -> frozenset[str]:
-    """The keys of a config about positions that the audit knows, which are not in objects."""
-    data = model_types.table()
-    about = ("rotated", "share", "context", "base", "local_base", "original", "blocks", "window", "window_on")
-    about += ("window_from", "window_period", "layer_types", "rotating_layers", "still_period", "base_ratio", "growing")
-    spelt = {key for quantity in about for key in data["spellings"]["config"][quantity]}
-    return frozenset(spelt | set(data["position_keys"]))
-
-
-POSITION_KEYS = _position_keys()
-
-
-@dataclass
-class Module:
-    """A file of a release: its definitions by name, and what its other names are imported from."""
-
-    name: str
-    file: str
-    tree: ast.Module
-    definitions: dict[str, list[ast.stmt]] = field(default_factory=dict)
-    imports: dict[str, Place] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for node in _outer_statements(self.tree.body):
-            for name in _defined(node):
-                self.definitions.setdefault(name, []).append(node)
-        package = self.name if self.file.endswith("__init__.py") else self.name.rpartition(".")[0]
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.ImportFrom):
-                levels = package.split(".")
-                around = levels[: len(levels) - node.level + 1] if node.level else []
-                source = ".".join([*around, *filter(None, [node.module])])
-                self.imports |= {each.asname or each.name: (source, each.name) for each in node.names}
-            elif isinstance(node, ast.Import):
-                self.imports |= {each.asname: (each.name, "") for each in node.names if each.asname}
-
-
-def _outer_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, also those under a condition."""
-    for node in body:
-        yield node
-        for name in ("body", "orelse", "handlers", "finalbody"):
-            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                yield from _outer_statements(getattr(node, name, []))
-
-
-def _defined(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        yield node.name
-    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
-
-
-@dataclass
-class Release:
-    """The code of a release.
-
-    Attributes:
-        program: The program, a key of `READERS`.
-        version: Its release.
-        folder: The folder that holds its package.
-        parsed: The modules that were read, by name.
-        used: What each definition names.
-        told: The keys that each definition mentions, or takes from an object.
-    """
-
-    program: str
-    version: str
-    folder: Path
-    parsed: dict[str, Module | None] = field(default_factory=dict)
-    used: dict[Place, list[Place]] = field(default_factory=dict)
-    told: dict[tuple[Place, bool], dict[str, str]] = field(default_factory=dict)
-
-    @property
-    def package(self) -> str:
-        """The name of its package."""
-        return self.program.replace("-", "_")
-
-    @cached_property
-    def shared(self) -> frozenset[Place]:
-        """The code that all models share: that of no model, without what makes one key of a config of another."""
-        reached = self.reach(READERS[self.program][1]) - CONVERSIONS
-        return frozenset(place for place in reached if ".models." not in place[0])
-
-    def module(self, name: str) -> Module | None:
-        """A module of the package; None if it is none."""
-        if name not in self.parsed:
-            path = self.folder.joinpath(*name.split("."))
-            files = (path.with_suffix(".py"), path / "__init__.py")
-            file = next((each for each in files if each.is_file()), None)
-            inside = name.split(".", maxsplit=1)[0] == self.package
-            self.parsed[name] = self._read(name, file) if inside and file is not None else None
-        return self.parsed[name]
-
-    def _read(self, name: str, file: Path) -> Module:
-        return Module(name, file.relative_to(self.folder).as_posix(), read(file))
-
-    def modules(self, folder: str, pattern: str) -> Iterator[Module]:
-        """The modules whose files match a pattern in a folder of the package."""
-        for file in sorted((self.folder / folder).glob(pattern)):
-            parts = file.relative_to(self.folder).with_suffix("").parts
-            module = self.module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-            if module is not None:
-                yield module
-
-    def reach(self, roots: Iterable[Place], known: AbstractSet[Place] = frozenset()) -> frozenset[Place]:
-        """The definitions that code can get to from others by their names, without those that are known."""
-        found: set[Place] = set()
-        left = list(roots)
-        while left:
-            place = left.pop()
-            if place not in found and place not in known:
-                found.add(place)
-                left += self._used_by(place)
-        return frozenset(found)
-
-    def _used_by(self, place: Place) -> list[Place]:
-        if place not in self.used:
-            self.used[place] = self._names_in(place)
-        return self.used[place]
-
-    def _names_in(self, place: Place) -> list[Place]:
-        """The definitions that one names; of a module all."""
-        module = self.module(place[0])
-        if module is None:
-            return []
-        if place[1] not in module.definitions:
-            inner = self.module(".".join(filter(None, place)))
-            if inner is not None:
-                return [(inner.name, each) for each in inner.definitions]
-            return [module.imports[place[1]]] if place[1] in module.imports else []
-        nodes = module.definitions[place[1]]
-        names = {each.id for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)}
-        own = [(module.name, name) for name in names - {place[1]} if name in module.definitions]
-        return own + [module.imports[name] for name in names - module.definitions.keys() if name in module.imports]
-
-    def mentions(self, reach: Iterable[Place], *, shared: bool = False) -> dict[str, str]:
-        """The position keys that these definitions mention, each with the first file and line."""
-        found: dict[str, str] = {}
-        for place in sorted(reach):
-            if not (shared and _ELSEWHERE.search(place[0])):
-                for key, told in self._mentioned_in(place, shared=shared).items():
-                    found.setdefault(key, told)
-        return {key: found[key] for key in sorted(found)}
-
-    def _mentioned_in(self, place: Place, *, shared: bool) -> dict[str, str]:
-        if (place, shared) not in self.told:
-            module = self.module(place[0])
-            nodes = [] if module is None else module.definitions.get(place[1], [])
-            found = [each for node in nodes for each in (loaded(node) if shared else mentioned(node))]
-            if ".models." in place[0] and any(_hands_on(each) for node in nodes for each in ast.walk(node)):
-                found += [(key, nodes[0].lineno) for key in POSITION_KEYS]
-            file = "" if module is None else module.file
-            latest_first = sorted(found, key=lambda each: -each[1])
-            self.told[place, shared] = {key: f"{file}:{line}" for key, line in latest_first}
-        return self.told[place, shared]
-
-
-def loaded(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every position key that code takes from an object, with its line.
-
-    Of the code that all models share only this counts: it has tables with the keys of other files.
-    """
-    for each in ast.walk(node):
-        key = each.attr if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load) else None
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id in ("getattr", "hasattr"):
-            named = each.args[1] if len(each.args) > 1 else None
-            key = named.value if isinstance(named, ast.Constant) else None
-        if key in POSITION_KEYS:
-            yield str(key), getattr(each, "lineno", 1)
-
-
-def mentioned(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every mention of a position key that may read it at the top level of a config, with its line."""
-    inside = {id(_key_of_block(each, POSITION_KEYS)) for each in ast.walk(node)}
-    for each in ast.walk(node):
-        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Load):
-            names = [each.attr]
-        elif isinstance(each, ast.Constant) and id(each) not in inside:
-            names = [each.value]
-        elif isinstance(each, ast.arg):
-            names = [each.arg]
-        elif isinstance(each, ast.FunctionDef):  # a property
-            names = [each.name]
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            names = [each.target.id]
-        elif isinstance(each, ast.JoinedStr):
-            names = [key for key in POSITION_KEYS if _may_make(each, key)]
-        else:
-            continue
-        yield from ((name, getattr(each, "lineno", 1)) for name in names if name in POSITION_KEYS)
-
-
-def _hands_on(node: ast.AST) -> bool:
-    """Whether code makes another model or config from the whole config, so that any key may be read."""
-    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.DictComp):
-        return "_config" in ast.unparse(node.targets[0]) and "kwargs" in ast.unparse(node.value)
-    if not isinstance(node, ast.Call):
-        return False
-    called = ast.unparse(node.func)
-    if called.endswith(".from_config"):
-        return any(ast.unparse(each) == "config" for each in node.args)
-    rest = any(each.arg is None and ast.unparse(each.value) == "kwargs" for each in node.keywords)
-    return rest and re.search(r"[Cc]onfig(s\[.*\]|Class|_class)?$", called) is not None
-
-
-def _may_make(text: ast.JoinedStr, key: str) -> bool:
-    """Whether a text that is put together may be the key: it ends or begins with a part of it that says something."""
-    ends = [each.value for each in (text.values[0], text.values[-1]) if isinstance(each, ast.Constant)]
-    said = [each for each in ends if isinstance(each, str) and len(each) > 4]
-    return len(text.values) <= 3 and any(key.startswith(each) or key.endswith(each) for each in said)
-
-
-def _key_of_block(node: ast.AST, keys: AbstractSet[str]) -> ast.Constant | None:
-    """The text that is a key of a RoPE block: ``rope_parameters["rope_theta"]``, ``rope_scaling.get("rope_theta")``."""
-    block, key = None, None
-    if isinstance(node, ast.Subscript):
-        block, key = node.value, node.slice
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        block, key = node.func.value, node.args[0]
-    if not isinstance(key, ast.Constant) or key.value not in keys or block is None:
-        return None
-    return key if _BLOCK.search(ast.unparse(block)) else None
-
-
-_BLOCK = re.compile(r"rope_(parameters|scaling|params)")
 
 
 @dataclass
@@ -288,29 +66,40 @@ CONVERSIONS = frozenset(
 )
 
 
-def transformers_types(release: Release) -> Iterator[tuple[str, TypeReads]]:
+Wanted = Callable[[str], bool]
+"""Which model types are asked for."""
+
+
+@cache
+def shared_code(release: Release) -> frozenset[Place]:
+    """The code that all models share: that of no model, without what makes one key of a config of another."""
+    reached = release.reach(SHARED.get(release.program, ())) - CONVERSIONS
+    return frozenset(place for place in reached if ".models." not in place[0])
+
+
+def transformers_types(release: Release, wanted: Wanted) -> Iterator[tuple[str, TypeReads]]:
     """The types of Transformers: the class of a config names its type, and the model is in the same folder."""
-    shared = release.shared | CONVERSIONS
-    taken = frozenset(release.mentions(CONVERSIONS))
+    shared = shared_code(release) | CONVERSIONS
+    taken = frozenset(release.mentions(CONVERSIONS, mentioned))
     for config in release.modules("transformers/models", "*/configuration_*.py"):
-        models = list(release.modules(str(Path(config.file).parent), "modeling_*.py"))
+        classes = [node for node in config.tree.body if isinstance(node, ast.ClassDef)]
+        named = [(node, name) for node in classes if (name := _type_named(node)) is not None and wanted(name)]
+        models = list(release.modules(str(Path(config.file).parent), "modeling_*.py")) if named else []
         of_models = release.reach({(each.name, name) for each in models for name in each.definitions}, shared)
-        for node in config.tree.body if models else ():
-            name = _type_named(node)
-            if name is None or not isinstance(node, ast.ClassDef):
-                continue
-            keys = frozenset(release.mentions(of_models | release.reach({(config.name, node.name)}, shared)))
+        for node, name in named if models else ():
+            reached = of_models | release.reach({(config.name, node.name)}, shared)
+            keys = frozenset(release.mentions(reached, mentioned))
             if keys & {"rope_parameters", "rope_scaling"}:
                 # An attribute rope_scaling is rope_parameters under its old name, whoever takes the other keys.
                 keys |= {"rope_scaling"} if _takes_out(node) else taken
             yield name, TypeReads(_class_of(node, config, models), keys)
 
 
-def _type_named(node: ast.stmt) -> str | None:
+def _type_named(node: ast.ClassDef) -> str | None:
     """The ``model_type`` of the class of a config."""
-    for each in node.body if isinstance(node, ast.ClassDef) else ():
+    for each in node.body:
         value = each.value if isinstance(each, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.Constant) and "model_type" in _defined(each):
+        if isinstance(value, ast.Constant) and "model_type" in defined(each):
             return str(value.value) if value.value else None
     return None
 
@@ -332,66 +121,162 @@ def _class_of(config: ast.ClassDef, around: Module, models: list[Module]) -> str
     return f"{getattr(node, 'name', stem)} {module.file}:{node.lineno}"
 
 
-def mlx_types(release: Release) -> Iterator[tuple[str, TypeReads]]:
-    """The types of mlx-lm: a file has the name of its type, or of one that it is mapped to."""
-    utils = release.module("mlx_lm.utils")
-    (mapping,) = utils.definitions["MODEL_REMAPPING"] if utils is not None else []
-    assert isinstance(mapping, ast.Assign)
-    other_names: dict[str, list[str]] = {}
-    for name, source in ast.literal_eval(mapping.value).items():
-        other_names.setdefault(source, []).append(name)
-    for module in release.modules("mlx_lm/models", "*.py"):
-        if "ModelArgs" in module.definitions:
-            reached = release.reach([(module.name, each) for each in module.definitions], release.shared)
-            owner = f"ModelArgs {module.file}:{module.definitions['ModelArgs'][0].lineno}"
-            keys = frozenset(release.mentions(reached))
-            name = module.name.rpartition(".")[2]
-            yield from ((each, TypeReads(owner, keys)) for each in [name, *other_names.get(name, ())])
+def mlx_types(release: Release, wanted: Wanted) -> Iterator[tuple[str, TypeReads]]:
+    """The types of mlx-lm and mlx-vlm: a file or a folder has the name of its type, or of one that it is mapped to."""
+    package = release.packages[0]
+    found = release.definition(f"{package}.utils.MODEL_REMAPPING")
+    assert found is not None
+    assert isinstance(found[1], ast.Assign)
+    names: dict[str, list[str]] = {}
+    for name, source in ast.literal_eval(found[1].value).items():
+        names.setdefault(source, []).append(name)
+    folder = release.folder / package / "models"
+    for path in sorted(each for each in folder.iterdir() if each.is_dir() or each.suffix == ".py"):
+        said = [name for name in [path.stem, *names.get(path.stem, ())] if wanted(name)]
+        pattern = f"{path.name}/*.py" if path.is_dir() else path.name
+        modules = list(release.modules(f"{package}/models", pattern)) if said else []
+        configs = [each for each in modules if _config_named(each)]
+        if configs:
+            name = _config_named(configs[0])
+            line = configs[0].definitions[name][0].lineno
+            roots = [(module.name, each) for module in modules for each in module.definitions]
+            reached = release.reach(roots, shared_code(release))
+            keys = frozenset(release.mentions(reached, mentioned_beside_fields))
+            yield from ((each, TypeReads(f"{name} {configs[0].file}:{line}", keys)) for each in said)
 
 
-READERS: Mapping[str, tuple[Callable[[Release], Iterator[tuple[str, TypeReads]]], Sequence[Place]]] = {
-    "transformers": (
-        transformers_types,
-        (("transformers.modeling_utils", "PreTrainedModel"), ("transformers.generation.utils", "GenerationMixin")),
-    ),
-    "mlx-lm": (mlx_types, (("mlx_lm.utils", "load_model"),)),
+def _config_named(module: Module) -> str:
+    """The dataclass that takes the keys of the text of a config; empty where a module has none."""
+    return next((name for name in ("ModelArgs", "TextConfig", "ModelConfig") if name in module.definitions), "")
+
+
+def types_by_architecture(release: Release, wanted: Wanted) -> Iterator[tuple[str, TypeReads]]:
+    """The types of programs that choose their class by the name of that of Transformers."""
+    for folder, pattern in MODELS[release.program]:
+        for module in release.modules(folder, pattern):
+            for architecture, place in _architectures(module):
+                known = model_types.by_class({"architectures": [architecture]})
+                found = release.definition(".".join(place))
+                if known is not None and found is not None and wanted(known.name):
+                    reached = release.reach([place], shared_code(release))
+                    owner = f"{place[1]} {found[0].file}:{found[1].lineno}"
+                    yield known.name, TypeReads(owner, frozenset(release.mentions(reached, mentioned)))
+
+
+def _architectures(module: Module) -> Iterator[tuple[str, Place]]:
+    """The architectures that a module registers, each with the definition for it."""
+    for name, nodes in module.definitions.items():
+        for node in nodes:
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            if isinstance(node, ast.ClassDef):  # @ModelBase.register("LlamaForCausalLM")
+                yield from ((each, (module.name, name)) for each in _registered(node))
+            elif name == "EntryClass" and value is not None:
+                classes = [each.id for each in ast.walk(value) if isinstance(each, ast.Name)]
+                yield from ((each, (module.name, each)) for each in classes)
+            elif isinstance(value, ast.Dict):  # {"LlamaForCausalLM": ("llama", "LlamaForCausalLM")}
+                for key, held in zip(value.keys, value.values, strict=True):
+                    texts = [each.value for each in ast.walk(held) if isinstance(each, ast.Constant)]
+                    if isinstance(key, ast.Constant) and isinstance(held, ast.Tuple) and len(texts) == 2:
+                        yield str(key.value), (f"{module.name.rpartition('.')[0]}.{texts[0]}", str(texts[1]))
+
+
+def _registered(node: ast.ClassDef) -> Iterator[str]:
+    for each in node.decorator_list:
+        if isinstance(each, ast.Call) and "register" in ast.unparse(each.func):
+            for inner in (*each.args, *(keyword.value for keyword in each.keywords)):
+                name = inner.value if isinstance(inner, ast.Constant) else getattr(inner, "id", None)
+                if isinstance(name, str):
+                    yield name
+
+
+TYPES: Mapping[str, Callable[[Release, Wanted], Iterator[tuple[str, TypeReads]]]] = {
+    "transformers": transformers_types,
+    "mlx-lm": mlx_types,
+    "mlx-vlm": mlx_types,
+    **dict.fromkeys(("vllm", "sglang", "llama-cpp-python", "megatron-bridge"), types_by_architecture),
 }
-"""Of each program the function that finds its types, and the code that all of them share."""
+"""Of each program the function that finds its types."""
+
+MODELS: Mapping[str, Sequence[tuple[str, str]]] = {
+    "vllm": [("vllm/model_executor/models", "registry.py")],
+    "sglang": [("sglang/srt/models", "*.py")],
+    "llama-cpp-python": [("", "convert_hf_to_gguf.py"), ("conversion", "*.py")],
+    "megatron-bridge": [("megatron/bridge/models", "*/*_bridge.py")],
+}
+"""The files that register the classes of models, by program: a folder, and a pattern of names."""
+
+SHARED: Mapping[str, Sequence[Place]] = {
+    "transformers": [
+        ("transformers.modeling_utils", "PreTrainedModel"), ("transformers.generation.utils", "GenerationMixin"),
+    ],
+    "mlx-lm": [("mlx_lm.utils", "load_model")],
+    "mlx-vlm": [("mlx_vlm.utils", "load_model")],
+    "vllm": [("vllm.config", "ModelConfig"), ("vllm.transformers_utils.config", "get_config")],
+    "sglang": [("sglang.srt.configs.model_config", "ModelConfig")],
+}  # fmt: skip
+"""The code that all models of a program share."""
 
 
 def as_json(release: Release) -> dict[str, Any]:
     """What is written of a release: the keys that shared code reads, and each type's class and further keys.
 
-    Of other releases than that of the table, only types of which a statement says that they do not read a key.
+    Of other releases than that of the table, only the code of types that runtimes.json describes for this release, and
+    the code of which a statement says that it does not read a key.
     """
-    types, _ = READERS[release.program]
-    common = release.mentions(release.shared, shared=True)
-    found: dict[str, TypeReads] = {}
-    for name, each in types(release):
-        first = found.get(name, each)  # two classes may have one type
-        found[name] = TypeReads(first.owner, first.keys | each.keys)
-    if f"{release.program} {release.version}" != model_types.table()["library"]:
-        said = [each for each in statements() if each.runtime == release.program and each.unread is not None]
-        about = {name for each in said for name in each.types or ()}
-        found = {name: each for name, each in found.items() if name in about}
+    whole = str(release) == model_types.table()["library"]
+    said = [each for each in statements() if each.unread and release.version in each.read_in(release.program)]
+    of_types = [each for each in said if each.library in (None, str(release)) and (each.library or not each.within)]
+    about = {name for each in of_types for name in each.types or ()}
+    for reader, held in facts()["readers"].items():
+        if str(release) == f"{held.get('runtime')} {held['version']}":
+            about |= set(facts().get(reader, {}).get("types", ()))
+    shared = shared_code(release) if whole or about else ()
+    common = release.mentions((each for each in shared if not _ELSEWHERE.search(each[0])), loaded)
+    rows: dict[str, TypeReads] = {}
+    for name, each in TYPES[release.program](release, lambda name: whole or name in about) if whole or about else ():
+        first = rows.get(name, each)  # two classes may have one type
+        rows[name] = TypeReads(first.owner, (first.keys | each.keys) - common.keys())
+    definitions = dict(_definitions(release, said))
     sets: list[list[str]] = []
-    rows: dict[str, list[Any]] = {}
-    for name in sorted(found):
-        held = sorted(found[name].keys - common.keys())
-        if held not in sets:
-            sets.append(held)
-        rows[name] = [found[name].owner, sets.index(held)]
-    taken = {"config": release.mentions(CONVERSIONS, shared=True), "block": keys_of_blocks(release)}
-    return {"shared": common, **{name: held for name, held in taken.items() if held}, "sets": sets, "types": rows}
+    by_kind: dict[str, dict[str, list[Any]]] = {"types": {}, "definitions": {}}
+    for kind, held in (("types", rows), ("definitions", definitions)):
+        for name in sorted(held):
+            keys = sorted(held[name].keys)
+            if keys not in sets:
+                sets.append(keys)
+            by_kind[kind][name] = [held[name].owner, sets.index(keys)]
+    places = [each.owner.partition(" ")[2].rpartition(":")[0] for each in (*rows.values(), *definitions.values())]
+    optional = {
+        "config": release.mentions(CONVERSIONS, loaded),
+        "block": keys_of_blocks(release),
+        "files": {} if whole else {file: release.digest(file) for file in sorted(set(places))},
+    }
+    made = {"shared": common, **optional, "sets": sets, **by_kind}
+    return {name: held for name, held in made.items() if held or name not in (*optional, "definitions")}
+
+
+def _definitions(release: Release, said: Iterable[Statement]) -> Iterator[tuple[str, TypeReads]]:
+    """The definitions that statements name, with the keys that their own text mentions, of any level of a config."""
+    for each in said:
+        found = None if each.within is None else release.definition(each.within)
+        if found is not None:
+            module, node = found
+            name = next(defined(node))
+            yield (
+                str(each.within),
+                TypeReads(f"{name} {module.file}:{node.lineno}", frozenset(key for key, _ in ANY_KEY(node))),
+            )
+
+
+ANY_KEY = of_any_kind(*{key for each in statements() for key in each.unread})
 
 
 def keys_of_blocks(release: Release) -> dict[str, str]:
     """The keys that shared code takes from a RoPE block, each with its first file and line."""
-    keys = {key for spelt in model_types.table()["spellings"]["block"].values() for key in spelt}
-    module = release.module(f"{release.package}.modeling_rope_utils")
+    module = release.module("transformers.modeling_rope_utils")
     if module is None:
         return {}
-    taken = [each for node in ast.walk(module.tree) if (each := _key_of_block(node, keys)) is not None]
+    taken = [each for node in ast.walk(module.tree) if (each := key_of_block(node, BLOCK_KEYS)) is not None]
     lines = {str(each.value): each.lineno for each in sorted(taken, key=lambda each: -each.lineno)}
     return {key: f"{module.file}:{line}" for key, line in sorted(lines.items())}
 
@@ -404,24 +289,44 @@ def written() -> dict[str, Any]:
 SAYS = (
     "Written by tools/released_code.py. Of each release: shared, the position keys that code for all models reads, with"
     " file and line; config, those that the class of every config takes; block, keys of a RoPE block; types, of each"
-    " model type its class with file and line, and which of the sets holds the further position keys that its code"
-    " mentions."
+    " model type its class with file and line, and which of the sets holds the further keys that its code mentions;"
+    " definitions, the same of functions and classes that misread.json names, where the keys and more_keys were looked"
+    " for at any level of a config, in their own text; files, the SHA-256 of the files of both."
 )
 
 
-def main() -> None:
-    """Read the releases in a folder and write the data."""
+def releases_in(folder: Path) -> Iterator[Release]:
+    """The releases in a folder, which are called as their package and release."""
+    for program in PROGRAMS:
+        for path in sorted(folder.glob(f"{program.replace('-', '_')}-*")):
+            yield Release(program, path.name.rpartition("-")[2], path)
+
+
+PROGRAMS = (*TYPES, "exllamav2", "exllamav3")
+
+
+def text_of(found: Mapping[str, Any]) -> str:
+    """All that is written, of releases by name."""
+    more = sorted({key for each in statements() for key in each.unread} | BLOCK_KEYS - POSITION_KEYS)
+    held = {"says": SAYS, "keys": sorted(POSITION_KEYS), "more_keys": more, "releases": found}
+    one_line = re.sub(r"\[[^\[\]{}]+\]", lambda each: " ".join(each[0].split()), json.dumps(held, indent=1))
+    return f"{one_line}\n"  # a list is a line
+
+
+def main() -> int:
+    """Read the releases in a folder and write the data, or say which of them are not as they were written."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
-    found = {}
-    for program in READERS:
-        for path in sorted(folder.glob(f"{program.replace('-', '_')}-*")):
-            release = Release(program, path.name.rpartition("-")[2], path)
-            found[f"{program} {release.version}"] = as_json(release)
-    text = json.dumps({"says": SAYS, "keys": sorted(POSITION_KEYS), "releases": found}, indent=1)
-    one_line = re.sub(r"\[[^\[\]{}]+\]", lambda held: " ".join(held[0].split()), text)  # a list is a line
-    WRITTEN.write_text(f"{one_line}\n", encoding="utf-8")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a release in the folder differs")
+    given = parser.parse_args()
+    found = {str(release): as_json(release) for release in releases_in(given.folder)}
+    found = {name: held for name, held in found.items() if held["sets"]}
+    if given.check:
+        differing = [name for name, held in found.items() if held != written()["releases"].get(name)]
+        print(f"{len(found)} releases read; not as written: {', '.join(differing) or 'none'}")
+        return int(bool(differing))
+    WRITTEN.write_text(text_of(found), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":

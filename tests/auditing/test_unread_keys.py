@@ -88,3 +88,17 @@ def test_a_window_that_the_cache_takes_from_any_config_is_not_said_to_be_without
     gpt2 = class_in("transformers 5.23.0", "gpt2")
     assert gpt2 is not None
     assert not gpt2.lacks("sliding_window")
+
+
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}
+LONGROPE |= {"original_max_position_embeddings": 4096, "short_mscale": 1.0, "long_mscale": 1.2}
+
+
+def test_only_classes_with_an_original_length_of_their_own_take_it_from_outside_the_block(tmp_path):
+    """PhiMoE's class reads the block: configuration_phimoe.py of Transformers 5.23.0 declares no such key."""
+    for name, outside in (("phi3", True), ("phimoe", False)):
+        config = {"model_type": name, "hidden_size": 64, "num_attention_heads": 4, "max_position_embeddings": 16384}
+        (tmp_path / "config.json").write_text(json.dumps(config | {"rope_scaling": LONGROPE}))
+        found = [each for each in audit(tmp_path / "config.json").findings if each.code == "misplaced-original"]
+        assert bool(found) is outside
+        assert all("transformers 5.23.0, transformers/modeling_rope_utils.py:" in each.message for each in found)

@@ -10,6 +10,7 @@ import pytest
 import released_code as tool
 from clockhands.configs.model_types import table
 from clockhands.configs.released_code import class_in, line_of
+from release_trees import POSITION_KEYS, Release
 
 PINNED = "transformers 5.23.0"
 TYPES = sorted(tool.written()["releases"][PINNED]["types"])
@@ -162,7 +163,7 @@ def toy(tmp_path, request):
         path = tmp_path / "transformers" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
-    return tool.as_json(tool.Release("transformers", "5.23.0", tmp_path))
+    return tool.as_json(Release("transformers", "5.23.0", tmp_path))
 
 
 def keys_of(found, name):
@@ -191,4 +192,4 @@ HANDED_ON = """
 
 @pytest.mark.parametrize("toy", [{"models/toy/modeling_toy.py": HANDED_ON}], indirect=True)
 def test_a_model_that_makes_another_of_the_whole_config_may_read_every_key(toy):
-    assert set(keys_of(toy, "toy")) == tool.POSITION_KEYS - {"sliding_window"}
+    assert set(keys_of(toy, "toy")) == POSITION_KEYS - {"sliding_window"}

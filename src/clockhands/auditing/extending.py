@@ -83,7 +83,7 @@ KEYS = "gguf"
 
 SHAPES: Mapping[str, str] = {
     OLD: "the old config format, for Transformers 4 and runtimes of that age; Transformers 5 reads it too",
-    NEW: "the new config format, for Transformers 5; older runtimes ignore it",
+    NEW: "the new config format, for Transformers 5 and other runtimes that read rope_parameters",
     KEYS: "keys of the GGUF file, as llama.cpp reads them",
 }
 

@@ -33,7 +33,7 @@ class ReleasedClass:
         return f"{self.name} in {self.release}, {self.place}"
 
     def lacks(self, key: str) -> bool:
-        """Whether its code is known not to read a key at the top level of a config.
+        """Whether its code is known not to read a key.
 
         >>> gpt2 = class_in("transformers 5.23.0", "gpt2")
         >>> gpt2.lacks("rope_theta"), gpt2.lacks("n_positions"), gpt2.lacks("a_key_of_no_table")
@@ -48,13 +48,31 @@ def class_in(release: str, model_type: str) -> ReleasedClass | None:
     >>> print(class_in("transformers 5.23.0", "gpt2"))
     GPT2Model in transformers 5.23.0, transformers/models/gpt2/modeling_gpt2.py:484
     """
-    held = _held()["releases"].get(release)
-    if held is None or model_type not in held["types"]:
+    return _row(release, "types", model_type)
+
+
+def definition_in(release: str, name: str) -> ReleasedClass | None:
+    """A function or a class that a statement names with its module; None if the release or the definition was not read.
+
+    Its own text was searched for keys of any level of a config; code that it calls was not.
+
+    >>> get_rope = definition_in("vllm 0.29.0", "vllm.model_executor.layers.rotary_embedding.get_rope")
+    >>> get_rope.lacks("attention_factor"), get_rope.lacks("beta_fast")
+    (True, False)
+    """
+    return _row(release, "definitions", name)
+
+
+def _row(release: str, kind: str, key: str) -> ReleasedClass | None:
+    data = _held()
+    held = data["releases"].get(release, {})
+    if key not in held.get(kind, {}):
         return None
-    owner, keys = held["types"][model_type]
+    owner, keys = held[kind][key]
     name, place = owner.split(" ")
-    mentions = frozenset([*held["sets"][keys], *held["shared"]])
-    return ReleasedClass(release, name, place, mentions, frozenset(_held()["keys"]))
+    of_all = held["shared"] if kind == "types" else ()
+    known = frozenset([*data["keys"], *(data["more_keys"] if kind == "definitions" else ())])
+    return ReleasedClass(release, name, place, frozenset([*held["sets"][keys], *of_all]), known)
 
 
 def line_of(release: str, key: str, within: str = "block") -> str:

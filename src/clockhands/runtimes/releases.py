@@ -16,7 +16,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from clockhands.configs.released_code import class_in
+from clockhands.configs.released_code import ReleasedClass, class_in, definition_in
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks, scaling_name
 from clockhands.errors import InvalidValue
 from clockhands.phrases import did_you_mean
@@ -65,7 +65,9 @@ class Statement:
         form: The form of the file, one of `FORMS`.
         has: Keys that the file has, at the level of the text part or in one of its blocks.
         lacks: Keys that the file does not have at the level of the text part.
-        unread: The key that it says the code does not read; None if it says something else.
+        unread: The keys, or names of scalings, that it says the code does not read; empty if it says something else.
+        within: The definition of the runtime that would read them; None for the class of the model type.
+        library: The release of the library whose class takes the file for the runtime, and does not read them either.
         scalings: Scaling types of which the file has one, ``default`` for a block without a type; empty matches any
             file.
     """
@@ -84,19 +86,44 @@ class Statement:
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     scalings: tuple[str, ...] = ()
-    unread: str | None = None
+    unread: tuple[str, ...] = ()
+    within: str | None = None
+    library: str | None = None
 
-    def evidence(self, model_type: str | None) -> str:
+    def evidence(self, model_type: str | None, version: str | None = None) -> str:
         """Its source, with the class of a model type whose code lacks the key, where a release that was read has it.
 
-        >>> said = next(each for each in statements() if each.runtime == "mlx-lm" and each.unread == "rope_parameters")
+        >>> of_mlx = (each for each in statements() if each.runtime == "mlx-lm")
+        >>> said = next(each for each in of_mlx if each.unread == ("rope_parameters",))
         >>> said.evidence("llama").partition(": ")[0]
         'ModelArgs in mlx-lm 0.32.2, mlx_lm/models/llama.py:17'
         """
-        read = [f"{self.runtime} {release}" for release in runtimes()[self.runtime].releases if self.covers(release)]
-        found = [class_in(release, model_type or "") for release in reversed(read)] if self.unread else []
-        code = next((each for each in found if each is not None and each.lacks(self.unread or "")), None)
-        return self.source if code is None else f"{code}: {self.source}"
+        code = self.code(model_type, version) or self.code(model_type)
+        if code is not None:
+            return f"{code}: {self.source}"
+        return f"{self.source}; no line is known" if self.unread else self.source
+
+    def code(self, model_type: str | None, version: str | None = None) -> ReleasedClass | None:
+        """The code that lacks the keys, of a model type or `within`; None if there is none that was read.
+
+        Args:
+            model_type: The model type of the file.
+            version: The release of the runtime; None for the newest that was read.
+        """
+        read = [each for each in self.read_in(self.runtime) if version in (None, each)]
+        releases = [self.library] if self.library else [f"{self.runtime} {each}" for each in read]
+        if self.within is None or self.library:
+            found = [class_in(each, model_type or "") for each in reversed(releases)]
+        else:
+            found = [definition_in(each, self.within) for each in reversed(releases)]
+        known = (each for each in found if each is not None and self.unread)
+        return next((each for each in known if all(map(each.lacks, self.unread))), None)
+
+    def read_in(self, program: str) -> tuple[str, ...]:
+        """The releases of a program whose code was read for it: of the runtime, or of its library."""
+        library, _, release = (self.library or "").partition(" ")
+        own = runtimes()[self.runtime].releases if program == self.runtime else ()
+        return (*filter(self.covers, own), *([release] if program == library else []))
 
     @property
     def of_some_release(self) -> bool:
@@ -111,14 +138,15 @@ class Statement:
         >>> Statement("no-windows", "vllm", "It has none.", "vllm 0.9: x.py", since="0.8", until="0.10").releases
         'vLLM from 0.8 on, before 0.10'
         """
-        title = runtimes()[self.runtime].title
-        if self.since is not None and self.until is not None:
-            return f"{title} from {self.since} on, before {self.until}"
-        if self.of_some_release and self.mended is None:
+        title, read = runtimes()[self.runtime].title, self.read_in(self.runtime)
+        if self.mended is not None:
+            return f"{title} before {self.mended}"
+        if self.of_some_release or not (self.since or read):
             return f"some release of {title}"
-        mended = "" if self.mended is None else f" before {self.mended}"
-        until = mended if self.until is None else f" before {self.until}"
-        return title + (f" from {self.since} on" if self.since else "") + until
+        first = self.since or read[0]
+        if self.until is not None:
+            return f"{title} from {first} on, before {self.until}"
+        return f"{title} {first}" if first == read[-1] else f"{title} {first} to {read[-1]}"
 
     @property
     def thread(self) -> str:
@@ -245,7 +273,8 @@ def statements() -> tuple[Statement, ...]:
 
 
 def _statement(row: Mapping[str, Any]) -> Statement:
-    lists = {key: tuple(row[key]) for key in ("types", "has", "lacks", "scalings") if row.get(key) is not None}
+    named = ("types", "has", "lacks", "scalings", "unread")
+    lists = {key: tuple(row[key]) for key in named if row.get(key) is not None}
     return Statement(**{**row, **lists})
 
 

@@ -7,14 +7,15 @@ from typing import Any
 from clockhands.auditing._edits import Edit, copied, moved, replaced, together
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._rules import Case, case_of
-from clockhands.configs.released_code import class_in
+from clockhands.configs.model_types import table
+from clockhands.configs.released_code import ReleasedClass, class_in, line_of
 from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.rope_blocks import NEW, OLD, layer_blocks, scaling_name
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn, longrope_magnitude, yarn_magnitude
 from clockhands.measures import difference
 from clockhands.phrases import listed, spoken
-from clockhands.runtimes import LayerDifference, Reading
+from clockhands.runtimes import LayerDifference, Reading, statements
 from clockhands.runtimes.telling import (
     code_in_words,
     in_its_place,
@@ -150,6 +151,18 @@ class UncommonBetas(Case, code="uncommon-betas"):
         return self.first_pair is not None
 
 
+def _code_without(key: str, reading: Reading) -> list[str]:
+    """The code of the release of a reading that a statement names because it does not mention a key."""
+    about = facts()["readers"][reading.reader]
+    said = [each for each in statements() if each.runtime == about.get("runtime") and key in each.unread]
+    found = [each.code(None, about["version"]) for each in said]
+    return list(dict.fromkeys(str(each) for each in found if each is not None))
+
+
+def _class_in_words(code: ReleasedClass) -> str:
+    return f"{code.name}, {code.place}"
+
+
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
 # Two bases in keys of the old shape: that of the windowed layers, and the keys for the other one.
 _LOCAL = {"rope_local_base_freq": ("rope_theta",), "local_rope_theta": ("global_rope_theta", "rope_theta")}
@@ -176,7 +189,7 @@ def new_shape_only(subject: AuditSubject) -> Iterator[Case]:
     evidence |= {"reader": release(reading)} | _apart(worst) | in_the_old_shape(subject, worst.ours)
     code = class_in(release(reading).lower(), subject.resolved.model_type or "")
     if code is not None and code.lacks(NEW):
-        evidence["its class"] = f"{code.name}, {code.place}"
+        evidence["its class"] = _class_in_words(code)
     if reading.because is not None:
         evidence["fails"] = reading.because
     yield case_of("new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None)
@@ -225,8 +238,10 @@ def explicit_attention_factor(subject: AuditSubject) -> Iterator[Case]:
         if written is None or formula is None or abs(written / formula - 1) <= 1e-6:
             continue
         place = view.place(f"{key}.attention_factor")
-        dropped = [release(each) for each in subject.readings if place in each.not_read and each.parted]
-        yield case_of("explicit-attention-factor", {place: written, "formula": formula, "readers": dropped})
+        dropped = [each for each in subject.readings if place in each.not_read and each.parted]
+        code = [each for reading in dropped for each in _code_without("attention_factor", reading)]
+        evidence = {"formula": formula, "readers": list(map(release, dropped)), "lacking code": code}
+        yield case_of("explicit-attention-factor", {place: written} | evidence)
 
 
 @check
@@ -292,13 +307,15 @@ def uncommon_betas(subject: AuditSubject) -> Iterator[Case]:
 
 @check
 def misplaced_original(subject: AuditSubject) -> Iterator[Case]:
-    """LongRoPE's original length inside the block, where the class of the type looks outside it."""
+    """LongRoPE's original length inside the block, over which the class of the type writes its default outside it."""
     for view, key, block in _blocks(subject):
         inside = _ORIGINAL in block and view.get(_ORIGINAL) is None
-        if not inside or "long_factor" not in block or view.name not in ("phi3", "phimoe", "phi4_multimodal"):
+        if not inside or "long_factor" not in block or view.known is None or "original" not in view.known.defaults:
             continue
         evidence: dict[str, Any] = {view.place(f"{key}.{_ORIGINAL}"): block[_ORIGINAL]}
-        evidence |= {"type": view.name, "outside": view.place(_ORIGINAL)}
+        evidence |= {"type": view.name, "outside": view.place(_ORIGINAL), "default": view.known.defaults["original"]}
+        library = table()["library"]
+        evidence["its line"] = f"{library}, {line_of(library, _ORIGINAL, 'config')}"
         evidence["refused by"] = [release(each) for each in subject.readings if each.verdict == "refuses"]
         yield case_of("misplaced-original", evidence)
 
@@ -335,7 +352,9 @@ def flat_vision_language(subject: AuditSubject) -> Iterator[Case]:
         if not held:
             continue
         evidence: dict[str, Any] = {view.place(key): view.values[key] for key in held}
-        yield case_of("flat-vision-language", evidence | {"type": view.name, "text type": text})
+        evidence |= {"type": view.name, "text type": text}
+        code = None if view.known is None else view.known.code
+        yield case_of("flat-vision-language", evidence | ({} if code is None else {"its class": _class_in_words(code)}))
 
 
 def _reading(subject: AuditSubject, name: str) -> Reading | None:

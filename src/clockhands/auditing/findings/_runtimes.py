@@ -138,7 +138,8 @@ def _reported(subject: AuditSubject) -> Iterator[str]:
         if reading.verdict == "differs":
             said = held[reading.reader]
             fixed = "" if said.mended is None else f", fixed by {said.mended}"
-            yield f"A mistake of some release is known from {said.thread}{fixed}: {said.says}"
+            known = f"A mistake of some release is known from {said.thread}{fixed} (no line of its code is known)"
+            yield f"{known}: {said.says}"
 
 
 def _unread(subject: AuditSubject, *, reported: bool) -> str:
@@ -211,7 +212,8 @@ def _of_statements(subject: AuditSubject, stated: Mapping[Statement, Reading]) -
     assert runtime is not None
     for said, reading in stated.items():
         evidence = {"runtime": str(runtime), "certain": said.certain(runtime.release)}
-        evidence |= {"does": said.says, "source": said.evidence(subject.resolved.model_type)}
+        evidence |= {"does": said.says, "source": said.evidence(subject.resolved.model_type, runtime.release)}
+        evidence["holds"] = f"This is known of {said.releases}, and of no other release."
         if said.only_if is not None:
             evidence["not read"] = f"The runtime makes this mistake only if {said.only_if}."
 
