@@ -39,6 +39,7 @@ CALLS = {
     "audit": "ch.audit('vaswani2017').to_dict()",
     "bias": "ch.bias(ch.Alibi(heads=8), 2, 3)",
     "check_additive": "ch.check_additive(lambda x, at: ch.add(x, spec, at), spec)",
+    "check_batch": "ch.check_batch('text', [[5, 6, 7]], position_ids=[[0, 1, 2]])",
     "check_bias": "ch.check_bias(lambda q, k: ch.bias(ch.Alibi(heads=8), q, k), ch.Alibi(heads=8))",
     "check_generation": "refused(lambda: ch.check_generation(None))",
     "check_module": "refused(lambda: ch.check_module(None))",

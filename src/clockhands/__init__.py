@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from clockhands.recognition import identify
     from clockhands.testing import (
         check_additive,
+        check_batch,
         check_bias,
         check_generation,
         check_module,
@@ -44,6 +45,7 @@ __all__ = [
     "audit",
     "bias",
     "check_additive",
+    "check_batch",
     "check_bias",
     "check_generation",
     "check_module",
@@ -75,6 +77,7 @@ _HOME = {
     "audit": "auditing",
     "bias": "encodings.biases",
     "check_additive": "testing",
+    "check_batch": "testing",
     "check_bias": "testing",
     "check_generation": "testing",
     "check_module": "testing",

@@ -1,7 +1,9 @@
 """`clockhands check`: whether a function or a module computes the expected position code."""
 
 import contextlib
+import inspect
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.phrases import number_of
+from clockhands.phrases import listed, number_of
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation", "positions")
@@ -27,6 +29,7 @@ Examples:
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
   clockhands check mymodel.processing:get_rope_index --kind positions --like qwen2_vl
+  clockhands check batch.npz --kind positions --like path/to/config.json
 """
 
 
@@ -100,7 +103,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     CALLABLE is imported from the current folder or from an installed package, and called many times: RoPE or an
     additive encoding with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module with the
-    arguments of its forward. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
+    arguments of its forward. With --kind positions CALLABLE gives tokens their positions, or is a file, .npz or .pt,
+    of a batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
     running = hanging()
@@ -135,6 +139,9 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
     from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
 
+    if kind == "positions" and Path(target).is_file():
+        others = {name: value for name, value in options.items() if name != "like"}
+        return replace(_batch(Path(target), options.get("like"), others), subject=target)
     function = load(target)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
@@ -149,6 +156,42 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     check_options(check, options)
     subject = [] if make else [_built(function) if kind == "generation" else function]
     return replace(check(*subject, raises=False, **options), subject=target)
+
+
+def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
+    """A batch in a file, checked: of its arrays those that `check_batch` takes are read."""
+    from clockhands.configs.targets import open_target
+    from clockhands.formats import arrays, files
+    from clockhands.testing import check_batch
+
+    if like is None or others:
+        raise InvalidValue(
+            f"The check of a batch takes --like alone, got {', '.join(['--' + name for name in others]) or 'nothing'}.",
+            "Name the family, or the config of the model: --like qwen2_vl, --like path/to/config.json.",
+        )
+    held = arrays.npz_headers(path, arrays.npz_names(path)) if files.kind(path) == "npz" else open_target(path).tensors
+    taken = inspect.signature(check_batch).parameters
+    given = {name: arrays.read(info) for name, info in held.items() if name in taken}
+    if "input_ids" not in given:
+        raise InvalidValue(
+            f"{path.name} has no input_ids.", f"Save the batch by the names {listed(list(taken)[1:-1])}."
+        )
+    return check_batch(like, **given, raises=False)
+
+
+def _family(like: str) -> Any:
+    """The name of a family, or the rules for the config of a model in a file."""
+    if not like.endswith(".json"):
+        return like
+    from clockhands.formats import documents
+    from clockhands.recognition.token_positions import rules_of_config
+
+    rules = rules_of_config(documents.read(Path(like)).fields)
+    if rules is None:
+        raise InvalidValue(
+            f"No position rule is known for the model type of {like}.", "Name a family, such as --like qwen2_vl."
+        )
+    return rules
 
 
 def _built(function: Any) -> Any:
@@ -175,8 +218,8 @@ def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, An
 
     if like is None:
         return {} if width is None else {"width": width}
-    if kind == "positions":  # a family of position rules, not an encoding
-        return {"like": like} | ({} if width is None else {"width": width})
+    if kind == "positions":  # a family of position rules, or the config of a model of it: not an encoding
+        return {"like": _family(like)} | ({} if width is None else {"width": width})
     values = None
     if like.lower().endswith(".json"):  # as no preset does
         from clockhands.cli.identified_json import read_found

@@ -366,7 +366,10 @@ def _layer_by_layer(work: _MeasuredModel, place: Reached, part: GatheredResult) 
     part.table(
         f"{_capital(place.code)} removed in one layer ({work.unit})",
         ("layer", "difference", "low", "high", "over 3 standard errors"),
-        ((name, *each.estimate, "yes" if name in apart else "no") for name, each in zip(names, differences, strict=True)),
+        (
+            (name, *each.estimate, "yes" if name in apart else "no")
+            for name, each in zip(names, differences, strict=True)
+        ),
     )
     part.figure(
         f"{_capital(place.code)} removed in one layer",

@@ -30,9 +30,7 @@ def head_map(values: Sequence[Sequence[float]], unit: str, width: int, says: str
             told = element("title", f"layer {layer}, head {head}: {number:.3g}")
             parts.append(_cell(_LEFT + head * across, y, across, down, share(number), told))
     bottom = _TOP + layers * down + 8
-    parts += [
-        _cell(_LEFT + step * _WIDEST, bottom, _WIDEST, _HIGHEST, step / (_STEPS - 1)) for step in range(_STEPS)
-    ]
+    parts += [_cell(_LEFT + step * _WIDEST, bottom, _WIDEST, _HIGHEST, step / (_STEPS - 1)) for step in range(_STEPS)]
     middle = bottom + _HIGHEST / 2 + 4
     parts += [
         words(tick(float(f"{low:.2g}")), _LEFT - 6, middle, "end"),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         laws_for,
     )
     from clockhands.testing.modules import check_module
-    from clockhands.testing.positions import check_positions
+    from clockhands.testing.positions import check_batch, check_positions
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
 
 # Every run of pytest imports the plugin, and so this package: its modules are imported on first use. Names that are not
@@ -41,7 +41,7 @@ _HOME = {
     "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
     "modules": ("check_module",),
-    "positions": ("check_positions",),
+    "positions": ("check_batch", "check_positions"),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
 }
 _PLACES = {name: module for module, names in _HOME.items() for name in names}
@@ -63,6 +63,7 @@ __all__ = [
     "Subject",
     "broken",
     "check_additive",
+    "check_batch",
     "check_bias",
     "check_generation",
     "check_module",

@@ -57,6 +57,7 @@ class Checks:
     check_module: Callable[..., Any] = _of_testing("check_module")
     check_generation: Callable[..., Any] = _of_testing("check_generation")
     check_positions: Callable[..., Any] = _of_testing("check_positions")
+    check_batch: Callable[..., Any] = _of_testing("check_batch")
 
     def _noted(self, check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         __tracebackhide__ = True

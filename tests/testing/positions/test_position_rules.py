@@ -6,7 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clockhands.recognition.token_positions import Prompt, PromptPart, delta, positions, rules_of, rules_of_config
+from clockhands.recognition.token_positions import (
+    PromptPart,
+    delta,
+    given_batch,
+    positions,
+    prompt_of,
+    rules_of,
+    rules_of_config,
+)
 from clockhands.testing.positions._position_calls import PositionFunction
 from testing.positions.rope_indices import FAMILIES, rope_index, transformers
 
@@ -31,7 +39,7 @@ def drawn_prompt(rule, chance):
     # Each prompt has an image: without one, some of these functions count text in another branch.
     image = (PromptPart("text", 2), PromptPart("image", cells=(1, 2, 3)))
     rows = [(image + document(),), *((document(),) for _ in range(chance.randint(0, 2)))]
-    return Prompt("drawn", tuple(rows), rule, left=chance.random() < 0.5)
+    return prompt_of("drawn", tuple(rows), rule, left=chance.random() < 0.5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -47,6 +55,11 @@ def test_positions_of_drawn_prompts_are_those_of_transformers(family, request, c
             wanted = positions(rule, prompt)
             np.testing.assert_array_equal(np.where(prompt.mask, got, np.nan), wanted)
             np.testing.assert_array_equal(deltas, delta(wanted, prompt))
+            batch = given_batch(
+                rule, prompt.ids, mask=prompt.mask, grids={kind: prompt.grids(kind) for kind in ("image", "video")},
+                seconds=[part.seconds for part in prompt.parts if part.kind == "video"],
+            )  # fmt: skip
+            np.testing.assert_array_equal(positions(rule, batch), wanted)
 
 
 def test_the_rules_of_a_loaded_config_are_those_of_its_family(cases):

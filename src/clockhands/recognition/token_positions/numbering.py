@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clockhands.recognition.token_positions.prompts import Prompt, Run
+from clockhands.recognition.token_positions.prompts import Run, Runs, TokenBatch
 from clockhands.recognition.token_positions.rules import PositionRule
 
-Runs = tuple[Run, ...]
 _After = Callable[[PositionRule, Run, np.ndarray, float], float]
 
 AFTER: Mapping[str, _After] = {
@@ -31,25 +30,25 @@ class Unpredicted(Exception):
     """The rule gives these tokens no positions, because their number is another one."""
 
 
-def positions(rule: PositionRule, prompt: Prompt) -> np.ndarray:
+def positions(rule: PositionRule, prompt: TokenBatch) -> np.ndarray:
     """The positions of all tokens, [axes, batch, seq] in float64; NaN for padding, and where nothing is known.
 
     Raises:
         Unpredicted: A faulty rule has too few positions for the tokens.
     """
-    rows = [_row(rule, prompt, number) for number in range(len(prompt.rows))]
+    rows = [_row(rule, prompt, number) for number in range(len(prompt.runs))]
     out = np.stack([prompt.spread([row[axis] for row in rows], np.nan) for axis in range(len(rule.axes))])
     if rule.rows == "first":
         out = np.where(prompt.mask, out[:, :1], np.nan)
     return out
 
 
-def delta(got: np.ndarray, prompt: Prompt) -> np.ndarray:
+def delta(got: np.ndarray, prompt: TokenBatch) -> np.ndarray:
     """By how much the position of the next token differs from the number of tokens before it, for each row."""
     return np.nanmax(np.where(prompt.mask, got, np.nan), axis=(0, 2)) + 1 - prompt.mask.sum(1)
 
 
-def _row(rule: PositionRule, prompt: Prompt, number: int) -> np.ndarray:
+def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
     """The positions of the tokens of one row, [axes, tokens]."""
     documents = prompt.runs[number]
     if rule.grids != "own":
@@ -73,7 +72,7 @@ def _row(rule: PositionRule, prompt: Prompt, number: int) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def _with_grids(rule: PositionRule, prompt: Prompt, runs: Runs) -> Runs:
+def _with_grids(rule: PositionRule, prompt: TokenBatch, runs: Runs) -> Runs:
     """The runs with the grid of the first run of their kind in the prompt, or of the same run of the first row."""
     model = [
         run for documents in prompt.runs[: 1 if rule.grids == "row" else None] for each in documents for run in each

@@ -1,8 +1,7 @@
 """Prompts for position functions: rows of documents of text, images, videos and audio, with their tokens and grids."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,54 +46,32 @@ class Run:
 
 
 Document = tuple[PromptPart, ...]
+Runs = tuple[Run, ...]
 
 
 @dataclass(frozen=True)
-class Prompt:
-    """A batch that a position function is called with.
+class TokenBatch:
+    """Rows of tokens, as the runs of their documents.
 
     Attributes:
         name: Its name in a report.
-        rows: The documents of each row; a row that is not packed has one.
-        rule: The rule whose tokens and merging it has.
-        left: Whether shorter rows are padded on the left.
+        runs: The runs of each document of each row; a row that is not packed has one document.
+        mask: Which tokens are no padding, [batch, seq].
     """
 
     name: str
-    rows: tuple[tuple[Document, ...], ...]
-    rule: PositionRule
-    left: bool = True
-
-    @property
-    def parts(self) -> Iterator[PromptPart]:
-        """All parts of all rows."""
-        return (part for row in self.rows for document in row for part in document)
-
-    @cached_property
-    def runs(self) -> tuple[tuple[tuple[Run, ...], ...], ...]:
-        """The runs of each document of each row."""
-        return tuple(
-            tuple(tuple(run for part in document for run in _runs(part, self.rule)) for document in row)
-            for row in self.rows
-        )
-
-    @cached_property
-    def lengths(self) -> list[list[int]]:
-        """The number of tokens of each document of each row."""
-        return [[sum(len(run.ids) for run in document) for document in row] for row in self.runs]
+    runs: tuple[tuple[Runs, ...], ...]
+    mask: np.ndarray = field(compare=False, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
         """The number of rows, and of tokens of the longest one."""
-        return len(self.rows), max(map(sum, self.lengths))
+        return self.mask.shape[0], self.mask.shape[1]
 
-    @cached_property
-    def mask(self) -> np.ndarray:
-        """Which tokens are no padding, [batch, seq]."""
-        mask = np.zeros(self.shape, bool)
-        for kept, count in zip(mask, map(sum, self.lengths), strict=True):
-            kept[slice(-count, None) if self.left else slice(count)] = True
-        return mask
+    @property
+    def lengths(self) -> list[list[int]]:
+        """The number of tokens of each document of each row."""
+        return [[sum(len(run.ids) for run in document) for document in row] for row in self.runs]
 
     def spread(self, values: Sequence[Sequence[float]], padding: float) -> np.ndarray:
         """Numbers of the tokens of each row, [batch, seq], with the padding around them."""
@@ -102,27 +79,43 @@ class Prompt:
         out[self.mask] = [value for row in values for value in row]
         return out
 
-    @cached_property
+    @property
     def ids(self) -> np.ndarray:
         """The ids of the tokens, [batch, seq]; padding has id 0."""
         return self._of_runs(lambda run: run.ids)
 
-    @cached_property
+    @property
     def types(self) -> np.ndarray:
         """The type of each token, [batch, seq]: 0 text, 1 image, 2 video, 3 audio."""
         return self._of_runs(lambda run: [KINDS.index(run.kind)] * len(run.ids))
 
-    def _of_runs(self, numbers) -> np.ndarray:  # noqa: ANN001 - a function of a run
-        return self.spread(
-            [[number for document in row for run in document for number in numbers(run)] for row in self.runs], 0
-        ).astype(np.int64)
+    def _of_runs(self, numbers: Callable[[Run], Sequence[int]]) -> np.ndarray:
+        rows = [[number for document in row for run in document for number in numbers(run)] for row in self.runs]
+        return self.spread(rows, 0).astype(np.int64)
 
     @property
     def documents(self) -> np.ndarray:
         """The number of the document of each token, [batch, seq], from 0; padding has -1."""
-        return self.spread(
-            [[number for number, count in enumerate(row) for _ in range(count)] for row in self.lengths], -1
-        ).astype(np.int64)
+        rows = [[number for number, count in enumerate(row) for _ in range(count)] for row in self.lengths]
+        return self.spread(rows, -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Prompt(TokenBatch):
+    """A batch that a position function is called with.
+
+    Attributes:
+        rows: The parts of each document of each row.
+        rule: The rule whose tokens and merging it has.
+    """
+
+    rows: tuple[tuple[Document, ...], ...]
+    rule: PositionRule
+
+    @property
+    def parts(self) -> Iterator[PromptPart]:
+        """All parts of all rows."""
+        return (part for row in self.rows for document in row for part in document)
 
     def grids(self, kind: str) -> np.ndarray | None:
         """The grids of all images or videos in patches, [number, 3]; None if there are none."""
@@ -134,7 +127,22 @@ class Prompt:
         rows = tuple(
             tuple(tuple(replace(part, seconds=seconds) for part in document) for document in row) for row in self.rows
         )
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, runs=_runs_of(rows, self.rule))
+
+
+def prompt_of(name: str, rows: tuple[tuple[Document, ...], ...], rule: PositionRule, *, left: bool = True) -> Prompt:
+    """A prompt from the parts of its documents; shorter rows are padded on the left, or on the right."""
+    runs = _runs_of(rows, rule)
+    counts = [sum(len(run.ids) for document in row for run in document) for row in runs]
+    places = np.arange(max(counts))
+    mask = np.array([places >= places.size - count if left else places < count for count in counts])
+    return Prompt(name, runs, mask, rows, rule)
+
+
+def _runs_of(rows: tuple[tuple[Document, ...], ...], rule: PositionRule) -> tuple[tuple[Runs, ...], ...]:
+    return tuple(
+        tuple(tuple(run for part in document for run in _runs(part, rule)) for document in row) for row in rows
+    )
 
 
 def _patches(part: PromptPart, rule: PositionRule) -> tuple[int, int, int]:
@@ -192,7 +200,7 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
     """The prompts that tell the rules and the faults apart: sides that differ, times that are no whole numbers."""
 
     def prompt(name: str, *rows: Document, left: bool = True) -> Prompt:
-        return Prompt(name, tuple((row,) for row in rows), rule, left)
+        return prompt_of(name, tuple((row,) for row in rows), rule, left=left)
 
     if rule.latent:
         latents = [
@@ -212,7 +220,7 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
         prompt("text", (_words(9),)),
         prompt("left padding of text", (_words(4),), (_words(6),)),
         prompt("right padding of text", (_words(4),), (_words(6),), left=False),
-        Prompt("packed text", (((_words(5),), (_words(3),), (_words(4),)),), rule),
+        prompt_of("packed text", (((_words(5),), (_words(3),), (_words(4),)),), rule),
     ]
     if rule.image != "none":
         # The image first: what is kept from this call shows in the next one.
@@ -224,7 +232,7 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
             prompt("left padding", (_words(4), wide, _words(3)), (_words(2), _image(4, 3), _words(2))),
             prompt("left padding of the first row", (_words(2), _image(3, 3)), (_words(5), tall, _words(2))),
             prompt("right padding", (_words(2), _image(3, 3), _words(2)), (_words(6), wide, _words(3)), left=False),
-            Prompt("packed images", (((_words(3), wide, _words(2)), (_words(2), tall, _words(3))),), rule),
+            prompt_of("packed images", (((_words(3), wide, _words(2)), (_words(2), tall, _words(3))),), rule),
             *inputs,
         ]
     if rule.video != "none":

@@ -233,31 +233,35 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
 
 
 def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
-    """The rules of the family of a loaded config, with its ids of tokens and its sizes; None for other families."""
-    name = str(getattr(config, "model_type", None))
+    """The rules of the family of a config, loaded or as a dict, with its tokens and sizes; None for other families."""
+    name = str(_held(config, "model_type"))
     if name not in {*FAMILIES, *ALIKE}:
         return None
-    vision = getattr(config, "vision_config", None)
+    vision = _held(config, "vision_config")
     sizes = {
-        "merge": getattr(vision, "spatial_merge_size", None),
-        "frame_merge": getattr(vision, "temporal_merge_size", None),
-        "per_second": getattr(vision, "tokens_per_second", None) or getattr(config, "position_id_per_seconds", None),
+        "merge": _held(vision, "spatial_merge_size"),
+        "frame_merge": _held(vision, "temporal_merge_size"),
+        "per_second": _held(vision, "tokens_per_second") or _held(config, "position_id_per_seconds"),
     }
     ids = {
-        each.name: getattr(config, key)
+        each.name: _held(config, key)
         for each in fields(TokenIds)
         for key in (
             f"{each.name}_token_id",
             f"{each.name}_token_index",
             f"{each.name.replace('image_', 'vision_').replace('video_', 'vision_')}_token_id",
         )
-        if isinstance(getattr(config, key, None), int)
+        if isinstance(_held(config, key), int)
     }
     rules = FAMILIES[ALIKE.get(name, name)]
     if rules[0].tokens.video == rules[0].tokens.image and "image" in ids:
         ids["video"] = ids["image"]
     known = {key: value for key, value in sizes.items() if value is not None and getattr(rules[0], key)}
     return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **known) for rule in rules)
+
+
+def _held(config: Any, key: str) -> Any:
+    return config.get(key) if isinstance(config, Mapping) else getattr(config, key, None)
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -9,14 +9,14 @@ import numpy as np
 
 from clockhands.phrases import listed, said
 from clockhands.recognition.token_positions.numbering import AFTER, Unpredicted, delta, positions
-from clockhands.recognition.token_positions.prompts import Prompt
+from clockhands.recognition.token_positions.prompts import TokenBatch
 from clockhands.recognition.token_positions.rules import PositionRule
 
-Numbering = Callable[[PositionRule, Sequence[Prompt], int], np.ndarray]
+Numbering = Callable[[PositionRule, Sequence[TokenBatch], int], np.ndarray]
 """The positions of one of the prompts of a series: a function of the rule, the prompts and the index."""
 
 
-def _fresh(rule: PositionRule, prompts: Sequence[Prompt], number: int) -> np.ndarray:
+def _fresh(rule: PositionRule, prompts: Sequence[TokenBatch], number: int) -> np.ndarray:
     return positions(rule, prompts[number])
 
 
@@ -38,7 +38,7 @@ class PositionSuspect:
     numbering: Numbering = _fresh
     changed: frozenset[str] = frozenset()
 
-    def predicted(self, prompts: Sequence[Prompt], number: int) -> np.ndarray | None:
+    def predicted(self, prompts: Sequence[TokenBatch], number: int) -> np.ndarray | None:
         """The positions of one prompt of a series; None where the fault gives none."""
         try:
             return self.numbering(self.rule, prompts, number)
@@ -192,7 +192,7 @@ def _of_state(rule: PositionRule) -> Iterator[PositionSuspect]:
     """Faults that show only after another call."""
     for how, earlier in (("the first call", lambda _number: 0), ("the call before", lambda number: number - 1)):
 
-        def stale(rule: PositionRule, prompts: Sequence[Prompt], number: int, earlier=earlier) -> np.ndarray:  # noqa: ANN001
+        def stale(rule: PositionRule, prompts: Sequence[TokenBatch], number: int, earlier=earlier) -> np.ndarray:  # noqa: ANN001
             if number == 0:
                 return positions(rule, prompts[0])
             prompt, kept = prompts[number], prompts[earlier(number)]

@@ -117,7 +117,7 @@ class PositionFunction(ForeignFunction):
             raise Refused(f"it returned {array.dtype}, not numbers")
         self.output = str(array.dtype)
         axes = len(self.rule.axes)
-        return _arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
+        return arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
 
     def _held(self, value: Any) -> Any:
         return self.library.positions(value) if isinstance(value, np.ndarray) else value
@@ -214,7 +214,7 @@ def _deltas(deltas: Any) -> np.ndarray:
     return np.atleast_1d(as_numpy(deltas).astype(np.float64).ravel())
 
 
-def _arranged(array: np.ndarray, axes: int, batch: int, seq: int) -> np.ndarray:
+def arranged(array: np.ndarray, axes: int, batch: int, seq: int) -> np.ndarray:
     """Positions as [axes, batch, seq], from one of the usual shapes; one number a token stands for all axes.
 
     Raises:

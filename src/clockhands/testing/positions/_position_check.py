@@ -1,7 +1,7 @@
 """`check_positions`: whether a function gives tokens, images and videos the positions of a family."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -14,6 +14,7 @@ from clockhands.recognition.token_positions import (
     PositionRule,
     PositionSuspect,
     Prompt,
+    TokenBatch,
     delta,
     position_suspects,
     positions,
@@ -29,7 +30,7 @@ from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Fail
 class Numbered:
     """What the function returned for a prompt: positions [axes, batch, seq], and deltas if it returns them."""
 
-    prompt: Prompt
+    prompt: TokenBatch
     got: np.ndarray
     deltas: np.ndarray | None
 
@@ -90,25 +91,37 @@ def check_positions(
         raise CannotCheck("No function was passed.", "Pass the function to check.")
     called = PositionFunction(fn, rules[0], call, timeout)
     answers, left_out = _answers(called, prompts_of(rules[0]), backend)
+    report = judged(named(fn, None), rules, answers, left_out, called.summary)
+    if called.changed:
+        changed = Failure("arguments stay as they are", f"it changed {listed(sorted(called.changed))}.")
+        report = replace(report, failures=(*report.failures, changed))
+    return settled(report, raises)
+
+
+def judged(
+    subject: str,
+    rules: Sequence[PositionRule],
+    answers: Sequence[Numbered],
+    left_out: Mapping[str, str],
+    called: Mapping[str, Any],
+) -> Report:
+    """The report on positions: by the rule that gives them, or, if none does, what is wrong by the first rule."""
     rule = next((each for each in rules if not _wrong(each, answers)), rules[0])
     wrong = _wrong(rule, answers)
-    failures = [_failure(rule, answer) for answer in wrong]
-    explanations = _explanations(rules, answers) if wrong else ()
-    if not wrong:
+    if wrong:
+        failures, explanations = [_failure(rule, answer) for answer in wrong], _explanations(rules, answers)
+    else:
         failures, explanations = _of_deltas(answers)
-    if called.changed:
-        failures.append(Failure("arguments stay as they are", f"it changed {listed(sorted(called.changed))}."))
-    report = Report(
-        subject=named(fn, None),
+    return Report(
+        subject=subject,
         kind="positions",
         like=rule.words,
         experiments=tuple(answer.prompt.name for answer in answers),
         left_out=left_out,
         failures=tuple(failures),
-        explanations=tuple(explanations),
-        called=called.summary,
+        explanations=explanations,
+        called=called,
     )
-    return settled(report, raises)
 
 
 def _answers(

@@ -1,0 +1,103 @@
+"""A user's own batch as runs of tokens: which tokens are text, and which are cells of which image or video."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from clockhands.errors import InvalidValue
+from clockhands.phrases import number_of
+from clockhands.recognition.token_positions.prompts import KINDS, Run, Runs, TokenBatch
+from clockhands.recognition.token_positions.rules import PositionRule
+
+_Grid = tuple[int, int, int]
+
+
+def given_batch(
+    rule: PositionRule,
+    ids: np.ndarray,
+    *,
+    mask: np.ndarray | None = None,
+    grids: Mapping[str, Any] | None = None,
+    seconds: Sequence[float] | None = None,
+    types: np.ndarray | None = None,
+    documents: np.ndarray | None = None,
+) -> TokenBatch:
+    """The runs of a batch.
+
+    Args:
+        rule: The rule of the family.
+        ids: The ids of its tokens, [batch, seq].
+        mask: Which tokens are no padding, [batch, seq]; all unless given.
+        grids: The grids of all images and videos in patches, [number, 3], by ``"image"`` and ``"video"``.
+        seconds: The time between the frames of each video; 1 unless given.
+        types: The type of each token, [batch, seq]; from the ids unless given.
+        documents: The number of the document of each token, [batch, seq]; one for each row unless given.
+
+    Raises:
+        InvalidValue: The images or videos have other numbers of tokens than their grids.
+    """
+    mask = np.ones(ids.shape, bool) if mask is None else np.asarray(mask).astype(bool)
+    types = _types(rule, ids) if types is None else np.asarray(types)
+    documents = np.zeros(ids.shape, int) if documents is None else np.asarray(documents)
+    left = {kind: list(_grids(rule, kind, (grids or {}).get(kind), seconds)) for kind in ("image", "video")}
+    rows = []
+    for row in range(len(ids)):
+        kept = np.flatnonzero(mask[row])
+        parts = [list(places) for _, places in groupby(kept, key=lambda place, row=row: documents[row, place])]
+        rows.append(tuple(tuple(_runs(rule, ids[row, part], types[row, part], left)) for part in parts))
+    for kind, rest in left.items():
+        if rest:
+            raise InvalidValue(
+                f"{number_of(len(rest), 'grid')} of {kind}s have no tokens in the batch.",
+                "Pass the grids of the images and videos of this batch, and the ids of their tokens.",
+            )
+    return TokenBatch("the batch", tuple(rows), mask)
+
+
+def _types(rule: PositionRule, ids: np.ndarray) -> np.ndarray:
+    """The types of tokens by their ids; frames that are marked as images are a video between the marks of one."""
+    tokens = rule.tokens
+    types = np.zeros(ids.shape, int)
+    for kind in ("audio", "video", "image"):
+        types[ids == getattr(tokens, kind)] = KINDS.index(kind)
+    if tokens.image == tokens.video:
+        inside = np.cumsum(ids == tokens.video_start, axis=1) > np.cumsum(ids == tokens.video_end, axis=1)
+        types[(ids == tokens.image) & inside] = KINDS.index("video")
+    return types
+
+
+def _grids(rule: PositionRule, kind: str, grids: Any, seconds: Sequence[float] | None) -> Iterator[tuple[_Grid, float]]:
+    """The grid of each run of one kind, and the time between its frames."""
+    for number, (frames, rows, columns) in enumerate([] if grids is None else np.asarray(grids).tolist()):
+        apart = kind == "video" and rule.frames_apart
+        step = 1.0 if seconds is None or kind == "image" else float(seconds[number])
+        yield from [((1 if apart else frames, rows, columns), step)] * (frames if apart else 1)
+
+
+def _runs(rule: PositionRule, ids: np.ndarray, types: np.ndarray, left: dict[str, list[tuple[_Grid, float]]]) -> Runs:
+    runs = []
+    for number, places in groupby(range(len(ids)), key=lambda place: types[place]):
+        kind, found = KINDS[number], tuple(int(ids[place]) for place in places)
+        if kind not in left or getattr(rule, kind) != "grid":
+            runs.append(Run(kind, found))
+            continue
+        while found:
+            if not left[kind]:
+                raise InvalidValue(
+                    f"The batch has {number_of(len(found), 'token')} of {kind}s without a grid.",
+                    f"Pass {kind}_grid_thw with the grid of every {kind}, in patches.",
+                )
+            grid, seconds = left[kind].pop(0)
+            frames = grid[0] // (rule.frame_merge if kind == "video" else 1)
+            count = frames * (grid[1] // rule.merge) * (grid[2] // rule.merge)
+            if not 0 < count <= len(found):
+                raise InvalidValue(
+                    f"A grid of {' x '.join(map(str, grid))} patches has {number_of(count, 'token')}, but the batch "
+                    f"has {len(found)} where this {kind} is.",
+                    f"Pass the grids in the order of the {kind}s; {rule.merge} x {rule.merge} patches are a token.",
+                )
+            runs.append(Run(kind, found[:count], grid, seconds))
+            found = found[count:]
+    return tuple(runs)

@@ -1,0 +1,101 @@
+"""`check_batch`: the positions of a batch of one's own, in Python and from a file."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import clockhands as ch
+from clockhands.cli import main
+from clockhands.errors import ClockhandsError
+from clockhands.testing import CheckFailed, check_batch
+from testing.positions.rope_indices import rope_index, transformers
+
+IMAGE = 151655
+IDS = np.array([[0, 0, 1, 2, 151652, *[IMAGE] * 12, 151653, 3], [1, 2, 3, 4, 151652, *[IMAGE] * 12, 151653, 3]])
+MASK = np.array([[0, 0, *[1] * 17], [1] * 19])
+GRIDS = np.array([[1, 6, 8], [1, 8, 6]])
+
+
+def right():
+    """The positions of the batch, row by row."""
+    rows = []
+    for pads, height, width in ((2, 3, 4), (0, 4, 3)):
+        start = 5 - pads
+        text = np.tile(np.concatenate([np.zeros(pads), np.arange(start)]), (3, 1))
+        cells = np.array([(start, start + row, start + column) for row in range(height) for column in range(width)]).T
+        rows.append(np.concatenate([text, cells, np.tile([start + 4, start + 5], (3, 1))], axis=1))
+    return np.stack(rows, axis=1).astype(int)
+
+
+def test_right_positions_are_sound_in_each_shape_and_library(cases):
+    for wanted in (right(), np.concatenate([np.zeros_like(right()[:1]), right()])):
+        with cases(wanted.shape):
+            assert ch.check_batch("qwen2_vl", IDS, MASK, wanted, image_grid_thw=GRIDS).sound
+    with cases("torch"):
+        import torch
+
+        ids, mask, wanted, grids = map(torch.tensor, (IDS, MASK, right(), GRIDS))
+        assert check_batch("qwen2_vl", ids, mask, wanted, image_grid_thw=grids).sound
+    with cases("one row"):
+        assert check_batch("text", [5, 6, 7], position_ids=[0, 1, 2]).sound
+    with cases("the config of a model"):
+        config = rope_index("qwen2_vl").args[0].config
+        assert check_batch(config, IDS, MASK, right(), image_grid_thw=GRIDS).sound
+
+
+def test_wrong_positions_are_named(cases):
+    for wrong, code in (
+        (right()[[0, 2, 1]], "rows-and-columns-exchanged"),
+        (np.tile(np.arange(19) - [[2], [0]], (3, 1, 1)), "image-as-text"),
+        (np.where(MASK, right() + np.array([[2], [0]]), 0), "padding-shifts"),
+    ):
+        with cases(code), pytest.raises(CheckFailed) as caught:
+            check_batch("qwen2_vl", IDS, MASK, wrong, image_grid_thw=GRIDS)
+        assert code in caught.value.report.codes, str(caught.value)
+    with cases("packed"):
+        counted, documents = np.arange(6)[None], np.array([[0, 0, 0, 1, 1, 1]])
+        report = check_batch("text", counted, None, counted, document_ids=documents, raises=False)
+        assert report.codes == {"documents-continue"}
+        assert report.failures[0].message.endswith("the first is token 3 (text): expected 0, got 3.")
+
+
+def test_arrays_that_do_not_belong_together_are_refused(cases):
+    for words, call in {
+        "`position_ids` is missing": lambda: check_batch("text", IDS),
+        "has another shape than the batch": lambda: check_batch("text", IDS, MASK, IDS[:, 1:]),
+        "`attention_mask` has the shape [1, 19]": lambda: check_batch("text", IDS, MASK[:1], IDS),
+        "tokens of images without a grid": lambda: check_batch("qwen2_vl", IDS, MASK, right()),
+        "has 20 tokens, but the batch has 12": lambda: check_batch(
+            "qwen2_vl", IDS, MASK, right(), image_grid_thw=[[1, 8, 10], [1, 8, 6]]
+        ),
+        "1 grid of images have no tokens": lambda: check_batch(
+            "qwen2_vl", IDS, MASK, right(), image_grid_thw=[*GRIDS.tolist(), [1, 2, 2]]
+        ),
+        "No position rule is known for 'llama'": lambda: check_batch(transformers.LlamaConfig(), IDS, MASK, IDS),
+    }.items():
+        with cases(words), pytest.raises(ClockhandsError) as caught:
+            call()
+        assert words in caught.value.message
+
+
+def test_a_batch_in_a_file_is_checked_by_the_command(tmp_path, cases):
+    import torch
+
+    config = {"model_type": "qwen2_vl", "image_token_id": IMAGE, "vision_config": {"spatial_merge_size": 2}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    batch = {"input_ids": IDS, "attention_mask": MASK, "image_grid_thw": GRIDS, "labels": IDS}
+    for positions, code in ((right(), 0), (right()[[0, 2, 1]], 1)):
+        np.savez(tmp_path / "batch.npz", position_ids=positions, **batch)
+        torch.save(
+            {name: torch.tensor(held) for name, held in {**batch, "position_ids": positions}.items()},
+            tmp_path / "batch.pt",
+        )
+        for file in ("batch.npz", "batch.pt"):
+            for like in ("qwen2_vl", tmp_path / "config.json"):
+                with cases(file, like, code):
+                    words = ["check", str(tmp_path / file), "--kind", "positions", "--like", str(like)]
+                    result = CliRunner().invoke(main, words)
+                    assert result.exit_code == code, result.output
+                    assert ("rows-and-columns-exchanged" in result.output) == bool(code)
