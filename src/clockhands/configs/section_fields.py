@@ -36,7 +36,7 @@ DEEPEST = 4
 
 # Words in the names of such keys, beyond those that the table knows.
 ABOUT_POSITION = re.compile(
-    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^llama_4_scaling$|attention\.temperature_"
+    r"rope|rotary|alibi|yarn|ntk|(^|[_.])position|(^|_)theta($|_)|sliding_window|mscale|^att_context_size$|^llama_4_scaling$|attention\.temperature_"
 )
 # Quantities of a model that are not about positions by themselves.
 SHAPE = frozenset({"hidden", "heads", "head_width", "layers", "decoder_layers", "image", "patch"})
