@@ -3,6 +3,8 @@
 import json
 import random
 import re
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,24 @@ def test_a_window_that_the_cache_takes_from_any_config_is_not_said_to_be_without
     gpt2 = class_in("transformers 5.23.0", "gpt2")
     assert gpt2 is not None
     assert not gpt2.lacks("sliding_window")
+
+
+# Where a sentence says so, it has a place for the line, or is about any runtime that might do so.
+SAYS_UNREAD = re.compile(r"\b(does not|do not) (read|use)\b|\bignores?\b|\bdrops?\b")
+LINES = ("{because}", "{its_class}", "{its_line}", "{lacking_code:and}")
+ANY_RUNTIME = re.compile(r"\b(a runtime|runtimes) that\b|\bthe audit cannot read\b|\ba lenient loader\b", re.IGNORECASE)
+
+
+def test_every_sentence_of_a_finding_that_says_so_has_a_place_for_the_line(cases):
+    folder = resources.files("clockhands.auditing.findings")
+    for file in (each for each in folder.iterdir() if each.name.endswith(".toml")):
+        for code, row in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            for held in (row, *row.get("variants", ())):
+                for name in ("title", "sentence", "unmended"):
+                    text = held.get(name, "")
+                    if SAYS_UNREAD.search(text) and not (name == "title" and code == "ignored-key"):
+                        with cases(code, text):
+                            assert any(each in text for each in LINES) or ANY_RUNTIME.search(text)
 
 
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8}

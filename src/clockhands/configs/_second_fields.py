@@ -153,7 +153,8 @@ def _built(says: Mapping[str, Any], known: ModelType | None, title: str) -> list
         return []
     if says.get("built"):
         return [f"{known.library.capitalize()} makes {title} for generate(use_mtp=True) only."]
-    return [f"{known.library.capitalize()} does not make {title} of {known.name}, and ignores their weights."]
+    code = f" ({known.code.name}, {known.code.place})" if known.code is not None else ""
+    return [f"{known.library.capitalize()} does not make {title} of {known.name}, and ignores their weights{code}."]
 
 
 def _likened(

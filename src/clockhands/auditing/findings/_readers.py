@@ -159,8 +159,8 @@ def _code_without(key: str, reading: Reading) -> list[str]:
     return list(dict.fromkeys(str(each) for each in found if each is not None))
 
 
-def _class_in_words(code: ReleasedClass) -> str:
-    return f"{code.name}, {code.place}"
+def _class_in_words(code: ReleasedClass | None) -> str:
+    return "" if code is None else f"{code.name}, {code.place}"
 
 
 _CONTEXT, _ORIGINAL = "max_position_embeddings", "original_max_position_embeddings"
@@ -188,8 +188,8 @@ def new_shape_only(subject: AuditSubject) -> Iterator[Case]:
     evidence |= {"read instead": _changed(worst.theirs, worst.ours), "right": _changed(worst.ours, worst.theirs)}
     evidence |= {"reader": release(reading)} | _apart(worst) | in_the_old_shape(subject, worst.ours)
     code = class_in(release(reading).lower(), subject.resolved.model_type or "")
-    if code is not None and code.lacks(NEW):
-        evidence["its class"] = _class_in_words(code)
+    shown = code is not None and code.lacks(NEW)
+    evidence["its class"] = _class_in_words(code) if shown else "read by a person; no line of its class is known"
     if reading.because is not None:
         evidence["fails"] = reading.because
     yield case_of("new-shape-only", evidence, worst.layers if len(reading.parted) > 1 else None)
@@ -353,8 +353,8 @@ def flat_vision_language(subject: AuditSubject) -> Iterator[Case]:
             continue
         evidence: dict[str, Any] = {view.place(key): view.values[key] for key in held}
         evidence |= {"type": view.name, "text type": text}
-        code = None if view.known is None else view.known.code
-        yield case_of("flat-vision-language", evidence | ({} if code is None else {"its class": _class_in_words(code)}))
+        evidence["its class"] = _class_in_words(None if view.known is None else view.known.code)
+        yield case_of("flat-vision-language", evidence)
 
 
 def _reading(subject: AuditSubject, name: str) -> Reading | None:
