@@ -9,6 +9,7 @@ one pass.
 
 import itertools
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,6 +55,7 @@ from clockhands.models.layer_rotations import (
 from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.models.torch_threads import in_one_thread, is_small
 from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
@@ -144,7 +146,7 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
     live = _Live()
     ids = ids.to(next(module.parameters()).device)
     try:
-        with uncompiled():
+        with uncompiled(), in_one_thread() if is_small(module) else nullcontext():
             _measured(live, model, module, ids, progress)
         if is_compiled(model.module):
             progress("the compiled model", 0.95)

@@ -95,7 +95,7 @@ def position_suspects(rule: PositionRule) -> Iterator[PositionSuspect]:
         yield from _of_grids(rule, other)
         yield from _of_times(rule, other)
     if not rule.latent:
-        yield other("padding-shifts", {"pads": "padding", "start": "another number"}, padding="counted")
+        yield other("padding-shifts", {"how": "a text after padding does not start at 0"}, padding="counted")
         yield other("documents-continue", documents="continue")
         yield other("documents-restart-twice", documents="twice")
         yield other("documents-restart-late", documents="late")

@@ -17,7 +17,7 @@ from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary, rerotate
 from clockhands.recognition.calling import FLOATS, Refused, as_numpy, dtype_of
 from clockhands.testing._experiments import Answer, Unasked, shares
-from clockhands.testing.generation.texts import FaultyAnswer, GenerationSubject, Reply
+from clockhands.testing.generation.texts import GenerationSubject
 
 Path = tuple[Any, ...]
 
@@ -121,13 +121,9 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     begun = len(text) - steps
     kept = np.array([0, 1, *range(begun - begun // 2, begun)])
     cache, axes = _prefilled(it, begun)
-    if it.evict is None and not axes:
-        raise Unasked(
-            "the rows of its cache are not accessible: pass evict=, a function(cache, rows) that keeps these rows"
-        )
-    if it.evict is None and not holds_positions(it):
+    if it.evict is None and axes and not holds_positions(it):
         raise Unasked("its cache does not hold positions: its encoding counts the rows, as a bias does")
-    fewer = with_rows(cache, kept, axes) if it.evict is None else it.evict(copied(cache), kept)
+    fewer = _with_only(it, cache, kept, axes)
 
     def hidden(cache: Any, start: int) -> np.ndarray:
         seen = np.isin(np.arange(len(text)), kept) | (np.arange(len(text)) >= begun)
@@ -143,30 +139,38 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     for step in range(steps):
         logits, fewer = it.model(text[None, begun + step : begun + step + 1], np.array([[begun + step]]), None, fewer)
         said.append(logits[0, 0])
-    at = np.arange(len(text))
-    pairs = np.tri(len(text), dtype=bool) & (np.isin(at, kept) | (at >= begun) | (at[:, None] < begun))
-    where = np.where(at >= begun, at - begun + len(kept), at)
-    told = {"kept": len(kept), "begun": begun}
     return [
         it.reply(
-            f"{len(kept)} of {begun} rows are kept, then {steps} tokens one at a time",
-            np.stack(said),
-            wanted,
-            begun,
-            (
-                FaultyAnswer("eviction-stops-positions", told, lambda: hidden(copied(cache), len(kept))),
-                FaultyAnswer("eviction-stops-positions", told, lambda: it.alone(text, where, pairs)[begun:]),
-                FaultyAnswer(
-                    "eviction-stops-positions", told, lambda: _stopped_positions(it, text, begun, len(kept), pairs)
-                ),
-            ),
+            f"{len(kept)} of {begun} rows are kept, then {steps} tokens one at a time", np.stack(said), wanted, begun
         )
     ]
 
 
-def _stopped_positions(it: GenerationSubject, text: np.ndarray, begun: int, kept: int, pairs: np.ndarray) -> np.ndarray:
-    at = np.arange(len(text))
-    return it.alone(text, np.where(at >= begun, kept, at), pairs)[begun:]
+def _rejected(it: GenerationSubject) -> list[Answer]:
+    """Two of four drafted tokens are wrong: their rows are removed, and the text goes on where the first one was."""
+    _needs_positions(it)
+    if it.model.window is not None:
+        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+    text, half = it.texts[0], len(it.texts[0]) // 2
+    begun = half + 2
+    drafted = np.concatenate([text[:begun], (text[begun : begun + 2] + 1) % it.model.vocabulary])
+    at = np.arange(len(text))[None]
+    cache, axes = _prefilled(it, half)
+    _, cache = it.model(drafted[None, half:], at[:, half : len(drafted)], None, cache)
+    cache = _with_only(it, cache, np.arange(begun), axes)
+    logits, _ = it.model(text[None, begun:], at[:, begun:], None, cache)
+    return [it.reply("two rejected tokens are removed, then the right ones", logits[0], it.wanted[0][begun:], begun)]
+
+
+def _with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
+    """A copy of the cache with these rows alone, by the caller's function where there is one."""
+    if it.evict is not None:
+        return it.evict(copied(cache), rows)
+    if not axes:
+        raise Unasked(
+            "the rows of its cache are not accessible: pass evict=, a function(cache, rows) that keeps these rows"
+        )
+    return with_rows(cache, rows, axes)
 
 
 def _shifted_text(it: GenerationSubject) -> list[Answer]:
@@ -189,21 +193,11 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     cache = it.shift(cache, by) if it.shift is not None else _rotated_cache(it, cache, half, by)
     logits, _ = it.model(text[None, half:], by + at[None, half:], None, cache)
     wanted = it.alone(text, by + at)[half:]
-    told = {"moved": f"shifted by {by} positions"}
     asked = f"the cache of {half} tokens shifted by {by}, then the rest"
     if it.shift is None:
         # The keys were turned on here, by the rates of the spec: the model has no code that could have left them.
         asked = f"the cache of {half} tokens rotated by {by} positions with the frequencies of its spec, then the rest"
-        return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
-    faults = (
-        FaultyAnswer(
-            "cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, at, by + at))[half:]
-        ),
-        FaultyAnswer(
-            "cached-keys-keep-positions", told, lambda: it.alone(text, np.where(at < half, 2 * by + at, by + at))[half:]
-        ),
-    )
-    return [_near(it, it.reply(asked, logits[0], wanted, half, faults), by)]
+    return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
 
 
 def _joined(it: GenerationSubject) -> list[Answer]:
@@ -223,14 +217,8 @@ def _joined(it: GenerationSubject) -> list[Answer]:
     wanted = one_pass(at)
     caches = [it.model(text[None], np.arange(len(text))[None])[1] for text in (first, second)]
     logits, _ = it.model(rest[None], at[None, begun:], None, it.join(*caches))
-    told = {"moved": "joined to another"}
-    own = np.where(part == 1, at - len(first), at)
-    faults = tuple(
-        FaultyAnswer("cached-keys-keep-positions", told, lambda where=where: one_pass(where))
-        for where in (own, np.where(part == 2, at - begun + len(second), own), np.where(part == 2, at - begun, own))
-    )
     asked = f"caches of {len(first)} and {len(second)} tokens in one, then {len(rest)} tokens"
-    return [_near(it, it.reply(asked, logits[0], wanted, begun, faults), begun)]
+    return [_near(it, it.reply(asked, logits[0], wanted, begun), begun)]
 
 
 def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
@@ -306,6 +294,17 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
     return np.array(places)
 
 
+def rows_that_are_written(it: GenerationSubject) -> int:
+    """The number of the first tokens of one call after which all its keys are zero; all tokens where none are."""
+    size = len(it.texts[0])
+    _, cache = it.model.fresh()(np.full((1, size), it.texts[0][0]), np.arange(size)[None])
+    for path, (axis, _) in _placed_arrays(it).items():
+        rows = rows_of(cache, path, axis)
+        if len(rows) == size and rows[0].any():
+            return int(np.flatnonzero(rows.any(axis=1))[-1]) + 1
+    return size
+
+
 NOWHERE = -1
 """The place of a key that is zero wherever the keys of its token differ from position to position."""
 
@@ -343,6 +342,50 @@ def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any
     return mapped(cache, rotated_rows)
 
 
+def moved_keys(it: GenerationSubject) -> dict[str, str | None]:
+    """The arrays of a cache whose keys a caller's ``shift`` puts elsewhere than the model itself does.
+
+    The model itself gives the keys at the positions to which they should go. Which of its rotations was applied is a
+    linear map of channels, taken from the keys of another layer before and after.
+
+    Returns:
+        For each such array the array whose rotation was applied to it, "" if it is none of these, None if it was not
+        moved.
+    """
+    text, by = it.texts[0], _by(it)
+    at = np.arange(len(text))[None]
+    axes = {path: axis for path, (axis, _) in _placed_arrays(it).items()}
+    caches = [it.model.fresh()(text[None], at + further)[1] for further in (0, by)]
+    caches.append(it.shift(copied(caches[0]), by) if it.shift is not None else caches[0])
+    held = {path: [_channels(cache, path) for cache in caches] for path, axis in axes.items()}
+    wrong: dict[str, str | None] = {}
+    for path, (before, right, got) in held.items():
+        if _same_rows(got, right) or _same_rows(right, before):
+            continue
+        name = _array_name(path)
+        wrong[name] = None if _same_rows(got, before) else ""
+        for other, (one, two, _) in held.items():
+            turn, _, rank, _ = np.linalg.lstsq(one, two, rcond=None)
+            if wrong[name] == "" and other != path and rank == before.shape[-1] and _same_rows(before @ turn, got):
+                wrong[name] = _array_name(other)
+    return wrong
+
+
+def _channels(cache: Any, path: Path) -> np.ndarray:
+    """The rows of one array of a cache and its heads, [rows, channels]."""
+    array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
+    return array.reshape(-1, array.shape[-1])
+
+
+def _same_rows(one: np.ndarray, other: np.ndarray) -> bool:
+    return bool((np.abs(one - other) <= 8 * _like(other)).all())
+
+
+def _array_name(path: Path) -> str:
+    number = next((part for part in reversed(path) if isinstance(part, int)), None)
+    return f"layer {number}" if number is not None else ".".join(map(str, path))
+
+
 def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:
     """The spec of cached rows [..., tokens, channels] of one token, whole heads or their rotated part; None of others.
 
@@ -371,14 +414,16 @@ def _needs_positions(it: GenerationSubject) -> None:
         raise Unasked("it takes no positions")
 
 
-def _near(it: GenerationSubject, reply: Reply, by: int) -> Answer:
+def _near(it: GenerationSubject, reply: Answer, by: int) -> Answer:
     """An answer that the rounding of phases may move as well, at positions that are further by so many."""
-    most = by + reply.first + len(reply.got)
+    assert reply.positions is not None
+    most = by + int(np.max(reply.positions)) + 1
     return replace(reply, allowed=np.asarray(2 * it.allowed + _SLIP * most * it.slip))
 
 
 CHANGED: tuple[tuple[str, str, Callable[[Any], list[Answer]]], ...] = (
     ("rows removed from the cache", "Positions continue after old keys are removed.", _evicted),
+    ("rejected tokens", "Rejected tokens of a draft leave nothing behind.", _rejected),
     ("a shifted text", "A relative encoding depends on distances only.", _shifted_text),
     ("a shifted cache", "Rotated keys have the positions to which they were moved.", _shifted_cache),
     ("joined caches", "Keys of two joined caches have consecutive positions.", _joined),

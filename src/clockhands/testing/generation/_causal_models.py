@@ -5,13 +5,14 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.opened_modules import text_config
+from clockhands.models.torch_threads import in_one_thread, is_small
 from clockhands.phrases import shown
 from clockhands.recognition.calling import (
     FLOATS,
@@ -34,8 +35,6 @@ ARGUMENTS = ("tokens", "positions", "mask", "cache")
 _COLUMNS = 4096
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
-# Below this PyTorch's threads cost more than they bring.
-_SINGLE = 1_000_000
 
 
 @dataclass
@@ -64,6 +63,7 @@ class CausalModel:
         layers: How many layers it has, where it says so.
         pad: The token to pad with.
         small: Whether it is a small PyTorch model, which threads make slower.
+        answers: What it answered to each call, where that is recorded.
     """
 
     forward: Callable[..., Any]
@@ -77,6 +77,7 @@ class CausalModel:
     layers: int | None = None
     pad: int = 0
     small: bool = False
+    answers: list[np.ndarray] | None = None
 
     def __call__(
         self,
@@ -116,7 +117,10 @@ class CausalModel:
             raise Refused(f"it returned {self.counts.dtype}, which is not a floating-point type")
         if self.vocabulary > _COLUMNS:
             logits = logits[..., :: -(-self.vocabulary // _COLUMNS)]
-        return as_numpy(logits).astype(np.float64), cache
+        answer = as_numpy(logits).astype(np.float64)
+        if self.answers is not None:
+            self.answers.append(answer)
+        return answer, cache
 
     def _called(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
@@ -146,7 +150,7 @@ class CausalModel:
 
     def fresh(self) -> "CausalModel":
         """The model as it was before it was asked anything, where it can be copied; else itself."""
-        return self
+        return replace(self, answers=None)
 
 
 @dataclass
@@ -206,10 +210,8 @@ class TransformersModel(CausalModel):
     def fresh(self) -> "TransformersModel":
         """See `CausalModel`."""
         if self.pristine is None:
-            return self
-        made = copy.copy(self)
-        made.model = copy.deepcopy(self.pristine)
-        return made
+            return replace(self, answers=None)
+        return replace(self, model=copy.deepcopy(self.pristine), answers=None)
 
 
 def opened(
@@ -304,20 +306,12 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
 
 
 def _is_small(model: Any) -> bool:
-    if "torch" not in sys.modules or not isinstance(model, sys.modules["torch"].nn.Module):
-        return False
-    return sum(parameter.numel() for parameter in model.parameters()) <= _SINGLE
+    return "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module) and is_small(model)
 
 
 def _alone(call: Callable[[], Any]) -> Any:
-    """Call it in one thread: for the smallest products, waking others takes longer than they help."""
-    torch = sys.modules["torch"]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with in_one_thread():
         return call()
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _window(config: Any) -> int | None:

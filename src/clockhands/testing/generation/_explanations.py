@@ -1,6 +1,6 @@
 """Explanation of a model's failures by its logits under each known fault, computed with the model itself."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.phrases import number_of
+from clockhands.phrases import listed, number_of
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
@@ -17,70 +17,55 @@ from clockhands.testing.generation._caches import (
     copied,
     holds_positions,
     key_axes,
+    moved_keys,
     places_of_keys,
     rotated_alike,
+    rows_that_are_written,
     with_rows,
 )
+from clockhands.testing.generation._fault_catalogue import CATALOGUE
+from clockhands.testing.generation._imposed_faults import facts_of, places_under
+from clockhands.testing.generation._predictions import ROOM, Predictions, RecordedRun
 from clockhands.testing.generation._text_experiments import NO_KEYS
-from clockhands.testing.generation.texts import GenerationSubject, Reply, places_in_pieces
+from clockhands.testing.generation.texts import GenerationSubject
 from clockhands.testing.reports import UNDECIDED, Explanation
 
-# Rounding on both sides.
-_ROOM = 2.0
-_Rule = tuple[str, dict[str, Any], list[str]]
+_Rule = tuple[str, Mapping[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = GENERATION
 
 
-def explained(it: GenerationSubject, failed: Sequence[ExperimentRun]) -> tuple[Explanation, ...]:
+def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Explanation, ...]:
     """The faults that account for what failed; each experiment is accounted for once."""
-    told: list[_Reason] = []
+    failed = [one for one in asked if one.wrong]
     left = {one.experiment.name: one for one in failed}
-    for code, parameters, names in (*_by_length(it, left), *_left_behind(it, left)):
-        told.append(((code,), parameters, names))
-        left = {name: one for name, one in left.items() if name not in names}
-    fits = {name: found for name, one in left.items() if (found := _fitting(one))}
-    while fits:
-        counts: dict[str, int] = {}
-        for found in fits.values():
-            for code in found:
-                counts[code] = counts.get(code, 0) + 1
-        most = max(counts.values())
-        best = next(code for code in counts if counts[code] == most)
-        names = [name for name, found in fits.items() if best in found]
-        # Faults that fit wherever this one does are not told apart from it.
-        same = [code for code in counts if code != best and all(code in fits[name] for name in names)]
-        told.append(((best, *same), fits[names[0]][best], names))
-        fits = {name: found for name, found in fits.items() if name not in names}
-        left = {name: one for name, one in left.items() if name not in names}
-    every = [one.experiment.name for one in failed]
-    told += [((code,), parameters, names) for code, parameters, names in _by_rule(it, left, every)]
+    told: list[_Reason] = []
+
+    def add(rules: Iterable[_Rule]) -> None:
+        nonlocal left
+        for code, parameters, names in rules:
+            told.append(((code,), parameters, names))
+            left = {name: one for name, one in left.items() if name not in names}
+
+    add(_by_length(it, left))
+    add(_left_behind(it, left))
+    add(_by_short_tables(it, left))
+    if any("later-tokens-seen" in codes for codes, _, _ in told):
+        left = {}  # single passes of a model that is not causal predict nothing of its cache
+    predicted = Predictions(it, [one for one in asked if not one.wrong])
+    for reason in predicted.single_faults(left):
+        told.append(reason)
+        left = {name: one for name, one in left.items() if name not in reason[2]}
+    add(_by_moved_keys(it, left))
+    add(_by_rule(it, left, [one.experiment.name for one in failed]))
+    add(predicted.positions_found(left))
+    for reasons in predicted.two_faults(left):
+        told += reasons
     merged: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
     for codes, parameters, names in told:
         first = merged.setdefault(codes, (parameters, []))
         first[1].extend(name for name in names if name not in first[1])
     return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
-
-
-def _fitting(one: ExperimentRun) -> dict[str, Mapping[str, Any]]:
-    """The faults that give the answers of an experiment, all that are wrong of them."""
-    wrong = [answer for answer in one.answers if isinstance(answer, Reply) and (answer.shares > 1).any()]
-    fits: dict[str, Mapping[str, Any]] | None = None
-    for answer in wrong:
-        here: dict[str, Mapping[str, Any]] = {}
-        for other in answer.faulty:
-            if other.code in here:
-                continue
-            with suppress(Refused, Unasked):
-                said, room = other.ask(), _ROOM * np.asarray(answer.allowed)
-                if said.shape != answer.got.shape or (shares(said, answer.wanted, room) <= 1).all():
-                    continue  # what would be right too explains nothing
-                if (shares(answer.got, said, room) <= 1).all():
-                    here[other.code] = other.parameters
-        fits = here if fits is None else {code: fits[code] for code in fits if code in here}
-        if not fits:
-            return {}
-    return fits or {}
 
 
 def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
@@ -89,14 +74,14 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> li
         return []
     text = it.texts[0]
     said = [it.alone(text[:size])[1] for size in range(2, len(text) + 1)]
-    alike = [bool((shares(each, said[0], _ROOM * it.allowed) <= 1).all()) for each in said]
+    alike = [bool((shares(each, said[0], ROOM * it.allowed) <= 1).all()) for each in said]
     short = len(alike) if all(alike) else alike.index(False)  # said[i] is of i + 2 tokens
     threshold = short + 1
     if threshold >= len(text) or threshold < 4:
-        later = [bool((shares(each, other, _ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
+        later = [bool((shares(each, other, ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
         return [("later-tokens-seen", {}, ["a longer text"])] if not any(later[:2]) else []
     beyond = said[short:]
-    one = all(bool((shares(each, beyond[0], _ROOM * it.allowed) <= 1).all()) for each in beyond)
+    one = all(bool((shares(each, beyond[0], ROOM * it.allowed) <= 1).all()) for each in beyond)
     code = "chunk-mixes-lists" if one else "cache-older-base"
     shorter = it.shortened(threshold)
     explained_by = ["a longer text"]
@@ -114,7 +99,7 @@ def _left_behind(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> 
         return []
     answers = {answer.asked: answer for answer in failed["repeated call"].answers}
     twice = [[answer.got for answer in failed["repeated call"].answers if answer.asked == name] for name in answers]
-    still = all((shares(one, each[0], _ROOM * it.allowed) <= 1).all() for each in twice[:-1] for one in each)
+    still = all((shares(one, each[0], ROOM * it.allowed) <= 1).all() for each in twice[:-1] for one in each)
     longest = list(answers.values())[-1]
     if (longest.shares > 1).any() or not (still or it.model.copied):
         return [("model-keeps-state", {}, ["repeated call"])]
@@ -124,6 +109,36 @@ def _left_behind(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> 
         after = replace(it, wanted=[it.alone(text) for text in it.texts])
         explained_by += [name for name, one in failed.items() if name != "repeated call" and _explains(one, after)]
     return [("remembers-longest", {}, explained_by)]
+
+
+def _by_short_tables(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Keys of zeros at the end of a long call: all that is compared with a long call fails, and only that."""
+    if not any(name.startswith(("one token", "chunks")) for name in failed):
+        return []
+    with suppress(Refused, Unasked):
+        size = len(it.texts[0])
+        written = rows_that_are_written(it)
+        shorter = it.shortened(written) if 8 <= written < size else None
+        names = [name for name, one in failed.items() if shorter is not None and _explains(one, shorter)]
+        if names:
+            return [("long-calls-without-rows", {"written": written}, names)]
+    return []
+
+
+def _by_moved_keys(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """What a caller's function did to the keys of each layer."""
+    name = "a shifted cache"
+    if name not in failed or it.shift is None:
+        return []
+    with suppress(Refused, Unasked):
+        wrong = moved_keys(it)
+        still = [layer for layer, of in wrong.items() if of is None]
+        others = [f"those of {layer} by the rotation of {of}" for layer, of in wrong.items() if of]
+        if still:
+            return [("cached-keys-keep-positions", {"moved": f"shifted, in {listed(still)}"}, [name])]
+        if others and len(others) == len(wrong):
+            return [("cached-keys-other-rotation", {"how": listed(others)}, [name])]
+    return []
 
 
 def _explains(one: ExperimentRun, it: GenerationSubject) -> bool:
@@ -145,14 +160,16 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         failed = {name: one for name, one in failed.items() if name not in spread}
     steps = [name for name in failed if name.startswith(("one token", "chunks"))]
     if steps:
-        also = [name for name in failed if "cache" in name or name.startswith(("two ", "left padding and"))]
+        about = ("two ", "left padding and", "rejected", "a text after")
+        also = [name for name in failed if "cache" in name or name.startswith(about)]
         code, told = ("bias-lost-in-decode", {}) if _blind_to_order(it) else _by_keys(it)
         if code:
             found.append((code, told, [*steps, *also]))
     state = [name for name in ("two continuations of one text", "two alternating texts") if name in failed]
     if state and not any(name.startswith(("one token", "chunks", "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
-        evicted = ["rows removed from the cache"] if "rows removed from the cache" in failed and not it.slip else []
+        removed = ("rows removed from the cache", "rejected tokens")
+        evicted = [name for name in removed if name in failed and not it.slip]
         found.append(("model-keeps-state", {}, [*state, *evicted]))
         failed = {name: one for name, one in failed.items() if name not in evicted}
     padded = [name for name in failed if name.startswith("left padding")]
@@ -163,9 +180,8 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
     evicted = failed.get("rows removed from the cache")
     if evicted and not it.slip:
         # Positions that are given change nothing, so all that it can count are the rows.
-        answer = evicted.answers[0]
-        assert isinstance(answer, Reply)
-        found.append(("eviction-stops-positions", dict(answer.faulty[0].parameters), [evicted.experiment.name]))
+        facts = {name: facts_of(it)[name] for name in ("kept", "begun")}
+        found.append(("eviction-stops-positions", facts, [evicted.experiment.name]))
     if "repeated call" in failed and not any("repeated call" in names for _, _, names in found):
         found.append(("model-keeps-state", {}, ["repeated call"]))
     return found
@@ -182,9 +198,9 @@ def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
             if (places == NOWHERE).any():
                 return "late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}
             if rotated_alike(it, cuts[0]):
-                for code, how, where in places_in_pieces(size, cuts):
-                    if (where == places).all():
-                        return code, {"how": how}
+                for fault in CATALOGUE:
+                    if fault.sees is None and (places_under(fault, [0, *cuts], size) == places).all():
+                        return fault.code, fault.parameters(it)
             first = int(np.flatnonzero(places != np.arange(size))[0])
             some = slice(first, first + 3)
             seen, right = (", ".join(map(str, each[some])) for each in (places, np.arange(size)))
@@ -195,7 +211,6 @@ def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
 def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
     """What pads do to a text that no positions can be given to: whether they are read, or counted."""
     text, pads = it.texts[1], len(it.texts[0]) - len(it.texts[1])
-    told = {"pads": number_of(pads, "pad"), "start": pads}
     mask = np.arange(len(text) + pads)[None] >= pads
     with suppress(Refused, Unasked):
         said = []
@@ -205,7 +220,8 @@ def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
             said.append(it.model.fresh()(row, at, mask)[0][0, pads:])
         if (np.abs(said[0] - it.wanted[1]) <= it.allowed).all():
             return "", {}
-        return ("padding-shifts" if (np.abs(said[0] - said[1]) <= _ROOM * it.allowed).all() else "padding-seen"), told
+        code = "padding-shifts" if (np.abs(said[0] - said[1]) <= ROOM * it.allowed).all() else "padding-seen"
+        return code, next(fault for fault in CATALOGUE if fault.code == code).parameters(it)
     return "", {}
 
 
@@ -226,7 +242,7 @@ def _blind_to_order(it: GenerationSubject) -> bool:
         turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
         plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
         other, _ = model(text[None, -1:], at[:, -1:], None, turned)
-        return bool(np.abs(plain - other).max() <= _ROOM * it.allowed) and not holds_positions(it)
+        return bool(np.abs(plain - other).max() <= ROOM * it.allowed) and not holds_positions(it)
     return False
 
 

@@ -18,6 +18,7 @@ from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
 from clockhands.testing.generation._explanations import explained
+from clockhands.testing.generation._predictions import RecordedRun
 from clockhands.testing.generation._text_experiments import GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
@@ -45,8 +46,8 @@ def check_generation(
 
     What it says of three texts, each alone and in one pass, is compared with what it says of them padded on the left
     and on the right, packed into one row, in pieces, one token at a time, with a cache that was copied, pickled, moved
-    on or cut, by turns, and again. What fails is explained by asking the model what it says in one pass at other
-    positions or of other keys. What it says of pads is not compared, but must be finite, also where a pad sees no key
+    on or cut, by turns, and again. What fails is explained by the known fault that gives the same answers when it is
+    imposed on single passes of the model, and that would not show in what passed. What it says of pads is not compared, but must be finite, also where a pad sees no key
     at all (`masked-row-not-finite`). Random weights will do, if they are large enough for positions to matter.
 
     Args:
@@ -93,19 +94,17 @@ def check_generation(
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _experiment_runs(subject)
-    failed, noted = [], {}
-    for one in asked:
-        if not one.wrong:
-            continue
-        failed.append(one)
-    reasons = explained(subject, failed) if failed else ()
+    noted: dict[str, str] = {}
+    failed = [one for one in asked if one.wrong]
+    reasons = explained(subject, asked) if failed else ()
     for one in list(failed):
         experiment = one.experiment
         if isinstance(experiment, GenerationExperiment) and experiment.note and _only(reasons, experiment):
             noted[experiment.name] = experiment.note
             failed.remove(one)
     if noted:
-        reasons = explained(subject, failed) if failed else ()
+        asked = [one for one in asked if one.experiment.name not in noted]
+        reasons = explained(subject, asked) if failed else ()
     if "positions" in called.takes and not subject.slip:
         notes["faults of one position"] = (
             "the positions passed in have no effect: it has no position encoding, counts by itself, or its weights "
@@ -121,7 +120,7 @@ def check_generation(
         subject=_named(model, forward),
         kind="generation",
         like="the same logits however a text is passed",
-        experiments=tuple(one.experiment.name for one in asked if one.experiment.name not in noted),
+        experiments=tuple(one.experiment.name for one in asked),
         left_out={**left_out, **noted, **notes},
         failures=tuple(_failure(one, parting) for one in failed),
         explanations=reasons,
@@ -135,12 +134,7 @@ def check_generation(
             "a slip of one position": subject.slip,
         },
         worst=max(
-            (
-                float(answer.shares.max(initial=0))
-                for one in asked
-                if one.experiment.name not in noted
-                for answer in one.answers
-            ),
+            (float(answer.shares.max(initial=0)) for one in asked for answer in one.answers),
             default=0.0,
         ),
         spec=spec,
@@ -148,12 +142,14 @@ def check_generation(
     return settled(report, raises)
 
 
-def _experiment_runs(subject: GenerationSubject) -> tuple[list[ExperimentRun], dict[str, str]]:
-    asked: list[ExperimentRun] = []
+def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dict[str, str]]:
+    asked: list[RecordedRun] = []
     left_out: dict[str, str] = {}
     for experiment in experiments(subject):
         try:
-            asked.append(ExperimentRun(experiment, experiment.run(subject.fresh())))
+            recorded = subject.recorded()
+            answers = experiment.run(recorded)
+            asked.append(RecordedRun(experiment, answers, tuple(recorded.model.answers or ())))
         except (Unasked, Refused) as reason:
             left_out[experiment.name] = str(reason)
     return asked, left_out

@@ -1,8 +1,4 @@
-"""Experiments with a model with a KV cache: the same text, passed in different ways that should give equal logits.
-
-Each answer is also compared with the logits under known faults, which are computed with the model itself: one pass over
-the text with other positions, or with another mask.
-"""
+"""Experiments with a model with a KV cache: the same text, passed in different ways that should give equal logits."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -13,16 +9,7 @@ import numpy as np
 from clockhands.phrases import number_of
 from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._caches import CHANGED, copied, pickled
-from clockhands.testing.generation.texts import (
-    FaultyAnswer,
-    GenerationSubject,
-    Reply,
-    counted_together,
-    decoding_faults,
-    padded_decoding_faults,
-    padding_faults,
-    placed_faults,
-)
+from clockhands.testing.generation.texts import GenerationSubject
 
 
 def _longer(it: GenerationSubject) -> list[Answer]:
@@ -53,7 +40,6 @@ def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
             f"text {row + 1} of a batch, after {number_of(pad, 'pad')}",
             logits[row, pad:],
             it.wanted[row],
-            faulty=padding_faults(it, tokens[row], row, pad),
         )
         for row, pad in enumerate(pads)
     ]
@@ -117,7 +103,6 @@ def _padded_decoding(it: GenerationSubject) -> list[Answer]:
             got[place],
             it.wanted[row][start:],
             start,
-            padded_decoding_faults(it, row, start, most - start, starts[0]),
         )
         for place, (row, start) in enumerate(zip(order, starts, strict=True))
     ]
@@ -136,16 +121,9 @@ def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
     if by_mask and it.model.window is not None and it.model.window < size:
         raise Unasked(f"a mask of queries and keys would replace its window of {it.model.window:,} tokens")
     logits, _ = it.model(row[None], at[None], mask[None] if by_mask else None, keep=by_mask)
-    told = {"document": 2}
-    faulty = (
-        FaultyAnswer("packing-ignored", told, lambda: it.alone(row)[first:]),
-        FaultyAnswer("packing-ignored", told, lambda: it.alone(row, at)[first:]),
-        FaultyAnswer("packing-ignored", told, lambda: it.alone(parts[1], first + np.arange(len(parts[1])))),
-        FaultyAnswer("packing-ignored", told, lambda: it.alone(row, np.arange(size), mask)[first:]),
-    )
     return [
         it.reply("the first document of a packed row", logits[0, :first], wanted[0]),
-        it.reply("the second document of a packed row", logits[0, first:], wanted[1], 0, faulty),
+        it.reply("the second document of a packed row", logits[0, first:], wanted[1]),
     ]
 
 
@@ -179,11 +157,9 @@ def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
 
 def _pieces_reply(
     it: GenerationSubject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
-) -> Reply:
+) -> Answer:
     got = _in_pieces(it, text, cuts, itself=itself, turn=turn)[cuts[0] :]
-    wanted = it.wanted[text][cuts[0] :]
-    faults = (*decoding_faults(it, text, cuts), *placed_faults(it, text, cuts, got))
-    return it.reply(asked, got, wanted, cuts[0], faults)
+    return it.reply(asked, got, it.wanted[text][cuts[0] :], cuts[0])
 
 
 def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
@@ -216,7 +192,6 @@ def _forked(it: GenerationSubject) -> list[Answer]:
             logits[0],
             it.wanted[0][half:],
             half,
-            decoding_faults(it, 0, [half]),
         )
     ]
 
@@ -225,9 +200,6 @@ def _alternating(it: GenerationSubject) -> list[Answer]:
     """Two texts, each with its own cache, given by turns."""
     caches: list = [None, None]
     said: list[list[np.ndarray]] = [[], []]
-    # Where a model stands that counts in one place for both: from 0 where a text begins.
-    places: list[list[np.ndarray]] = [[], []]
-    count = 0
     cuts = [[0, len(text) // 2, len(text) - 1, len(text)] for text in it.texts[:2]]
     for step in range(3):
         for row, text in enumerate(it.texts[:2]):
@@ -236,21 +208,25 @@ def _alternating(it: GenerationSubject) -> list[Answer]:
             logits, caches[row] = it.model(text[None, start:stop], where, None, caches[row])
             _kept(caches[row])
             said[row].append(logits[0])
-            count = count if step else 0
-            places[row].append(count + np.arange(stop - start))
-            count += stop - start
     return [
         it.reply(
             f"text {row + 1} of two texts given alternately",
             np.concatenate(parts[1:]),
             it.wanted[row][cuts[row][1] :],
             cuts[row][1],
-            (
-                counted_together(it, row, np.concatenate(places[row]), cuts[row][1]),
-                *decoding_faults(it, row, cuts[row][1:3]),
-            ),
         )
         for row, parts in enumerate(said)
+    ]
+
+
+def _after_padding(it: GenerationSubject) -> list[Answer]:
+    """A padded batch, then a text in two pieces: nothing of the padding is left behind."""
+    tokens, mask = _batch(it, [it.texts[1], it.texts[0]])
+    it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
+    return [
+        _pieces_reply(
+            it, "after a padded batch, a text in two pieces", 0, [len(it.texts[0]) // 2], itself=it.model.counting
+        )
     ]
 
 
@@ -358,4 +334,5 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     )
     yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _alternating)
     yield from (GenerationExperiment(*one) for one in CHANGED)
+    yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)

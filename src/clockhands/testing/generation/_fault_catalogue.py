@@ -1,0 +1,167 @@
+"""The known faults of a whole model with a cache, each as what it does to positions, visible keys or cached rows."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from clockhands.testing.generation._imposed_faults import ExpectedCall, ImposedFault, Places, Sight
+
+_HIGH, _LOW = ("every later {} gets a position that is 1 too " + how for how in ("high", "low"))
+
+
+def _later(change: Places) -> Places:
+    """Positions that differ from the right ones once there is a cache."""
+    return lambda call: change(call) if call.past else call.right
+
+
+def _padded(change: Places) -> Places:
+    return lambda call: change(call) if call.padded else call.right
+
+
+def _packed(change: Places) -> Places:
+    return lambda call: change(call) if call.packed else call.right
+
+
+def _removed(change: Places) -> Places:
+    """Positions that differ from the right ones once rows of the cache were removed."""
+    return lambda call: change(call) if call.kept < call.past else call.right
+
+
+def _decoding(how: str, change: Places, code: str = "decode-positions") -> ImposedFault:
+    return ImposedFault(code, {"how": how}, _later(lambda call: call.origin + change(call)))
+
+
+def _padding(how: str, keys: Places) -> ImposedFault:
+    return ImposedFault("padding-shifts", {"how": f"after {{pads}}, {how}"}, keys)
+
+
+def _slots(call: ExpectedCall) -> np.ndarray:
+    return call.slots
+
+
+def _counted_in_one_place(call: ExpectedCall) -> np.ndarray:
+    start = call.memory.get("count", 0) if call.past else 0
+    call.memory["count"] = start + call.size
+    return start + call.inside if call.past else call.right
+
+
+def _offset_of_first_text(call: ExpectedCall) -> np.ndarray:
+    """Later calls of other texts are where the padding of the first text of the model would put them."""
+    call.memory["texts"] = call.memory.get("texts", 0) + (not call.past)
+    offset = call.memory.setdefault("offset", call.origin[:1, -1:])
+    return call.slots + offset if call.past and call.memory["texts"] > 1 else call.right
+
+
+def _everything_before(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return np.broadcast_to(np.tri(sees.shape[2], dtype=bool)[call.past :], sees.shape).copy()
+
+
+def _padding_seen(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return _everything_before(call, sees) if call.padded else sees
+
+
+def _documents_seen(masked: Collection[bool]) -> Sight:
+    """Earlier documents too, where a mask should separate them, where positions alone should, or in both cases."""
+    return lambda call, sees: _everything_before(call, sees) if call.packed and call.masked in masked else sees
+
+
+def _this_call(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return sees & (np.arange(sees.shape[2]) >= call.past)
+
+
+def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return sees & (np.arange(sees.shape[2]) <= np.arange(call.size)[:, None])
+
+
+CATALOGUE: tuple[ImposedFault, ...] = (
+    _padding("a text starts at position {start} instead of 0", _padded(_slots)),
+    _padding(
+        "a text starts at position {start} instead of 0", _padded(lambda call: call.right if call.given else call.slots)
+    ),
+    _padding("later calls get positions that are {start} too high", _padded(_later(_slots))),
+    _padding(
+        "the first call gets positions that are {start} too high, later calls do not",
+        _padded(lambda call: call.right if call.past else call.slots),
+    ),
+    _padding(
+        "the first call starts at position -{start} instead of 0, later calls are right",
+        _padded(lambda call: call.right if call.past else call.right + call.origin),
+    ),
+    ImposedFault("padding-seen", {"pads": "{pads}"}, sees=_padding_seen),
+    ImposedFault("padding-seen", {"pads": "{pads}"}, _padded(_slots), sees=_padding_seen),
+    _decoding(_HIGH.format("token") + " if it comes alone", lambda call: call.slots + (call.size == 1)),
+    _decoding(_HIGH.format("call"), lambda call: call.slots + 1),
+    _decoding(_HIGH.format("call of several tokens"), lambda call: call.slots + (call.size > 1)),
+    _decoding("the error of the position grows by 1 with every call", lambda call: call.slots + call.number),
+    _decoding(_LOW.format("call"), lambda call: call.slots - 1),
+    _decoding(_LOW.format("token") + " if it comes alone", lambda call: call.slots - (call.size == 1)),
+    _decoding(_LOW.format("call of several tokens"), lambda call: call.slots - (call.size > 1)),
+    _decoding("every later call starts at the position after the first call", lambda call: call.first + call.inside),
+    _decoding(
+        "every later call starts at the last position of the first call", lambda call: call.first - 1 + call.inside
+    ),
+    _decoding("the tokens before every later call counted twice", lambda call: call.slots + call.past + call.origin),
+    _decoding(
+        "the tokens before every later call of several tokens counted twice",
+        lambda call: call.slots + call.past * (call.size > 1),
+    ),
+    _decoding(
+        "every token of a later call gets the position of its first token", lambda call: call.past + 0 * call.slots
+    ),
+    _decoding("the number of the call", lambda call: call.number + call.inside),
+    ImposedFault(
+        "decode-positions",
+        {"how": "every text of the batch gets the positions of the first text"},
+        _later(lambda call: np.broadcast_to(call.right[:1], call.right.shape)),
+    ),
+    ImposedFault("chunk-restarts", keys=_later(lambda call: call.inside)),
+    _decoding("", lambda call: call.slots - call.first, "chunk-restarts"),
+    _decoding("", lambda call: call.slots if call.size == 1 else call.inside, "chunk-restarts"),
+    _decoding("", lambda call: call.inside if call.size == 1 else call.slots, "chunk-restarts"),
+    ImposedFault("queries-restart", queries=_later(lambda call: call.inside)),
+    ImposedFault("cache-not-read", sees=_this_call),
+    ImposedFault("cache-not-read", keys=_later(lambda call: call.inside), sees=_this_call),
+    ImposedFault("first-keys-seen", sees=_first_keys),
+    *(
+        ImposedFault("packing-ignored", keys=keys, sees=_documents_seen(when))
+        for when in ((True, False), (True,), (False,))
+        for keys in (lambda call: call.right, _packed(_slots))
+    ),
+    ImposedFault("packing-ignored", keys=_packed(_slots)),
+    ImposedFault("documents-restart-twice", keys=_packed(lambda call: call.right + call.origin)),
+    ImposedFault("model-keeps-state", keys=_counted_in_one_place),
+    ImposedFault("offset-of-earlier-text", keys=_offset_of_first_text),
+    ImposedFault(
+        "eviction-stops-positions",
+        {"kept": "{kept}", "begun": "{begun}"},
+        _removed(lambda call: call.kept + call.inside),
+    ),
+    ImposedFault(
+        "eviction-stops-positions",
+        {"kept": "{kept}", "begun": "{begun}"},
+        _removed(lambda call: call.memory.setdefault("kept", call.kept) + call.inside),
+    ),
+    ImposedFault("removed-rows-count", keys=_removed(_slots)),
+    ImposedFault("removed-rows-seen", {"how": "all of them"}, removed=lambda _, every: every),
+    ImposedFault(
+        "removed-rows-seen",
+        {"how": "the first one after those that are kept"},
+        removed=lambda rows, _: np.append(rows, rows[-1] + 1),
+    ),
+    *(
+        ImposedFault("cached-keys-keep-positions", {"moved": "shifted or joined to another"}, keys, moved=moved)
+        for keys, moved in (
+            (lambda call: call.right, lambda _: 0),
+            (lambda call: call.right, lambda by: 2 * by),
+            (lambda call: call.right, lambda by: -by),
+        )
+    ),
+    *(
+        ImposedFault("cached-keys-keep-positions", {"moved": "joined to another"}, keys, moved=lambda _: 0)
+        for keys in (
+            lambda call: call.right - call.joined,
+            lambda call: call.right - call.past if call.joined else call.right,
+        )
+    ),
+)
+"""In the order in which they are preferred where several fit alike."""

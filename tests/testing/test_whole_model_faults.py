@@ -1,0 +1,200 @@
+"""Public incidents of whole models with a cache, rebuilt in a small model, and the fault that is named for each."""
+
+import numpy as np
+
+import clockhands as ch
+from clockhands.testing import check_generation
+
+from .small_models import HEAD, VOCABULARY, SmallModel
+
+
+def checked(model, **options):
+    return check_generation(model, vocabulary=VOCABULARY, raises=False, **options)
+
+
+def explains(report):
+    return {name for one in report.explanations for name in one.evidence["explains"]}
+
+
+class Placed(SmallModel):
+    """A model with positions of its own: how(positions, mask, cached tokens)."""
+
+    def __init__(self, how, code="halves", slip=None):
+        super().__init__("numpy", code, slip)
+        self.how = how
+
+    def placed(self, tokens, positions, mask, cache):
+        return self.how(positions, mask, 0 if cache is None else cache["keys"][0].shape[2])
+
+
+def negative_after_padding(positions, mask, past):
+    """flash-linear-attention#902: the first call of a padded text starts at minus its padding."""
+    if mask is None or mask.ndim != 2 or past:
+        return positions
+    return positions - (mask.shape[1] - mask.sum(-1, keepdims=True))
+
+
+def end_of_the_prompt(positions, _, __):
+    """mistral.rs#2083: every chunk gets the positions of the last tokens of the prompt, here of 16."""
+    size = positions.shape[1]
+    return np.broadcast_to(np.arange(16 - size, 16), positions.shape) if 1 < size < 16 else positions
+
+
+def rows_of_padding(positions, _, past):
+    """ComfyUI#15698: later tokens of a padded batch count its rows."""
+    return np.broadcast_to(past + np.arange(positions.shape[1]), positions.shape) if past else positions
+
+
+def documents_twice(positions, mask, _):
+    """Documents that count from 0 have their start subtracted again."""
+    several = mask is not None and mask.ndim == 3
+    return np.maximum(2 * positions - np.arange(positions.shape[1]), -8) if several else positions
+
+
+NAMED = {
+    negative_after_padding: ("halves", {"padding-shifts"}),
+    rows_of_padding: ("halves", {"padding-shifts", "eviction-stops-positions"}),
+    end_of_the_prompt: ("halves", {"decode-positions"}),
+    documents_twice: ("sinusoidal", {"documents-restart-twice"}),
+}
+
+
+def test_wrong_positions_are_named(cases):
+    for how, (code, named) in NAMED.items():
+        with cases(how.__name__):
+            report = checked(Placed(how, code))
+            assert report.codes == named, str(report)
+            assert explains(report) == {failure.experiment for failure in report.failures}
+
+
+def test_what_a_relative_code_cannot_tell_apart_is_said():
+    (told,) = checked(Placed(negative_after_padding)).explanations
+    assert "later calls get positions that are 6 too high or" in told.message
+    assert "the first call starts at position -6 instead of 0" in told.message
+
+
+class OffsetOfFirstText(SmallModel):
+    """transformers#36013: the offset of the first text is added to the later tokens of every text."""
+
+    offset = None
+
+    def placed(self, tokens, positions, mask, cache):
+        past = 0 if cache is None else cache["keys"][0].shape[2]
+        slots = past + np.arange(positions.shape[1])
+        if self.offset is None:
+            self.offset = (positions - slots)[:1, -1:]
+            return positions
+        return slots + self.offset + 0 * positions if past else positions
+
+
+def test_an_offset_of_an_earlier_text_is_named():
+    # A model that is not copied keeps it from the first text that the check gives; this one gets a padded batch first.
+    model = OffsetOfFirstText()
+    model(np.zeros((1, 4), int), np.array([[0, 0, 0, 1]]), None, None)
+    assert not checked(model).sound
+
+
+def rotated(x, positions, base):
+    phases = np.asarray(positions, np.float32)[..., None] * (base ** (-np.arange(0, HEAD, 2) / HEAD)).astype(np.float32)
+    a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+    return np.concatenate(
+        [a * np.cos(phases) - b * np.sin(phases), a * np.sin(phases) + b * np.cos(phases)], -1, dtype=np.float32
+    )
+
+
+class LocalAndGlobal(SmallModel):
+    """Two layers with a base each."""
+
+    bases = (50.0, 500.0)
+
+    def turned(self, x, positions, length):
+        self.count += 1  # queries and keys of a layer
+        return rotated(x, positions[:, None], self.bases[(self.count - 1) // 2 % 2])
+
+
+def shift_with(*bases):
+    def shift(cache, by):
+        keys = [rotated(keys, by, base) if base else keys for keys, base in zip(cache["keys"], bases, strict=True)]
+        return {**cache, "at": cache["at"] + by, "keys": keys}
+
+    return shift
+
+
+def test_cached_keys_that_are_rotated_with_the_base_of_another_layer_are_named():
+    """llama.cpp#12373: the cache of Gemma 3 was shifted with the global base in all layers."""
+    options = {"like": ch.Rotary(HEAD, base=500.0, layout="halves")}
+    assert checked(LocalAndGlobal(), shift=shift_with(50.0, 500.0), **options).sound
+    report = checked(LocalAndGlobal(), shift=shift_with(500.0, 500.0), **options)
+    (told,) = report.explanations
+    assert told.codes == ("cached-keys-other-rotation",)
+    assert "those of layer 0 by the rotation of layer 1" in told.message
+    report = checked(LocalAndGlobal(), shift=shift_with(50.0, None), **options)
+    (told,) = report.explanations
+    assert told.codes == ("cached-keys-keep-positions",)
+    assert "shifted, in layer 1" in told.message
+    # Both at once: a base that no layer has is not named.
+    assert not checked(LocalAndGlobal(), shift=shift_with(70.0, 500.0), **options).codes
+
+
+class ShortTable(SmallModel):
+    """tt-metal#55689: rows of cosine and sine end at the tenth token of a call."""
+
+    def turned(self, x, positions, length):
+        kept = np.arange(x.shape[2])[:, None] < 10
+        return super().turned(x, positions, length) * kept
+
+
+def test_zeros_at_the_end_of_a_long_call_are_named():
+    report = checked(ShortTable())
+    assert report.codes == {"long-calls-without-rows"}
+    assert explains(report) == {failure.experiment for failure in report.failures}
+    assert "the first 10 tokens of a long call" in report.explanations[0].message
+
+
+def keep(more):
+    def evict(cache, rows):
+        rows = np.unique(np.minimum(np.append(rows, rows[-1] + more), cache["keys"][0].shape[2] - 1))
+        taken = {name: [array[:, :, rows] for array in cache[name]] for name in ("keys", "values")}
+        return {**cache, **taken, "at": cache["at"][:, rows]}
+
+    return evict
+
+
+def test_a_rejected_token_that_stays_in_the_cache_is_named():
+    """buun-llama-cpp#58: one row too many stays when drafted tokens are rejected."""
+    assert checked(SmallModel(), evict=keep(0)).sound
+    report = checked(SmallModel(), evict=keep(1))
+    assert report.codes == {"removed-rows-seen"}
+    assert {failure.experiment for failure in report.failures} == {"rejected tokens"}
+
+
+class Window(SmallModel):
+    """Every query sees the last 8 rows, whichever tokens they are."""
+
+    def seen(self, tokens, mask, past):
+        queries, keys = past + np.arange(tokens.shape[1])[:, None], np.arange(past + tokens.shape[1])
+        return super().seen(tokens, mask, past) & (keys > queries - 8)
+
+
+def test_a_window_of_rows_is_measured():
+    report = checked(Window())
+    assert report.sound, str(report)
+    assert "their window of 8 tokens" in report.left_out["rows removed from the cache"]
+
+
+def test_two_faults_at_once_are_told_apart_from_none_that_is_known():
+    def one_further(positions, _, past):
+        return positions + 1 if past and positions.shape[1] == 1 else positions
+
+    report = checked(Placed(one_further, slip="pads are seen"))
+    assert report.codes == {"decode-positions", "padding-seen"}, str(report)
+    for told in report.explanations:
+        assert "left padding and decoding" in told.evidence["explains"]
+
+    class Drifting(SmallModel):
+        def turned(self, x, positions, length):
+            return super().turned(x * (0.7 if length > x.shape[2] else 1), positions, length)
+
+    unknown = checked(Drifting())
+    assert not unknown.sound
+    assert "No known fault has these symptoms." in str(unknown)
