@@ -47,8 +47,9 @@ def check_generation(
     What it says of three texts, each alone and in one pass, is compared with what it says of them padded on the left
     and on the right, packed into one row, in pieces, one token at a time, with a cache that was copied, pickled, moved
     on or cut, by turns, and again. What fails is explained by the known fault that gives the same answers when it is
-    imposed on single passes of the model, and that would not show in what passed. What it says of pads is not compared, but must be finite, also where a pad sees no key
-    at all (`masked-row-not-finite`). Random weights will do, if they are large enough for positions to matter.
+    imposed on single passes of the model, and that would not show in what passed. What it says of pads is not compared,
+    but must be finite, also where a pad sees no key at all (`masked-row-not-finite`). Random weights will do, if they
+    are large enough for positions to matter.
 
     Args:
         model: A causal model of Transformers; or a function like `forward`. A small one is copied for every experiment
