@@ -31,7 +31,9 @@ def asked():
             SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting))
         )
     }
-    named["positions"] = {prompt.name for rules in FAMILIES.values() for rule in rules for prompt in prompts_of(rule)}
+    named["positions"] = beside | {
+        prompt.name for rules in FAMILIES.values() for rule in rules for prompt in prompts_of(rule)
+    }
     return named
 
 

@@ -73,6 +73,9 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         "1 grid of images have no tokens": lambda: check_batch(
             "qwen2_vl", IDS, MASK, right(), image_grid_thw=[*GRIDS.tolist(), [1, 2, 2]]
         ),
+        "positions of sound inside a video are not known": lambda: check_batch(
+            "qwen2_5_omni", [[1, 151656, 151656, 151646]], position_ids=[[0, 1, 2, 3]], video_grid_thw=[[2, 2, 2]]
+        ),
         "No position rule is known for 'llama'": lambda: check_batch(transformers.LlamaConfig(), IDS, MASK, IDS),
     }.items():
         with cases(words), pytest.raises(ClockhandsError) as caught:

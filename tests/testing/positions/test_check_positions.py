@@ -150,6 +150,17 @@ def test_a_wrong_delta_is_named():
     assert "returns a delta of -9 where -8 is right" in report.explanations[0].message
 
 
+def test_a_function_that_changes_its_arguments_is_named():
+    def changing(input_ids, image_grid_thw):
+        out = image_prompt(input_ids[0], image_grid_thw)
+        input_ids[:] = 0
+        return out[:, None]
+
+    report = check_positions(changing, like="qwen2_vl", raises=False)
+    assert report.codes == {"changes-its-arguments"}
+    assert [failure.experiment for failure in report.failures] == ["arguments stay as they are"]
+
+
 def grid_ids(height, width, frames=1, text_length=0, *, fault=None, family="flux"):
     """Position ids of a latent image or video, [tokens, axes]."""
     time, row, column = (axis.ravel() for axis in np.indices((frames, height, width)))

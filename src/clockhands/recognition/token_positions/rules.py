@@ -227,7 +227,7 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
         )
     given = dict(_setting(each) for each in settings.split(",") if each.strip())
     ids = {key: value for key, value in given.items() if hasattr(TokenIds, key)}
-    others = {key: value for key, value in given.items() if key not in ids or key == "first"}
+    others = {key: value for key, value in given.items() if key not in ids}
     rules = FAMILIES[ALIKE.get(name, name)]
     return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **others) for rule in rules)
 

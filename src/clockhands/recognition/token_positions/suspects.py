@@ -164,12 +164,12 @@ def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
         ):
             yield other("time-step", {"used": per_second(said(step)), "declared": declared}, per_second=step)
     if rule.per_second:
-        yield other("seconds-cut", {"how": "cuts the seconds between frames to whole numbers"}, seconds="whole")
-        yield other("seconds-cut", {"how": "takes one second from each frame to the next"}, seconds="ignored")
+        yield other("seconds-cut", {"how": "whole ones, the fraction is cut"}, seconds="whole")
+        yield other("seconds-cut", {"how": "always one"}, seconds="ignored")
         for times, how in (
-            ("exact", "keeps fractions of positions"),
-            ("rounded", "rounds times to whole positions"),
-            ("whole", "cuts times to whole positions"),
+            ("exact", "fractions of positions are kept"),
+            ("rounded", "to the nearest whole position"),
+            ("whole", "fractions of positions are cut"),
         ):
             if times != rule.times:
                 yield other("time-rounding", {"how": how}, times=times)

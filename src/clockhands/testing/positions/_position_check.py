@@ -93,8 +93,13 @@ def check_positions(
     answers, left_out = _answers(called, prompts_of(rules[0]), backend)
     report = judged(named(fn, None), rules, answers, left_out, called.summary)
     if called.changed:
-        changed = Failure("arguments stay as they are", f"it changed {listed(sorted(called.changed))}.")
-        report = replace(report, failures=(*report.failures, changed))
+        names = listed(sorted(called.changed))
+        changed = Failure("arguments stay as they are", f"it changed {names}.", {"changed": tuple(called.changed)})
+        report = replace(
+            report,
+            failures=(*report.failures, changed),
+            explanations=(*report.explanations, _known("changes-its-arguments", {"names": names})),
+        )
     return settled(report, raises)
 
 
@@ -237,6 +242,13 @@ def _explanation(found: Sequence[PositionSuspect]) -> Explanation:
     return Explanation(codes, message, fault.hint, fault.cases, dict(each[codes[0]].parameters))
 
 
+def _known(code: str, parameters: Mapping[str, Any]) -> Explanation:
+    """The explanation of a fault that is measured, not tried."""
+    fault = POSITIONS[code]
+    message = f"{filled(fault.sentence, parameters.__getitem__)}."
+    return Explanation((code,), message, fault.hint, fault.cases, parameters)
+
+
 def _of_deltas(answers: Sequence[Numbered]) -> tuple[list[Failure], tuple[Explanation, ...]]:
     """The deltas that are wrong, where all positions are right; both ways of counting padding are in use."""
     failures = []
@@ -259,6 +271,4 @@ def _of_deltas(answers: Sequence[Numbered]) -> tuple[list[Failure], tuple[Explan
             )
     if not failures:
         return [], ()
-    fault = POSITIONS["delta-wrong"]
-    told = filled(fault.sentence, failures[0].evidence.__getitem__)
-    return failures, (Explanation((fault.code,), f"{told}.", fault.hint, fault.cases, failures[0].evidence),)
+    return failures, (_known("delta-wrong", failures[0].evidence),)
