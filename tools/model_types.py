@@ -22,7 +22,7 @@ from transformers.models.auto import modeling_auto
 
 from absent_positions import position_names
 from class_gaps import as_file
-from class_sources import own_classes
+from class_sources import own_classes, rotations
 from clockhands.configs import model_types as known
 from clockhands.models.class_modules import (
     RELATIVE_TERMS,
@@ -144,7 +144,8 @@ def row_of_modules(found: PositionModules, framed: bool, reasons: list[str]) -> 
     if found.rotary:
         return rotary_row(found, part, reasons)
     whole = [row for row in (learned_row(found, *table) for table in found.tables) if row is not None]
-    whole += sinusoid_rows(found)
+    # What rotates may keep its cosines and sines as such a table.
+    whole += () if rotations(found) else sinusoid_rows(found)
     if (row := row_of_copy(found, part, whole, reasons)) is not None:
         return row
     if whole:

@@ -234,13 +234,12 @@ def learned_row(found: PositionModules, path: str, module: nn.Module, size: tupl
     row = row_of_table(found, path, width)
     if row is None:
         return None
-    counted = by_patches(found, path, rows)
-    if counted is not None:
-        code |= {"part": "vision", "rows": "patches", "extra_rows": counted.extra, "offset": 0, "tensors": [tensor]}
-        return _with(row, counted, code)
-    counted = by_key(found, path, rows, row["reads"]["hidden"][:1])
+    counted = by_key(found, path, rows, row["reads"]["hidden"][:1]) or by_patches(found, path, rows)
     if counted is None:
         return None
+    if counted.rows == "patches":
+        code |= {"part": "vision", "rows": "patches", "extra_rows": counted.extra, "offset": 0, "tensors": [tensor]}
+        return _with(row, counted, code)
     code |= {"rows": "context", "tensors": [tensor]}
     pad, offset, extra = getattr(module, "padding_idx", None), getattr(module, "offset", 0), counted.extra
     if pad is not None and pad == getattr(config, "pad_token_id", None) and not offset:
