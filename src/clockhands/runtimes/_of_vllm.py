@@ -113,9 +113,7 @@ def _known(transformers: str, view: View) -> None:
             "Transformers has no such model type, and clockhands does not know whether vLLM itself supports it."
         ) from None
     if of_ignored_part(view) is not None:
-        raise Undescribed(
-            "The class of Transformers ignores this object; whether vLLM has a class of its own is not known."
-        )
+        raise Undescribed("The class of Transformers ignores this object; whether vLLM has another class is not known.")
     if view.name in facts()["vllm"]["own_keys"]:
         raise Undescribed(f"Its own file for {view.name} reads other keys than the class of Transformers.")
 
