@@ -335,7 +335,9 @@ def merged(rows: list[dict[str, Any]], inputs: str) -> dict[str, Any]:
         rows: A row for each table.
         inputs: What the model is given, as in `INPUTS`: an encoder of sound counts frames.
     """
-    parts = {row["codes"][0]["part"]: row for row in reversed(rows)}
+    parts: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        parts.setdefault(row["codes"][0]["part"], row)
     ordered = [parts[part] for part in ("encoder", "decoder") if part in parts]
     ordered += [row for part, row in parts.items() if part not in ("encoder", "decoder")]
     whole = ordered[0]
