@@ -122,7 +122,7 @@ FACTS = (
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
     assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
-    assert audit.verdict == "2 problems: a value in the file is impossible; some or all runtimes ignore a RoPE key."
+    assert audit.verdict == "2 problems: a value in the file is impossible; a RoPE key is not known to some or all runtimes."
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
@@ -137,7 +137,7 @@ LACKS_WIDTH = Fact("missing-value", {"missing": "head_dim", "needed for": "the s
 def test_the_verdict_in_a_sentence(cases):
     unrated = replaced(ROTARY, rates=None)
     lacks = "n_head and n_embd are not in the file."
-    ignored = "1 problem: some or all runtimes ignore a RoPE key."
+    ignored = "1 problem: a RoPE key is not known to some or all runtimes."
     unknown = "No position encoding was recognised."
     for codes, facts, verdict in (
         ((unrated,), FACTS[:1], f'{NOT_COMPUTED} from the files; the model type "foo" is not known.'),
