@@ -3,6 +3,7 @@
 import functools
 import json
 import time
+import types
 
 import numpy as np
 import pytest
@@ -244,6 +245,26 @@ def test_a_model_without_a_cache_is_asked_the_rest():
     assert "left padding" in report.experiments
 
 
+def test_logits_alone_outputs_of_transformers_and_a_function_of_tokens_are_taken():
+    model = SmallModel("numpy", "halves")
+
+    def alone(input_ids):
+        return model(input_ids, np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape), None, None)[0]
+
+    report = checked(None, forward=alone)
+    assert report.sound, str(report)
+    first = " ".join(str(report).split())
+    assert "Not checked: left padding, " in first
+    assert "(it takes no mask)" in first
+    assert "one token at a time" not in report.experiments
+
+    def output(tokens, positions, mask, cache):
+        logits, cache = model(tokens, positions, mask, cache)
+        return types.SimpleNamespace(logits=logits, past_key_values=cache)
+
+    assert "one token at a time" in checked(None, forward=output).experiments
+
+
 def test_texts_of_ones_own_are_taken():
     texts = [list(range(12)), [5, 4, 3, 2], [7, 7]]
     assert checked(SmallModel("numpy", "halves"), tokens=texts).called["tokens"] == [12, 4, 2]
@@ -267,7 +288,7 @@ REFUSED = [
     (None, {}, InvalidType, "Expected a causal model, got None"),
     (SmallModel("numpy"), {"vocabulary": None}, InvalidValue, "`vocabulary` is missing"),
     (raising, {}, CannotCheck, "with 3 tokens: with numpy arrays it raised RuntimeError: no such kernel"),
-    (lambda *_: np.zeros((1, 3, VOCABULARY)), {}, CannotCheck, "expected logits and a cache"),
+    (lambda *_: (np.zeros((1, 3, VOCABULARY)),) * 3, {}, CannotCheck, "expected logits, or logits and a cache"),
     (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4]; expected"),
     (lambda *_: (None, None), {}, CannotCheck, "it returned a value of type NoneType, expected logits"),
     (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it returned logits of shape [1, 3]"),

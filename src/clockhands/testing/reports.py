@@ -175,7 +175,7 @@ class Report:
             verbose: Whether to show all evidence, and why each experiment was skipped.
         """
         if self.sound:
-            yield ReportLine("sound", f"{self.subject} is correct: {self.like}.")
+            yield ReportLine("sound", f"{self.subject} is correct: {self.like}.{self._not_checked()}")
             yield ReportLine("rest", self._made())
         else:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
@@ -190,6 +190,15 @@ class Report:
             yield ReportLine()
             yield from self._evidence(verbose)
         yield from self._left_out(verbose)
+
+    def _not_checked(self) -> str:
+        """Of a model, the experiments that it does not allow, with the reasons."""
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.left_out.items():
+            if self.kind == "generation" and why.startswith(("it takes no", "it returns no")):
+                reasons.setdefault(why, []).append(name)
+        said = [f"{_listed(names)} ({why})" for why, names in reasons.items()]
+        return f" Not checked: {'; '.join(said)}." if said else ""
 
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""

@@ -135,9 +135,7 @@ class CausalModel:
             "cache": cache,
         }
         answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
-        if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise Refused(f"it returned {kind_of(answer)}, expected logits and a cache")
-        return answer[0], answer[1]
+        return _logits_and_cache(answer)
 
     @property
     def copied(self) -> bool:
@@ -214,6 +212,17 @@ class TransformersModel(CausalModel):
         return replace(self, model=copy.deepcopy(self.pristine), answers=None)
 
 
+def _logits_and_cache(answer: Any) -> tuple[Any, Any]:
+    """Both of a pair, of an output of Transformers, or logits alone without a cache."""
+    if hasattr(answer, "logits"):
+        return answer.logits, getattr(answer, "past_key_values", None)
+    if hasattr(answer, "shape"):
+        return answer, None
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise Refused(f"it returned {kind_of(answer)}, expected logits, or logits and a cache")
+    return answer[0], answer[1]
+
+
 def opened(
     model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
 ) -> CausalModel:
@@ -253,7 +262,7 @@ def opened(
         f"The model cannot be called as forward({', '.join(name for name in ARGUMENTS if name in takes)}) with 3 "
         f"tokens: {said}.",
         "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
-        "[batch, seq], mask is None or [batch, keys], and cache is None at first.",
+        "[batch, seq], mask is None or [batch, keys], and cache is None at first; arguments and cache may be absent.",
     ) from tried[-1][1]
 
 
@@ -324,11 +333,16 @@ def _window(config: Any) -> int | None:
 
 
 def _taken(forward: Callable[..., Any]) -> frozenset[str]:
-    """Which arguments it takes: all four, unless its own names say otherwise."""
+    """Which arguments it takes: all four, unless its own names say otherwise; tokens where it takes only one."""
+    if "torch" in sys.modules and isinstance(forward, sys.modules["torch"].nn.Module):
+        forward = getattr(forward, "forward", forward)  # the signature of a module's call names no argument
     try:
         parameters = inspect.signature(forward).parameters
     except (TypeError, ValueError):
         return frozenset(ARGUMENTS)
+    only = next(iter(parameters.values())) if len(parameters) == 1 else None
+    if only is not None and only.kind in (only.POSITIONAL_ONLY, only.POSITIONAL_OR_KEYWORD):
+        return frozenset({"tokens"})
     named = [name for name in parameters if name in ARGUMENTS]
     if named == list(parameters) and named == [name for name in ARGUMENTS if name in named] and "tokens" in named:
         return frozenset(named)

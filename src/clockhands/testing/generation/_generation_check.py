@@ -57,7 +57,8 @@ def check_generation(
         forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
             vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
             booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees
-            (a function that refuses these is not asked about packing). Arguments that it has no use for may be absent.
+            (a function that refuses these is not asked about packing). Arguments that it has no use for may be absent;
+            it may return logits alone, or an output of Transformers. What is then not checked is in the verdict.
         vocabulary: Tokens that it knows; that of the config unless given.
         tokens: Three texts of one's own, the longest first.
         like: The rotary code of all its layers, where the config does not say it: positions that are all shifted then
