@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from class_sources import taken_keys
 from clockhands.configs import model_types as known
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, MTP, layer_numbers
@@ -17,6 +18,7 @@ CLOSE = 4e-6  # the modules hold their frequencies in float32
 
 # Changes of a config by which the layers of classes differ.
 _WINDOWS = {"sliding_window": 64, "use_sliding_window": True, "max_window_layers": 2}
+_PERIODS = ("sliding_window_pattern", "global_attn_every_n_layers", "full_attention_interval")
 _COUNTS = (1, 2, 3, 4, 6, 7, 13)
 _LISTED = ["full_attention", "sliding_attention"] * 2
 _VARIED: dict[str, list[tuple[dict[str, Any], "SeenLayers"]]] = {}
@@ -138,8 +140,10 @@ def layers_varied(found: PositionModules) -> list[tuple[dict[str, Any], SeenLaye
         config, fields = found.config, found.config.to_dict()
         layers = config_keys(config, "layers")[:1]
         windows = {key: value for key, value in _WINDOWS.items() if key in fields}
+        taken = taken_keys(type(config))
         _VARIED[found.name] = []
         tried = [{**dict.fromkeys(layers, count), **more} for more in ({}, windows) for count in _COUNTS]
+        tried += [{**dict.fromkeys(layers, 7), **windows, key: 3} for key in _PERIODS if key in {*fields, *taken}]
         if "layer_types" in fields and windows:
             tried.append({**dict.fromkeys(layers, 4), **windows, "layer_types": _LISTED})
         for values in tried:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from torch import nn
@@ -57,6 +58,49 @@ def signature(module: nn.Module) -> str:
     methods = [each for name, each in sorted(vars(kind).items()) if inspect.isfunction(each) and name not in left_out]
     sections = re.findall(r"mrope_section[^\n]*", source_of(kind.__init__))
     return plain("".join(map(source_of, methods)) + "".join(sections))
+
+
+@cache
+def taken_keys(kind: type) -> Mapping[str, Any]:
+    """The keys that the code of a config class takes from what it is given, and their defaults where it writes them."""
+    calls = [node for node in ast.walk(ast.parse(dedent(source_of(kind)))) if isinstance(node, ast.Call) and node.args]
+    taken: dict[str, Any] = {}
+    for call in calls:
+        key, default = call.args[0], call.args[-1]
+        if ast.unparse(call.func) in ("kwargs.pop", "kwargs.get") and isinstance(key, ast.Constant):
+            taken.setdefault(
+                str(key.value), default.value if isinstance(default, ast.Constant) and default is not key else None
+            )
+    return taken
+
+
+def rotating_conditions(found: PositionModules) -> frozenset[str]:
+    """On what the modules of a model rotate queries and keys, as their code says it.
+
+    That a module has the rotary module that it was made with is no condition.
+    """
+    kinds = own_classes(found)
+    modules = {type(module): module for _, module in own_modules(found.model, []) if type(module) in kinds}
+    return frozenset(
+        ast.unparse(node.test)
+        for kind, module in modules.items()
+        for node in ast.walk(ast.parse(dedent(source_of(kind))))
+        if isinstance(node, ast.If) and any(map(_rotates, node.body)) and not any(map(_rotates, node.orelse))
+        if not _has_module(node.test, module)
+    )
+
+
+def _has_module(test: ast.expr, module: nn.Module) -> bool:
+    match test:
+        case ast.Compare(left=ast.Attribute(value=ast.Name(id="self"), attr=name), ops=[ast.IsNot()]):
+            return isinstance(getattr(module, name, None), nn.Module)
+        case _:
+            return False
+
+
+def _rotates(statement: ast.stmt) -> bool:
+    called = [ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return any(name.startswith("apply_rot") for name in called)
 
 
 def own_classes(found: PositionModules) -> set[type]:

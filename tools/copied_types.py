@@ -6,7 +6,6 @@ What differs is measured: defaults and keys of the config class, the kinds of it
 
 import inspect
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,8 +17,17 @@ import torch
 import transformers
 from torch import nn
 
-from class_gaps import as_file, gaps, layer_gaps, layers_varied, varied, with_row
-from class_sources import indexer_source, likeness, position_sources, rotations, signature, source_of
+from class_gaps import as_file, gaps, layer_gaps, layers_of_class, layers_varied, varied, with_row
+from class_sources import (
+    indexer_source,
+    likeness,
+    position_sources,
+    rotating_conditions,
+    rotations,
+    signature,
+    source_of,
+    taken_keys,
+)
 from clockhands.configs import model_types as known
 from clockhands.configs.layer_rules import RULES
 from clockhands.configs.resolved import INDEXER
@@ -43,12 +51,16 @@ COPY = 0.7  # the likeness from which a type is taken for a copy
 
 # Quantities that files hold under other keys than the fields of a class, which reads them in its own code.
 _IN_CODE = ("base", "share", "local_base")
+# Quantities that config classes take from a file without keeping them.
+_TAKEN = ("base", "local_base", "share", "window_period")
+# The keys that every config class takes whose own code names no other.
+_STANDARD = {"base": ["rope_theta"], "share": ["partial_rotary_factor"]}
 # Quantities that every class reads by the functions for scalings that all have, or that are no quantities.
 _OF_ALL = ("original", "blocks", "unused")
 # Quantities that other classes of the same code do not have.
-_SWITCHES = ("window", "window_on", "window_from", "layer_types", "interleave")
+_SWITCHES = ("window", "window_on", "window_from", "window_period", "layer_types", "layer_bases", "interleave")
 # Quantities of rotary codes that a type may have beside those of the type that it is like.
-_FURTHER = ("window", "window_on", "window_from", "layer_types")
+_FURTHER = ("window", "window_on", "window_from", "window_period", "layer_types", "layer_bases")
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Relative:
     sources: Mapping[str, str]
     signatures: frozenset[str]
     rotations: frozenset[str]
+    conditions: frozenset[str]
     indexer: str | None
 
 
@@ -70,7 +83,9 @@ def by_hand() -> dict[str, dict[str, Any]]:
 def relative(found: PositionModules) -> Relative:
     """What is compared of the code of a type."""
     signatures = frozenset(signature(module) for module in found.rotary)
-    return Relative(position_sources(found), signatures, rotations(found), indexer_source(found.model))
+    return Relative(
+        position_sources(found), signatures, rotations(found), rotating_conditions(found), indexer_source(found.model)
+    )
 
 
 def built(config: Any) -> nn.Module:
@@ -155,7 +170,8 @@ def defaults_like(config: Any, row: Mapping[str, Any], other: Any) -> dict[str, 
     """
     values: dict[str, Any] = {}
     # A rule says the kinds of layers of any number of them.
-    left_out = ("unused", "stages", *(() if "layer_types" in row.get("defaults", {}) else ("layer_types",)))
+    of_type = () if "layer_types" in row.get("defaults", {}) else ("layer_types",)
+    left_out = ("unused", "stages", "layer_bases", *of_type)
     for quantity, keys in row["reads"].items():
         present = [key for key in keys if key in type(config).attribute_map or hasattr(config, key)]
         value = class_value(config, present[0]) if present and quantity not in left_out else None
@@ -166,6 +182,9 @@ def defaults_like(config: Any, row: Mapping[str, Any], other: Any) -> dict[str, 
         if quantity == "head_width" and getattr(type(config), present[0], value) is None:
             continue  # the class divides its width by its heads
         values[quantity] = list(value) if isinstance(value, tuple) else value
+    taken = [key for key in row["reads"].get("window_period", ()) if is_number(taken_keys(type(config)).get(key))]
+    if taken:
+        values["window_period"] = taken_keys(type(config))[taken[0]]
     block = getattr(config, "rope_parameters", None) or {}
     nested = {key: each for key, each in block.items() if isinstance(each, dict)}
     base = block.get("rope_theta", (nested.get("full_attention") or {}).get("rope_theta"))
@@ -174,7 +193,7 @@ def defaults_like(config: Any, row: Mapping[str, Any], other: Any) -> dict[str, 
     local = (nested.get("sliding_attention") or {}).get("rope_theta")
     if is_number(local) and "local_base" in row["reads"]:
         values["local_base"] = local
-    if "share" in row["reads"]:
+    if row["reads"].get("share"):
         share = block.get("partial_rotary_factor", values.get("share"))
         values["share"] = share if is_number(share) else 1.0
     # What no key of either class says, such as that heads have two parts, is taken over.
@@ -202,6 +221,22 @@ def reads_share(found: PositionModules) -> bool:
     return any("partial_rotary_factor" in source_of(type(module)) for module in found.rotary)
 
 
+@cache
+def spellings(quantity: str) -> tuple[str, ...]:
+    """The keys that any type with a row by a person has for a quantity, and the usual ones first."""
+    usual = known.table()["spellings"]["config"].get(quantity, ())
+    others = [key for row in by_hand().values() for key in row.get("reads", {}).get(quantity, ())]
+    return tuple(dict.fromkeys([*usual, *others]))
+
+
+def keys_of_class(config: Any, quantity: str) -> list[str]:
+    """The keys under which a config class keeps or takes a quantity."""
+    if own := config_keys(config, quantity):
+        return own
+    held = {*vars(config), *taken_keys(type(config))} if quantity in _TAKEN else set()
+    return [key for key in spellings(quantity) if key in held][:1]
+
+
 def copied_row(found: PositionModules, name: str, code: Mapping[str, Any]) -> dict[str, Any]:
     """The row of a type that is like another, with what its own class has in place of that."""
     config, other = found.config, known._filled(name)
@@ -219,8 +254,14 @@ def copied_row(found: PositionModules, name: str, code: Mapping[str, Any]) -> di
             reads[quantity] = own
     if found.rotary:
         slides = any(seen.windowed for _, seen in layers_varied(found))
-        for quantity in _FURTHER if slides else ("layer_types",):
-            if not read.get(quantity) and (own := config_keys(config, quantity)):
+        for quantity in _FURTHER if slides else ("window_period", "layer_types", "layer_bases"):
+            if not read.get(quantity) and (own := keys_of_class(config, quantity)):
+                reads[quantity] = own
+        for quantity in _TAKEN:
+            own = [key for key in spellings(quantity) if key in taken_keys(type(config))]
+            if not own and not any(key in text for key in read.get(quantity, ())):
+                own = list(_STANDARD.get(quantity, ()))
+            if read.get(quantity) and own and read[quantity] != own:
                 reads[quantity] = own
         if "share" in read and not reads_share(found):
             reads["share"] = []
@@ -339,15 +380,6 @@ def scaling_of_class(config: Any, aliases: Mapping[str, str]) -> dict[str, Any]:
     return block if kinds - {"default", *aliases} else {}
 
 
-def rotating_conditions(of: Relative) -> set[str]:
-    """On what the attention of a type rotates, as its code says it."""
-    return {
-        each
-        for source in of.sources.values()
-        for each in re.findall(r"if ([^:]{1,80}): (?:cos, sin = \w+ )?\w+, \w+ = apply_rot", source)
-    }
-
-
 def rotates_by_tokens(found: PositionModules) -> bool:
     """Whether the rotary module of a class makes cosines of the number of a token times each frequency, and no more."""
     if len(found.rotary) != 1 or "section" in source_of(type(found.rotary[0])):
@@ -386,6 +418,9 @@ def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[st
     stems = found.name.replace("-", "_").split("_")
     alike = {name: likeness(ours.sources, relatives()[name].sources) for name in names}
     names.sort(key=lambda name: (name not in PLAIN, -len(_shared(stems, name)), -alike[name], name))
+    # An argument of the attention may be lacking in the layers that are listed as those without it.
+    listed = layers_of_class(found, found.config).still
+    conditions = {each for each in ours.conditions if ("self." in each or not listed) and "cross" not in each}
     for name in names[:MOST_TRIED]:
         other = relatives()[name]
         codes = [code for code in known._filled(name)["codes"] if code["part"] != INDEXER]
@@ -396,7 +431,7 @@ def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[st
             continue
         if codes[0]["part"] not in ("text", part) or (part == "vision" and ours.rotations != other.rotations):
             continue
-        if rotating_conditions(ours) != rotating_conditions(other):
+        if conditions != other.conditions:
             continue  # no module shows which layers its attention does not rotate
         try:
             measured = part != "vision" and ours.rotations != other.rotations

@@ -229,7 +229,8 @@ def main() -> None:
     chosen = parser.parse_args()
     transformers.logging.set_verbosity_error()
     types = known.table()["types"]
-    for name in [name for name in types if name not in by_hand()]:
+    needed = {row.get("like") for row in by_hand().values()}
+    for name in [name for name in types if name not in by_hand() and name not in needed]:
         del types[name]
     rows, failed = {}, {}
     for name in chosen.names or in_order(

@@ -37,6 +37,7 @@ _MOST_EXTRA = 8
 # So many rows tell which sinusoids a table holds.
 _ROWS = 64
 _BASE = 10_000
+_MOST_EQUAL = 4
 # Sizes of a small model with the same tables of positions.
 _SMALL = (re.compile(r"ffn_dim|intermediate_size|^dff$"), 8)
 _VOCABULARY = 512
@@ -148,11 +149,20 @@ def row_of_table(found: PositionModules, path: str, width: int) -> dict[str, Any
     numbers = numbers_of(config)
     # The width is that of the table: some models have an embedding narrower than their layers.
     own = [*(config_keys(config, "hidden")[:1]), "embedding_size", "embed_dim"]
-    wide = next((key for key in (*own, *numbers) if numbers.get(key) == width), None)
-    if wide is None:
+    equal = [key for key in (*own, *numbers) if numbers.get(key) == width]
+    if not equal:
         return None
+    # Where several keys have this number, that which changes the table counts.
+    wide = next((key for key in equal[:_MOST_EQUAL] if _widens(found, path, key, width)), equal[0])
     row["reads"]["hidden"], row["defaults"]["hidden"] = [wide, *config_keys(config, "hidden")[1:]], width
     return row
+
+
+def _widens(found: PositionModules, path: str, key: str, width: int) -> bool:
+    model = rebuilt(found, **{key: 2 * width})
+    return model is not None and any(
+        value.shape[-1] == 2 * width for each, _, value in held_tensors(model) if each == path
+    )
 
 
 def numbers_of(config: Any) -> dict[str, int]:

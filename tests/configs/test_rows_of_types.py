@@ -79,3 +79,35 @@ def test_the_text_of_vits_has_distances_and_a_file_of_jamba_no_base():
     (code,) = resolved({"model_type": "vits"}).codes
     assert (code.part, code.kind) == ("text", "relative")
     assert {fact.code for fact in resolved({"model_type": "jamba", "rope_theta": 1e4}).facts} >= {"ignored-key"}
+
+
+@pytest.mark.slow
+def test_the_tool_reads_on_what_layers_rotate_and_which_keys_a_config_class_takes(library, cases):
+    """A type whose layers rotate on a condition is no copy of one whose layers all rotate, and the other way round."""
+    from class_sources import rotating_conditions, taken_keys
+    from clockhands.models.class_modules import position_modules
+    from copied_types import built
+
+    conditions = {
+        "afmoe": {"self.is_local_attention"},
+        "cohere2": {"self.sliding_window is not None"},
+        "smollm3": {"self.use_rope"},
+        "gemma2": set(),
+        "kyutai_speech_to_text": set(),
+    }
+    for name, expected in conditions.items():
+        with cases(name):
+            config = library.CONFIG_MAPPING[name]()
+            assert rotating_conditions(position_modules(name, config, built(config))) == expected
+    periods = {"gemma3_text": "sliding_window_pattern", "qwen3_next": "full_attention_interval"}
+    for name, key in periods.items():
+        with cases(name, key):
+            assert taken_keys(library.CONFIG_MAPPING[name])[key] in (6, 4)
+
+
+def test_every_layer_of_muse_glimmers_assistant_rotates():
+    """``MuseGlimmerAssistantAttention`` rotates on no condition, and its config has no bases of single layers."""
+    kinds = ["sliding_attention", "full_attention"]
+    found = resolved({"model_type": "muse_glimmer_assistant", "num_hidden_layers": 2, "layer_types": kinds})
+    assert [(code.kind, code.layers) for code in found.codes] == [("rotary", "0"), ("rotary", "1")]
+    assert {code.base for code in found.codes} == {500_000.0}
