@@ -9,6 +9,7 @@ from clockhands.auditing import audit, class_comparison
 from clockhands.auditing.class_comparison import comparison
 from clockhands.configs import model_types
 from clockhands.configs.resolve import resolve
+from clockhands.encodings.scores import ConstantScale, FloorLogScale
 from clockhands.errors import InvalidValue
 from configs.expected import opened
 
@@ -27,9 +28,15 @@ LLAMA = {
     "rope_theta": 50_000.0,
 }
 GEMMA = LLAMA | {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 64, "num_hidden_layers": 7}
+GEMMA |= {"query_pre_attn_scalar": 16}
 KINDS = ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
 BEAM = LLAMA | {"model_type": "beam", "head_dim": 16, "sliding_window": 64, "layer_types": KINDS}
 BERT = LLAMA | {"model_type": "bert", "type_vocab_size": 2}
+SMOLLM = LLAMA | {"model_type": "smollm3", "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+T5 = {"model_type": "t5", "d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 96}
+SAM = {"model_type": "sam_vision_model", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 3}
+SAME = "frequencies, layout, layers without rotation and scales of scores"
+QWEN_TOWER = {"model_type": "qwen3_vl_vision", "depth": 2, "hidden_size": 64, "num_heads": 4, "intermediate_size": 64}
 
 
 def compared(target):
@@ -37,6 +44,14 @@ def compared(target):
     found = audit(target, classes="transformers").of_class
     assert found is not None
     return found
+
+
+def columns_first(code):
+    """The code with the axes of its pairs exchanged, if it has some."""
+    axes = getattr(code.spec, "axes", None)
+    if axes is None:
+        return code
+    return dataclasses.replace(code, spec=dataclasses.replace(code.spec, axes=tuple(1 - axis for axis in axes)))
 
 
 def read(config):
@@ -62,12 +77,14 @@ def _read_again():
 @pytest.mark.parametrize(
     ("config", "same"),
     [
-        (LLAMA, {"frequencies", "layout"}),
+        (LLAMA, {"frequencies", "layout", "scales of scores"}),
+        (SMOLLM, {"frequencies", "layers without rotation"}),
+        (QWEN_TOWER, {"frequencies", "layout", "axes of images", "tables"}),
         (LLAMA | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, {"frequencies", "layout"}),
         (GEMMA, {"frequencies", "layout", "windows"}),
         (BEAM, {"frequencies", "windows"}),  # its last layer sees all only if no kinds are listed
         (LLAMA | {"model_type": "internlm3"}, {"frequencies", "layout"}),  # its class is that of another type
-        (BERT, {"tables"}),
+        (BERT, {"tables", "scales of scores"}),
     ],
 )
 def test_a_class_agrees_with_the_audit_of_its_config(config, same):
@@ -87,6 +104,12 @@ def test_a_class_agrees_with_the_audit_of_its_config(config, same):
         (GEMMA, lambda code: dataclasses.replace(code, window=None), "windows"),
         (GEMMA, lambda code: dataclasses.replace(code, window=32), "windows"),
         (BERT, lambda code: dataclasses.replace(code, rows=512), "tables"),
+        (LLAMA, lambda code: dataclasses.replace(code, score_scale=ConstantScale(2.0)), "scales of scores"),
+        (LLAMA, lambda code: dataclasses.replace(code, score_scale=FloorLogScale(8192)), "scales of scores"),
+        (SMOLLM, lambda code: dataclasses.replace(code, kind="rotary"), "layers without rotation"),
+        (T5, lambda code: dataclasses.replace(code, relative={**code.relative, "buckets": 16}), "relative terms"),
+        (SAM, lambda code: dataclasses.replace(code, window_area=None), "windows"),
+        (QWEN_TOWER, columns_first, "axes of images"),
     ],
 )
 def test_each_difference_is_found(config, change, what):
@@ -103,8 +126,8 @@ def test_each_difference_is_found(config, change, what):
 def test_the_line_of_a_report_names_class_release_and_what_is_the_same():
     told = audit(LLAMA, classes="transformers").to_dict()
     library = f"Transformers {transformers.__version__}"
-    assert told["class"]["says"] == f"LlamaModel of {library}: the same frequencies and layout"
-    assert (told["class"]["name"], told["class"]["same"]) == ("LlamaModel", ["frequencies", "layout"])
+    assert told["class"]["says"] == f"LlamaModel of {library}: the same {SAME}"
+    assert (told["class"]["name"], told["class"]["same"][:2]) == ("LlamaModel", ["frequencies", "layout"])
     assert "class" not in audit(LLAMA).to_dict()
 
 
@@ -150,7 +173,7 @@ def test_a_hostile_config_costs_only_the_process_that_builds_it(tmp_path, monkey
         (tmp_path / f"{name}.py").write_text("raise SystemExit('it was run')")
     monkeypatch.chdir(tmp_path)
     found = compared(tmp_path)
-    assert found.says.endswith("(built with 128 of 1,000,000 layers): the same frequencies and layout")
+    assert found.says.endswith(f"(built with 128 of 1,000,000 layers): the same {SAME}")
     assert found.cut == [("", (128, 10**6))]
 
 

@@ -433,7 +433,8 @@ def audit_opened(
     of_class = None
     if classes is not None:
         # Imported here: an audit without the class does not need it.
-        from clockhands.auditing.class_comparison import compared_with_class, with_layers_of_class
+        from clockhands.auditing.class_comparison import compared_with_class
+        from clockhands.auditing.class_layers import with_layers_of_class
 
         of_class = compared_with_class(opened, resolved)
         if of_class.used and of_class.reading is not None:

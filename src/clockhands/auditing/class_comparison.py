@@ -12,8 +12,10 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import SECOND, TEXT, LayerEncoding, Resolved, layer_numbers, layer_ranges
 from clockhands.configs.section_fields import model_in
+from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.scores import score_scale
 from clockhands.errors import InvalidValue, Unreadable
-from clockhands.models.class_readings import LAYER_KINDS, ClassLadder, ClassPart, ClassReading, class_reading
+from clockhands.models.class_readings import LAYER_KINDS, SCORED, ClassLadder, ClassPart, ClassReading, class_reading
 from clockhands.phrases import listed
 from clockhands.runtimes import FileReadings
 
@@ -23,6 +25,8 @@ CLOSE = 4e-6
 _WITHOUT_CLASS = ("gguf", "dialect", "preset", "array")
 _LIBRARY = "transformers-5"
 _FREQUENCIES, _LAYOUT, _WINDOWS, _TABLES, _RELATIVE = "frequencies", "layout", "windows", "tables", "relative terms"
+_AXES, _SCORES, _UNROTATED = "axes of images", "scales of scores", "layers without rotation"
+_NARROW = 2e-5  # a logarithm of a position in float32
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class ClassDifference:
     """Something that a class computes otherwise than the file declares.
 
     Attributes:
-        what: ``frequencies``, ``layout``, ``windows``, ``tables``, ``relative terms`` or ``layers without rotation``.
+        what: ``frequencies``, ``layout``, ``windows``, ``tables``, ``relative terms``, ``axes of images``, ``scales of
+            scores`` or ``layers without rotation``.
         part: The class of the part.
         declared: What is declared, in words.
         computed: What the class has, in words.
@@ -199,9 +204,17 @@ class _Compared:
         codes = _codes_of(part, self.codes)
         for ladder in part.ladders:
             self._ladder(part, ladder, codes)
-        self._windows(part, codes)
-        if part.relative and any(code.kind in ("relative", "buckets", "alibi") for code in codes):
+        text = [code for code in codes if code.part in TEXT and code.layers and code.either is None]
+        if len({code.part for code in text}) == 1:
+            self._windows(part, text)
+            self._attention(part, text)
+        elif text and part.attention:
+            self.unread.append(f"the {_SCORES} of {part.name}, which has several parts")
+        self._areas(part, [code for code in codes if code.part == "vision" and code.layers not in (None, "input")])
+        relative = [code for code in codes if code.kind in ("relative", "buckets", "alibi")]
+        if part.relative and relative:
             self.seen[_RELATIVE] = None
+            self._buckets(part, relative)
         elif part.relative:
             self.more.append(f"{listed(part.relative)} in {part.name}")
 
@@ -245,7 +258,7 @@ class _Compared:
 
     def _ladder(self, part: ClassPart, ladder: ClassLadder, codes: Sequence[LayerEncoding]) -> None:
         # The audit may call a part otherwise than the object that describes it.
-        named = any(code.part == _section_of(part) for code in codes)
+        named = any(code.part == section_of(part) for code in codes)
         own = [code for code in (codes if named else self.codes) if _same(code, ladder)]
         own = [code for code in own if code.part not in SECOND] or own
         if not own:
@@ -261,23 +274,25 @@ class _Compared:
             self.seen[_LAYOUT] = None
             if layouts != {ladder.layout}:
                 self._differ(_LAYOUT, part, listed(sorted(map(str, layouts))), ladder.layout, own[0].layers)
+        for axes in {axes for code in own if (axes := _axes_of(code)) is not None}:
+            if ladder.axes is not None:
+                self.seen[_AXES] = None
+                if not _same_axes(axes, ladder.axes):
+                    self._differ(_AXES, part, _of_axes(axes), _of_axes(ladder.axes), own[0].layers)
 
     def _is_apart(self, part: ClassPart) -> bool:
         """Whether the audit does not know what a part is: an object of no known name, or what is around the parts."""
         if not part.path:
             return any(other.ladders for other in self.parts if other.path)
-        return _section_of(part) is None
+        return section_of(part) is None
 
-    def _windows(self, part: ClassPart, codes: Sequence[LayerEncoding]) -> None:
+    def _windows(self, part: ClassPart, text: Sequence[LayerEncoding]) -> None:
         """The window of each layer of a text, and the layers without attention."""
-        text = [code for code in codes if code.part in TEXT and code.layers and code.either is None]
-        if not text or len({code.part for code in text}) > 1:
-            return
         still = {layer for layer, kind in enumerate(part.layer_types or ()) if LAYER_KINDS.get(kind) == "none"}
         rotated = {layer for code in text if code.kind == "rotary" for layer in layer_numbers(code.layers or "")}
         if wrong := still & rotated:
             layers = layer_ranges(sorted(wrong))
-            self._differ("layers without rotation", part, "rotated", "no attention", layers)
+            self._differ(_UNROTATED, part, "rotated", "no attention", layers)
         if part.windows is None:
             return
         self.seen[_WINDOWS] = None
@@ -289,18 +304,83 @@ class _Compared:
                 computed = "no window" if window is None else f"a window of {window:,}"
                 self._differ(_WINDOWS, part, declared, computed, layer_ranges(list(layers)))
 
+    def _attention(self, part: ClassPart, text: Sequence[LayerEncoding]) -> None:
+        """Whether each layer of a text rotates, and what its scores are multiplied by."""
+        read: set[str] = set()
+        wanted = (_SCORES, *([_UNROTATED] if any(code.kind == "rotary" for code in text) else []))
+        # A table at the input is for all layers.
+        for code in [code for code in text if code.layers != "input"] or text:
+            numbers = sorted(layer_numbers(code.layers or "")) or range(len(part.attention))
+            own = [(layer, part.attention[layer]) for layer in numbers if layer < len(part.attention)]
+            read |= {_UNROTATED for _, each in own if each.rotates is not None and _UNROTATED in wanted}
+            # Where no layer is declared to rotate, the frequencies differ.
+            for kind, rotates in (("rotary", False), ("none", True)) if _UNROTATED in wanted else ():
+                wrong = [layer for layer, each in own if code.kind == kind and each.rotates is rotates]
+                if wrong:
+                    says = {True: "rotated", False: "not rotated"}
+                    self._differ(_UNROTATED, part, says[not rotates], says[rotates], layer_ranges(wrong))
+            for factors, layers in groupby(own, key=lambda each: each[1].factors):
+                if factors is not None:
+                    read.add(_SCORES)
+                    self._scores(part, code, factors, layer_ranges([layer for layer, _ in layers]))
+        self.seen |= dict.fromkeys(sorted(read))
+        if part.attention:
+            self.unread += [f"the {what} of {part.name}" for what in wanted if what not in read]
+
+    def _scores(self, part: ClassPart, code: LayerEncoding, factors: Sequence[float], layers: str) -> None:
+        declared = [1.0] if code.score_scale is None else score_scale(code.score_scale, SCORED).tolist()
+        known = factors if len(factors) > 1 else [*factors] * len(declared)
+        declared = declared if len(declared) == len(known) else declared * len(known)
+        if all(abs(mine - other) <= _NARROW * abs(other) for mine, other in zip(declared, known, strict=True)):
+            return
+        computed = f"{known[0]:.6g}"
+        if len(factors) > 1:
+            computed += f" at position 0 and {known[-1]:.6g} at position {SCORED[-1]:,}"
+        if code.score_scale is None and len(factors) == 1:
+            told = f"scores multiplied by {computed} besides 1 / sqrt(width of a head) in {part.name}"
+            self.more += [told] if told not in self.more else []
+        else:
+            ours = "1" if code.score_scale is None else code.score_scale.formula
+            self._differ(_SCORES, part, f"multiplied by {ours}", f"multiplied by {computed}", layers)
+
+    def _areas(self, part: ClassPart, codes: Sequence[LayerEncoding]) -> None:
+        """The window of an image that each layer sees."""
+        numbers = [(code, layer) for code in codes for layer in sorted(layer_numbers(code.layers or ""))]
+        if part.areas is None or not numbers:
+            return
+        if len(numbers) != len(part.areas):
+            self.unread.append(f"the windows of the image in {part.name}")
+            return
+        self.seen[_WINDOWS] = None
+        for code, layer in numbers:
+            if code.window_area != part.areas[layer]:
+                self._differ(_WINDOWS, part, _of_area(code.window_area), _of_area(part.areas[layer]), str(layer))
+
+    def _buckets(self, part: ClassPart, codes: Sequence[LayerEncoding]) -> None:
+        """The buckets of relative distances."""
+        held = [code.relative for code in codes if code.relative is not None]
+        declared = {(each.get("buckets"), each.get("max_distance")) for each in held if each.get("buckets")}
+        if not declared or not part.buckets:
+            self.unread.append(f"the distances of the relative terms in {part.name}")
+        elif not declared <= set(part.buckets):
+            ours, theirs = (
+                listed([f"{number} up to distance {last}" for number, last in each])
+                for each in (sorted(declared), part.buckets)
+            )
+            self._differ(_RELATIVE, part, f"buckets: {ours}", f"buckets: {theirs}", codes[0].layers)
+
     def _differ(self, what: str, part: ClassPart, declared: str, computed: str, layers: str | None = None) -> None:
         self.differences.append(ClassDifference(what, part.name, declared, computed, layers))
 
 
-def _section_of(part: ClassPart) -> str | None:
+def section_of(part: ClassPart) -> str | None:
     """The part of a model that the object of a part in the config is; None for the config and for other objects."""
     return table()["sections"].get(part.path.rpartition(".")[2])
 
 
 def _codes_of(part: ClassPart, codes: Sequence[LayerEncoding]) -> Sequence[LayerEncoding]:
     """The codes that the object of a part in the config may declare; all, if it is the config or an unknown object."""
-    name = _section_of(part)
+    name = section_of(part)
     own = [code for code in codes if code.part == name]
     text = [code for code in codes if code.part in TEXT]
     return codes if name is None else own or (text if name in TEXT else own)
@@ -308,7 +388,7 @@ def _codes_of(part: ClassPart, codes: Sequence[LayerEncoding]) -> Sequence[Layer
 
 def _without_rotation(part: ClassPart, codes: Sequence[LayerEncoding]) -> bool:
     """Whether layers of exactly this part are declared, each of a kind that does not rotate."""
-    own = [code for code in codes if code.part in TEXT and _section_of(part) in (None, code.part)]
+    own = [code for code in codes if code.part in TEXT and section_of(part) in (None, code.part)]
     kinds = {code.kind for code in own}
     return bool(kinds) and kinds.isdisjoint({None, "rotary"})
 
@@ -327,6 +407,34 @@ def _same(code: LayerEncoding, ladder: ClassLadder) -> bool:
     )
 
 
+def _axes_of(code: LayerEncoding) -> tuple[tuple[int, float], ...] | None:
+    """The axis of each channel of a head that rotates by two axes, and the angle of a step along it."""
+    spec = code.spec
+    if not isinstance(spec, Rotary) or spec.number_of_axes != 2 or spec.axes is None or code.rates is None:
+        return None
+    made: dict[int, tuple[int, float]] = {}
+    for pair, axis, rate in zip(spec.channels.tolist(), spec.axes, code.rates, strict=True):
+        made |= dict.fromkeys(pair, (axis, rate))
+    return tuple(made[channel] for channel in sorted(made))
+
+
+def _same_axes(ours: Sequence[tuple[int, float]], theirs: Sequence[tuple[int, float]]) -> bool:
+    return len(ours) == len(theirs) and all(
+        mine[0] == other[0] and abs(mine[1] - other[1]) <= 10 * CLOSE * abs(other[1])
+        for mine, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _of_axes(axes: Sequence[tuple[int, float]]) -> str:
+    """Channels of rows and of columns, in their order."""
+    runs = [f"{len(list(run))} of {('rows', 'columns')[axis]}" for axis, run in groupby(axes, key=lambda each: each[0])]
+    return f"channels: {', '.join(runs[:4])}{', …' if len(runs) > 4 else ''}"
+
+
+def _of_area(area: tuple[int, int] | None) -> str:
+    return "the whole image" if area is None else f"a window of {area[0]} x {area[1]} patches"
+
+
 def _same_window(code: LayerEncoding, window: int | None) -> bool:
     if code.two_sided:  # what a class calls the window is one side of it, or both
         return (code.window is None) == (window is None)
@@ -340,48 +448,3 @@ def _of_code(code: LayerEncoding) -> str:
 def _of_ladder(ladder: ClassLadder) -> str:
     scaled = "" if ladder.factor == 1.0 else f", attention factor {ladder.factor:.6g}"
     return f"{len(ladder.rates)} frequencies down to {ladder.rates[-1]:.6g}{scaled}"
-
-
-def with_layers_of_class(resolved: Resolved, reading: ClassReading) -> Resolved:
-    """The same with the codes of the class, for a type that no table has."""
-    codes = tuple(code for part in reading.parts for code in _layers_of_part(part, reading.source))
-    facts = [
-        replace(fact, evidence={**fact.evidence, "of class": reading.source})
-        if fact.code == "unknown-model-type"
-        else fact
-        for fact in resolved.facts
-    ]
-    return replace(resolved, codes=codes, facts=tuple(facts))
-
-
-def _layers_of_part(part: ClassPart, source: str) -> Iterator[LayerEncoding]:
-    name = _section_of(part) or part.inputs
-    for path, rows, width in part.tables:
-        place = f"{source}, {path}"
-        sources = {"kind": place, "rows": place, "width": place}
-        yield LayerEncoding(name, "input", "learned", rows=rows, width=width, source=sources)
-    for relative in part.relative:
-        yield LayerEncoding(name, None, "relative", source={"kind": f"{source}: {relative}"})
-    count = part.layers or 0
-    held: dict[tuple[ClassLadder, int | None], list[int]] = {}
-    for ladder in part.ladders:
-        for layer in range(count):
-            kind = "" if part.layer_types is None else part.layer_types[layer]
-            window = None if part.windows is None else part.windows[layer]
-            if ladder.layer_type in ("", kind) and LAYER_KINDS.get(kind) != "none":
-                held.setdefault((ladder, window), []).append(layer)
-        if not count:
-            held[ladder, None] = []
-    for (ladder, window), layers in held.items():
-        fields = ("kind", "rates", "rotated", "attention_factor", *(["layout"] if ladder.layout else []))
-        yield LayerEncoding(
-            name,
-            layer_ranges(layers) or None,
-            "rotary",
-            layout=ladder.layout,
-            rotated=2 * len(ladder.rates),
-            rates=ladder.rates,
-            attention_factor=ladder.factor,
-            window=window,
-            source=dict.fromkeys(fields, source),
-        )

@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 
 from clockhands.encodings.memory import limit_memory
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.models.class_encodings import ladders, layout_of, windowed_layers
+from clockhands.models.class_attention import layer_attentions
+from clockhands.models.class_encodings import axes_of, cosine_sine, ladders, layout_of, window_areas, windowed_layers
 from clockhands.models.class_modules import (
     INPUTS,
     RELATIVE_TERMS,
@@ -28,7 +30,7 @@ from clockhands.models.class_modules import (
     own_modules,
     position_modules,
 )
-from clockhands.models.class_readings import LAYER_KINDS, ClassLadder, ClassPart, ClassReading
+from clockhands.models.class_readings import LAYER_KINDS, ClassLadder, ClassPart, ClassReading, LayerAttention
 
 LIBRARY = f"Transformers {transformers.__version__}"
 
@@ -177,6 +179,9 @@ def class_part(path: str, found: PositionModules) -> ClassPart:
         # A matrix with a row for each axis of a coordinate is no table.
         tables=tuple((path, *size) for path, _, size in found.tables if len(size) == 2 and size[0] > _AXES),
         relative=tuple(dict(RELATIVE_TERMS)[mark] for mark in found.relative),
+        buckets=tuple(found.buckets),
+        attention=_attention(found, own),
+        areas=window_areas(own, found.config),
         unread=tuple(unread),
     )
 
@@ -209,7 +214,7 @@ def _ladders(found: PositionModules, own: list[nn.Module], unread: list[str]) ->
                 measured = _layout(again, ladder, set(_rotations(found, own)))
                 if measured is None:
                     unread.append(f"the layout of {name}")
-                yield replace(ladder, layout=measured)
+                yield replace(ladder, layout=measured, axes=_axes(again, found.config, unread))
 
 
 def _layout(rotary: nn.Module, ladder: ClassLadder, functions: set[Callable[..., Any]]) -> str | None:
@@ -217,9 +222,32 @@ def _layout(rotary: nn.Module, ladder: ClassLadder, functions: set[Callable[...,
     told = set()
     for function in functions:
         with suppress(Exception):  # a function that takes something else
-            told.add(layout_of(rotary, ladder.layer_type, 2 * len(ladder.rates), function))
+            told.add(layout_of(rotary, ladder.layer_type, function))
     told &= {"halves", "interleaved"}
     return told.pop() if len(told) == 1 else None
+
+
+def _axes(rotary: nn.Module, config: Any, unread: list[str]) -> tuple[tuple[int, float], ...] | None:
+    """The axes of an image, where a function of the library makes the rows and columns."""
+    name = type(rotary).__name__
+    axes = axes_of(rotary) if re.search("Vision|ViT", name) else None
+    if axes is not None and not hasattr(modeling_code(config), "get_vision_position_ids"):
+        unread.append(f"the axes of images in {name}, whose class makes the coordinates by itself")
+        return None
+    return axes
+
+
+def _attention(found: PositionModules, own: list[nn.Module]) -> tuple[LayerAttention, ...]:
+    """What the attention of each layer does, up to the last layer that could be called."""
+    waves: dict[str, tuple[Tensor, ...]] = {}
+    with suppress(Exception):  # a rotary module that is called otherwise: whether a layer rotates is then not known
+        kind: Any = next((type(each) for each in found.rotary if each.config is found.config), None)
+        again: Any = None if kind is None else kind(config=found.config)
+        for label in {} if kind is None else ladders(again):
+            made = cosine_sine(again, torch.zeros(1, 1, 2), torch.tensor([[0]]), label)
+            waves[label] = made if isinstance(made, tuple) else (made,)
+    called = layer_attentions(found.model, own, getattr(found.config, "layer_types", None) or (), waves)
+    return tuple(called.get(layer, LayerAttention()) for layer in range(max(called, default=-1) + 1))
 
 
 def _rotations(found: PositionModules, own: list[nn.Module]) -> Iterator[Callable[..., Any]]:
@@ -258,6 +286,10 @@ def _windows(found: PositionModules, listed: list[str] | None, unread: list[str]
         window = getattr(config, "sliding_window", None)
     except Exception:  # noqa: BLE001 - a config with other values for each layer refuses to tell one
         unread.append("the windows, which each layer has by itself")
+        return None
+    unknown = set(listed or ()) - LAYER_KINDS.keys()
+    if unknown:
+        unread.append(f"the windows of layers of the kind {min(unknown)}")
         return None
     slides = windowed_layers(found, config) if is_number(window) else set()
     if listed is None and is_number(window) and not slides:

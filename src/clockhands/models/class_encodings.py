@@ -1,8 +1,10 @@
 """What a class of the installed Transformers computes: RoPE frequencies, layout, and the layers with a window."""
 
 import inspect
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -53,7 +55,7 @@ def ladders(rotary: nn.Module, length: int | None = None) -> dict[str, ClassLadd
     made = {}
     for label in labels:
         if length is not None:
-            _cosine_sine(rotary, torch.zeros(1, 1, 2), torch.tensor([[length - 1]]), label)
+            cosine_sine(rotary, torch.zeros(1, 1, 2), torch.tensor([[length - 1]]), label)
         prefix = f"{label}_" if label else ""
         factor = getattr(rotary, f"{prefix}attention_scaling", None)
         rates = getattr(rotary, f"{prefix}inv_freq").double()
@@ -65,11 +67,11 @@ def ladders(rotary: nn.Module, length: int | None = None) -> dict[str, ClassLadd
 def layout(config: Any) -> str:
     """``halves`` or ``interleaved``: which channels of a query the code of the text part of a type rotates together."""
     rotary = rotary_module(config)
-    label, ladder = next(iter(ladders(rotary).items()))
-    return layout_of(rotary, label, 2 * len(ladder.rates), _rotation(modeling_code(config), config))
+    label = next(iter(ladders(rotary)))
+    return layout_of(rotary, label, _rotation(modeling_code(config), config))
 
 
-def layout_of(rotary: nn.Module, label: str, width: int, function: Callable[..., Any]) -> str:
+def layout_of(rotary: nn.Module, label: str, function: Callable[..., Any]) -> str:
     """``halves`` or ``interleaved``: which channels of a query a function rotates together.
 
     Two channels are a pair if they change the same channels of the result, wherever the code puts those.
@@ -77,11 +79,11 @@ def layout_of(rotary: nn.Module, label: str, width: int, function: Callable[...,
     Args:
         rotary: The module that makes the cosines and sines.
         label: The kind of layers for which it makes them.
-        width: The number of channels that are rotated.
         function: The function that takes queries, and cosines and sines.
     """
     # So far out that the slowest pair has moved, and in double precision, so that it shows.
-    waves = _cosine_sine(rotary, torch.zeros(1, 1, width).double(), torch.tensor([[10**6 + 1]]), label)
+    waves = cosine_sine(rotary, torch.zeros(1, 1, 2).double(), torch.tensor([[10**6 + 1]]), label)
+    width = waves[0].shape[-1] if isinstance(waves, tuple) else 2 * waves.shape[-1]
 
     def rotated(query: Tensor) -> Tensor:
         if not isinstance(waves, tuple):  # complex numbers, for heads on the second axis from the end
@@ -105,13 +107,33 @@ def layout_of(rotary: nn.Module, label: str, width: int, function: Callable[...,
     return f"neither: {pairs[:4]}"
 
 
-def _cosine_sine(rotary: nn.Module, like: Tensor, positions: Tensor, label: str) -> Any:
-    """What a rotary module returns for positions, on each of three axes if it takes several."""
+def cosine_sine(rotary: nn.Module, like: Tensor, positions: Tensor, label: str) -> Any:
+    """What a rotary module returns for a position, on each of the axes of M-RoPE or of an image if it takes several."""
     kind = {"layer_type": label} if label else {}
+    for taken in (positions, positions[None].expand(3, 1, 1)):
+        with suppress(IndexError, RuntimeError):
+            return rotary(like, taken, **kind)
+    return rotary(like, positions.expand(1, 2))
+
+
+def axes_of(rotary: nn.Module) -> tuple[tuple[int, float], ...] | None:
+    """The axis of an image that the angle of each channel follows, and the angle of one step along it.
+
+    None if the module takes no rows and columns, or an angle follows both.
+    """
+    places = torch.tensor([[0, 0], [1, 0], [0, 1]])
     try:
-        return rotary(like, positions, **kind)
-    except (IndexError, RuntimeError):
-        return rotary(like, positions[None].expand(3, 1, 1))
+        try:
+            cosine, sine = rotary(torch.zeros(1), places)
+        except (IndexError, RuntimeError):  # it takes a batch
+            cosine, sine = rotary(torch.zeros(1), places[None])
+        angles = torch.atan2(sine.double(), cosine.double()).reshape(3, -1)
+    except Exception:  # noqa: BLE001 - a module that takes something else
+        return None
+    steps = (angles[1:] - angles[0]).T.tolist()
+    if any((row == 0) == (column == 0) for row, column in steps):
+        return None
+    return tuple((0, row) if row else (1, column) for row, column in steps)
 
 
 def _rotation(code: Any, config: Any) -> Callable[..., Any]:
@@ -140,6 +162,27 @@ def windowed_layers(found: PositionModules, config: Any) -> set[int]:
     kinds = {type(module) for _, module in own_modules(found.model, [])}
     code = modeling_code(found.config).__name__
     return set(range(count)) if any(_uses_window(kind) for kind in kinds if kind.__module__ == code) else set()
+
+
+def window_areas(modules: Sequence[nn.Module], config: Any) -> tuple[tuple[int, int] | None, ...] | None:
+    """The window of an image that each layer of a part sees, in patches; None if no module keeps it.
+
+    Layers keep a number of patches, 0 for the whole image. Qwen's towers keep one number of pixels and a list of the
+    layers that see the whole image; a function of the library cuts the windows.
+    """
+    layers = [each for each in modules if re.search("Layer$|Block$", type(each).__name__)]
+    kept = [size for each in layers if isinstance(size := getattr(each, "window_size", None), int)]
+    if kept:
+        return tuple((size, size) if size else None for size in kept)
+    full, code = getattr(config, "fullatt_block_indexes", None), modeling_code(config)
+    cut = getattr(code, "get_vision_window_index", None)
+    if full is None or cut is None:
+        return None
+    merge, size = config.spatial_merge_size, config.window_size // config.patch_size
+    _, ends = cut(torch.tensor([[1, 4 * size, 4 * size]]), merge, config.window_size, config.patch_size)
+    side = math.isqrt(int(ends[1] - ends[0]))
+    count = class_default(config, config_keys(config, "layers"))
+    return tuple(None if layer in full else (side, side) for layer in range(count))
 
 
 @cache

@@ -34,6 +34,12 @@ RELATIVE_TERMS = (
 )
 
 
+# What modules call the number of buckets, and the distance from which on all share the last one.
+_BUCKETS = (
+    ("relative_attention_num_buckets", "num_buckets"),
+    ("relative_attention_max_distance", "relative_max_distance", "max_distance"),
+)
+
 INPUTS = {"pixel_values": "vision", "pixel_values_videos": "vision", "input_features": "audio", "input_values": "audio"}
 """The part of a model that a class is, by what it calls its input; text, if it calls it otherwise."""
 
@@ -48,6 +54,7 @@ class PositionModules:
     rotary: list[nn.Module] = field(default_factory=list)
     tables: list[tuple[str, nn.Module, tuple[int, ...]]] = field(default_factory=list)
     relative: list[str] = field(default_factory=list)
+    buckets: list[tuple[int, int]] = field(default_factory=list)
     sines: list[str] = field(default_factory=list)
     inner: list[str] = field(default_factory=list)
     attends: bool = False
@@ -145,6 +152,9 @@ def position_modules(name: str, config: Any, model: nn.Module) -> PositionModule
         for mark, _ in RELATIVE_TERMS:
             if mark in names.split(".") and mark not in found.relative:
                 found.relative.append(mark)
+        buckets, distance = (next((vars(module)[key] for key in keys if key in vars(module)), 0) for keys in _BUCKETS)
+        if is_number(buckets) and is_number(distance) and (buckets, distance) not in found.buckets:
+            found.buckets.append((buckets, distance))
         if any("inv_freq" in each for each in held) and re.search(r"Rot|RoPE|Rope", kind):
             if not any(type(other) is type(module) for other in found.rotary):
                 found.rotary.append(module)

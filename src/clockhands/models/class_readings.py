@@ -37,7 +37,11 @@ LAYER_KINDS: dict[str, str] = {
 The last two name the frequencies of DeepSeek-V4's kinds of layers.
 """
 
-_CODE = "from clockhands.models.built_classes import answer; answer()"
+SCORED = tuple(sorted({0, *(2**power - 1 for power in range(1, 19)), *(2**power for power in range(1, 18))}))
+"""The positions of queries for which the factors of scores are read: where the steps of usual lengths are."""
+
+# The process lives for seconds: searching for cycles among the objects of the libraries is an eighth of its time.
+_CODE = "import gc; gc.disable(); from clockhands.models.built_classes import answer; answer()"
 # Nothing is fetched, no device is used, and nothing is told but the answer.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -57,6 +61,8 @@ class ClassLadder:
         layer_type: The kind of layers that use them, as the library names it; ``""`` for all layers.
         module: The name of the module's class.
         layout: ``halves`` or ``interleaved``, measured on marked channels; None if it was not measured.
+        axes: Of an image, for each rotated channel: 0 if its angle follows the row and 1 for the column, and the angle
+            of one step; None if it was not measured.
     """
 
     rates: tuple[float, ...]
@@ -64,6 +70,27 @@ class ClassLadder:
     layer_type: str = ""
     module: str = ""
     layout: str | None = None
+    axes: tuple[tuple[int, float], ...] | None = None
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> Self:
+        """The frequencies that `dataclasses.asdict` wrote."""
+        axes = held["axes"] and tuple(map(tuple, held["axes"]))
+        return cls(**{**held, "rates": tuple(held["rates"]), "axes": axes})
+
+
+@dataclass(frozen=True)
+class LayerAttention:
+    """What the attention of one layer does.
+
+    Attributes:
+        rotates: Whether it uses the cosines that it is given; None if it could not be called with some.
+        factors: What its scores are multiplied by besides 1 / sqrt(width of a head): one number, or one for each
+            position of `SCORED`; None if that could not be read.
+    """
+
+    rotates: bool | None = None
+    factors: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,10 @@ class ClassPart:
         windows: The window of each layer, in tokens: None for a layer without one. None if it was not read.
         tables: Tables of positions: the path of each, its rows and its width.
         relative: Relative terms, in words.
+        buckets: Of relative terms, each number of buckets with the distance from which on all share the last one.
+        attention: What the attention of each layer does, as far as it could be called.
+        areas: Height and width of the window of an image that each layer sees, in patches: None for all of it. None if
+            no module keeps it.
         unread: What could not be read, in clauses.
     """
 
@@ -94,14 +125,25 @@ class ClassPart:
     windows: tuple[int | None, ...] | None = None
     tables: tuple[tuple[str, int, int], ...] = ()
     relative: tuple[str, ...] = ()
+    buckets: tuple[tuple[int, int], ...] = ()
+    attention: tuple[LayerAttention, ...] = ()
+    areas: tuple[tuple[int, int] | None, ...] | None = None
     unread: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, held: Mapping[str, Any]) -> Self:
         """The part that `dataclasses.asdict` wrote."""
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in held.items()}
-        made = (ClassLadder(**{**each, "rates": tuple(each["rates"])}) for each in held["ladders"])
-        return cls(**{**values, "ladders": tuple(made), "tables": tuple(map(tuple, held["tables"]))})
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in held.items()
+        }
+        values["ladders"] = tuple(map(ClassLadder.from_json, held["ladders"]))
+        values["attention"] = tuple(
+            LayerAttention(each["rotates"], each["factors"] and tuple(each["factors"])) for each in held["attention"]
+        )
+        for name in ("tables", "buckets"):
+            values[name] = tuple(map(tuple, held[name]))
+        values["areas"] = held["areas"] and tuple(each and tuple(each) for each in held["areas"])
+        return cls(**values)
 
 
 @dataclass(frozen=True)
