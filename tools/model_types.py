@@ -48,9 +48,13 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     config = transformers.CONFIG_MAPPING[name]()
     subs: Any = type(config).sub_configs
     inner = {
+<<<<<<< HEAD
         # An object that the default config does not have is of the one class that the config takes there.
         known.table()["sections"].get(key): getattr(getattr(config, key, None) or kind, "model_type", None)
         for key, kind in subs.items()
+=======
+        known.table()["sections"].get(key): type_in(getattr(config, key, None)) for key in type(config).sub_configs
+>>>>>>> deddd6e4 (A bare composite is read with the text that its class makes; what --with transformers compares is documented)
     }
     inner = {part: kind for part, kind in inner.items() if part is not None and kind}
     types = known.table()["types"]
@@ -63,7 +67,7 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     main = next((inner[part] for part in ("text", "decoder", "encoder") if part in inner), None)
     more = section_defaults(config, inner)
     if main is not None:
-        return {"like": main, "sections": inner, **more, "class": type(config).__name__}
+        return {"like": main, **whole_defaults(config, main), "sections": inner, **more, "class": type(config).__name__}
     model = built(config)
     found = position_modules(name, config, model)
     row = row_of_modules(found, bool(inner), reasons)
@@ -112,15 +116,42 @@ def section_defaults(config: Any, inner: Mapping[str, str]) -> dict[str, dict[st
         own = transformers.CONFIG_MAPPING[inner[part]]()
         try:
             inside = getattr(type(config)(**{key: {"model_type": inner[part]}}), key)
-            numbers = [
-                {name: class_default(each, config_keys(own, name)) for name in INSIDE} | {"base": base_in(each)}
-                for each in (own, inside)
-            ]
+            other = other_numbers(own, inside)
         except Exception:  # noqa: BLE001 - a class that is not made from a type alone
             continue
-        other = {name: value for name, value in numbers[1].items() if value != numbers[0][name] and is_number(value)}
         found |= {part: other} if other else {}
     return {"section_defaults": found} if found else {}
+
+
+def whole_defaults(config: Any, main: str) -> dict[str, dict[str, Any]]:
+    """What a class takes for a file without an object of its main part, where that object's own class differs."""
+    inside = next(
+        (each for key in type(config).sub_configs if type_in(each := getattr(config, key, None)) == main), None
+    )
+    other = {} if inside is None else other_numbers(transformers.CONFIG_MAPPING[main](), inside)
+    return {"defaults": other} if other else {}
+
+
+def type_in(config: Any) -> str | None:
+    """The type of a config object, if it is one."""
+    return getattr(config, "model_type", None)
+
+
+def other_numbers(own: Any, inside: Any) -> dict[str, Any]:
+    """The quantities that a config object has otherwise than the one that its class makes by itself."""
+    try:
+        first, second = (
+            {name: class_default(each, config_keys(own, name)) for name in INSIDE} | {"base": base_in(each)}
+            for each in (own, inside)
+        )
+    except Exception:  # noqa: BLE001 - a class with other values for each layer tells none for all
+        return {}
+    other = {name: value for name, value in second.items() if value != first[name] and is_number(value)}
+    shape = [second[name] for name in ("head_width", "heads", "hidden")]
+    if other.keys() & {"hidden", "heads"} and all(map(is_number, shape)) and shape[0] * shape[1] != shape[2]:
+        # Else the width of a head would follow from these.
+        other["head_width"] = second["head_width"]
+    return other
 
 
 def base_in(config: Any) -> float | None:

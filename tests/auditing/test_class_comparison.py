@@ -146,6 +146,15 @@ def test_layers_of_an_unknown_type_are_those_of_its_class(monkeypatch):
     assert [each.code for each in found.findings if each.severity != "note"] == []
 
 
+def test_layers_without_rotation_of_an_unknown_type_are_those_of_its_class(monkeypatch):
+    forgotten(monkeypatch, "smollm3")
+    monkeypatch.setattr(class_comparison, "class_reading", read)
+    assert {code.kind: code.layers for code in audit(SMOLLM, classes="transformers").layers} == {
+        "rotary": "0-2",
+        "none": "3",
+    }
+
+
 def test_other_libraries_and_a_missing_one_are_refused(monkeypatch, refused):
     message, _ = refused(audit, LLAMA, classes="vllm", error=InvalidValue)
     assert message == "`classes` must be one of transformers, got 'vllm'."

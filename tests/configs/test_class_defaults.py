@@ -3,6 +3,9 @@
 The rows that tools/model_types.py read from classes are held to these in ``test_every_model_type.py``.
 """
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from clockhands.configs.model_types import model_type, model_types, table
@@ -135,3 +138,21 @@ def test_tables_have_the_rows_and_channels_of_the_classes(cases, draw, library, 
                 real = {shapes[key][-2:] for key in ends}
                 assert len(real) == 1, ends
                 assert real <= said, row.part
+
+
+def test_a_whole_without_its_text_has_the_text_that_its_class_makes(cases):
+    """Voxtral's text is a Llama, but not one with the class defaults of Llama."""
+    transformers = pytest.importorskip("transformers")
+    rows = table()["types_of_classes"]
+    names = [
+        name for name, row in rows.items() if {"defaults", "sections"} <= row.keys() and row["class"].endswith("Config")
+    ]
+    assert {"voxtral", "paligemma", "got_ocr2"} <= set(names)
+    for name in names:
+        whole = transformers.CONFIG_MAPPING[name]().to_dict() | {"model_type": name}
+        bare, made = (
+            [replace(code, source={}) for code in resolved(config).codes if code.part == "text"]
+            for config in ({"model_type": name}, json.loads(json.dumps(whole, default=str)))
+        )
+        with cases(name):
+            assert bare == made

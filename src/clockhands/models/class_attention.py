@@ -6,6 +6,7 @@ it hands to the attention function of the library, and its queries by the number
 """
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -126,5 +127,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
         except Exception:  # noqa: BLE001 - the library's own code, on an attention that takes something else
             if call.scale is None:
                 return LayerAttention()
-    rotates = call.used if meta and "position_embeddings" in parameters else None
+    # An attention that also runs without cosines leaves it to its model whether a layer rotates.
+    left_open = re.search(r"position_embeddings is (not )?None", inspect.getsource(type(module).forward))
+    rotates = call.used if "position_embeddings" in given and not left_open else None
     return LayerAttention(rotates, call.factors())
