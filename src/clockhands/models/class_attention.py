@@ -28,7 +28,7 @@ _FROM_MEMORY = (torch.arange, torch.tensor)
 
 
 @dataclass
-class _Call(TorchFunctionMode):
+class _WatchedCall(TorchFunctionMode):
     """Watches the calls of PyTorch's functions while one attention runs."""
 
     waves: Sequence[Tensor]
@@ -93,7 +93,7 @@ def layer_attentions(
         kinds: The kind of each layer, if the config lists them.
         waves: What the rotary module returns at one position, by kind of layer; under ``""`` for all layers.
     """
-    ALL_ATTENTION_FUNCTIONS[_ATTENTION] = _Call(()).attention
+    ALL_ATTENTION_FUNCTIONS[_ATTENTION] = _WatchedCall(()).attention
     with suppress(Exception):  # a class that has only its own attention
         model.set_attn_implementation(_ATTENTION)
     found: dict[int, LayerAttention] = {}
@@ -111,7 +111,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
     if projection is None or getattr(module, "is_cross_attention", False):
         return LayerAttention()
     tokens = SCORED[-1] + 1
-    meta = [each.to("meta").expand(1, tokens, *each.shape[2:]) for each in waves]
+    meta = [each.to("meta").expand(1, tokens, *each.shape[2:]) for each in waves if each.shape[:2] == (1, 1)]
     positions = torch.arange(tokens)
     given: dict[str, Any] = {"position_ids": positions[None], "cache_position": positions, "attention_mask": None}
     if meta:
@@ -119,7 +119,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
     given |= {name: None for name in parameters if name.startswith("past_key_value")}
     open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     given = {name: value for name, value in given.items() if open_ended or name in parameters}
-    call = _Call(meta)
+    call = _WatchedCall(meta)
     ALL_ATTENTION_FUNCTIONS[_ATTENTION] = call.attention
     with call, torch.no_grad():
         try:
@@ -130,4 +130,6 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
     # An attention that also runs without cosines leaves it to its model whether a layer rotates.
     left_open = re.search(r"position_embeddings is (not )?None", inspect.getsource(type(module).forward))
     rotates = call.used if "position_embeddings" in given and not left_open else None
-    return LayerAttention(rotates, call.factors())
+    # So does one that takes a scale from it.
+    scaled = any("scal" in name for name in parameters)
+    return LayerAttention(rotates, None if scaled else call.factors())
