@@ -48,13 +48,9 @@ def row_of(name: str, reasons: list[str]) -> dict[str, Any] | None:
     config = transformers.CONFIG_MAPPING[name]()
     subs: Any = type(config).sub_configs
     inner = {
-<<<<<<< HEAD
         # An object that the default config does not have is of the one class that the config takes there.
         known.table()["sections"].get(key): getattr(getattr(config, key, None) or kind, "model_type", None)
         for key, kind in subs.items()
-=======
-        known.table()["sections"].get(key): type_in(getattr(config, key, None)) for key in type(config).sub_configs
->>>>>>> deddd6e4 (A bare composite is read with the text that its class makes; what --with transformers compares is documented)
     }
     inner = {part: kind for part, kind in inner.items() if part is not None and kind}
     types = known.table()["types"]
@@ -125,16 +121,10 @@ def section_defaults(config: Any, inner: Mapping[str, str]) -> dict[str, dict[st
 
 def whole_defaults(config: Any, main: str) -> dict[str, dict[str, Any]]:
     """What a class takes for a file without an object of its main part, where that object's own class differs."""
-    inside = next(
-        (each for key in type(config).sub_configs if type_in(each := getattr(config, key, None)) == main), None
-    )
+    held = [getattr(config, key, None) for key in type(config).sub_configs]
+    inside = next((each for each in held if getattr(each, "model_type", None) == main), None)
     other = {} if inside is None else other_numbers(transformers.CONFIG_MAPPING[main](), inside)
     return {"defaults": other} if other else {}
-
-
-def type_in(config: Any) -> str | None:
-    """The type of a config object, if it is one."""
-    return getattr(config, "model_type", None)
 
 
 def other_numbers(own: Any, inside: Any) -> dict[str, Any]:
