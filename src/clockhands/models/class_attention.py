@@ -129,7 +129,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
                 return LayerAttention()
     # An attention that also runs without cosines leaves it to its model whether a layer rotates.
     left_open = re.search(r"position_embeddings is (not )?None", inspect.getsource(type(module).forward))
-    rotates = call.used if "position_embeddings" in given and not left_open else None
+    rotates = call.used if meta and "position_embeddings" in parameters and not left_open else None
     # So does one that takes a scale from it.
     scaled = any("scal" in name for name in parameters)
     return LayerAttention(rotates, None if scaled else call.factors())
