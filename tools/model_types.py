@@ -137,7 +137,7 @@ def other_numbers(own: Any, inside: Any) -> dict[str, Any]:
     except Exception:  # noqa: BLE001 - a class with other values for each layer tells none for all
         return {}
     other = {name: value for name, value in second.items() if value != first[name] and is_number(value)}
-    shape = [second[name] for name in ("head_width", "heads", "hidden")]
+    shape: list[Any] = [second[name] for name in ("head_width", "heads", "hidden")]
     if other.keys() & {"hidden", "heads"} and all(map(is_number, shape)) and shape[0] * shape[1] != shape[2]:
         # Else the width of a head would follow from these.
         other["head_width"] = second["head_width"]
