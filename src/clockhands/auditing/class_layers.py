@@ -53,5 +53,6 @@ def _layers_of_part(part: ClassPart, source: str) -> Iterator[LayerEncoding]:
             window=window,
             source=dict.fromkeys(fields, source),
         )
-    for window, layers in groupby(sorted(still), key=lambda layer: part.windows and part.windows[layer]):
+    windows = part.windows or (None,) * (max(still, default=-1) + 1)
+    for window, layers in groupby(sorted(still), key=lambda layer: windows[layer]):
         yield LayerEncoding(name, layer_ranges([*layers]), "none", window=window, source={"kind": source})
