@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from clockhands import audit
 from clockhands.configs import open_target
 from clockhands.configs.composition import composed, unread_parents
 from clockhands.configs.resolve import resolve
@@ -129,6 +130,21 @@ def test_self_in_a_list_of_hydra_stands_between_the_files_before_and_after_it(fo
             }
     late = open_target(folder(**{"child.yaml": {**own, "defaults": ["first", "_self_", "elsewhere"]}}))
     assert any("nor whether they replace what child.yaml sets" in note for note in late.notes)
+
+
+def test_a_file_that_was_not_read_is_a_doubt(folder, cases):
+    whole = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2, "num_hidden_layers": 2}
+    whole |= {"max_position_embeddings": 64, "rope_theta": 1e4}
+    assert audit(folder(**{"child.yaml": whole})).correct
+    for named in (
+        {"defaults": ["_self_", "elsewhere"]},
+        {"defaults": ["elsewhere", "_self_"]},
+        {"extends": "elsewhere"},
+    ):
+        with cases(str(named)):
+            found = audit(folder(**{"child.yaml": whole | named}))
+            assert "clockhands does not read elsewhere, which the file takes values from" in found.doubts
+            assert not found.correct
 
 
 def test_references_lead_into_lists_and_those_that_lead_nowhere_are_no_impossible_values(cases):

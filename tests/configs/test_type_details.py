@@ -188,6 +188,14 @@ def test_the_switch_of_mpt_that_says_what_its_class_does_is_not_called_unread():
     assert not found.ignored
 
 
+def test_the_switch_of_mpt_does_not_take_the_biases_from_its_class():
+    found = resolved({"model_type": "mpt", "n_layers": 2, "attn_config": {"alibi": False}})
+    (fact,) = (fact for fact in found.facts if fact.code == "ignored-key")
+    assert fact.evidence["config.json:attn_config.alibi"] is False
+    assert fact.evidence["read instead"] == "true"
+    assert "MptModel in transformers 5.23.0" in str(fact.evidence["because"])
+
+
 def test_heads_of_biases_without_a_spec_are_read_and_compared():
     config = {"model_type": "falcon", "alibi": True}
     ours, theirs = (resolved(config | {"num_attention_heads": heads}).codes for heads in (32, 64))

@@ -14,6 +14,7 @@ from clockhands.configs._code_fields import computed, differences, growing, kind
 from clockhands.configs._diffusers_fields import CLASS_KEY, diffusers_codes
 from clockhands.configs._second_fields import for_further_tokens, in_own_layers
 from clockhands.configs._table_fields import bias_codes, table_code
+from clockhands.configs.composition import unread_parents
 from clockhands.configs.dialects import InDialect, in_dialect
 from clockhands.configs.fields import Fields, Sourced, shown, value_of
 from clockhands.configs.gguf_fields import ARCHITECTURE, gguf_codes
@@ -101,7 +102,10 @@ def resolve(opened: Opened, length: int | None = None, overrides: Mapping[str, A
     """
     opened = overridden(opened, overrides)
     resolved = _resolved(opened, length)
-    explained = replace(resolved, codes=tuple(code.explained() for code in resolved.codes), asked=length)
+    unread = unread_parents(opened.config or {}) if opened.form in ("config", "dialect") else ()
+    not_covered = (*resolved.not_covered, *(f"{name}, which the file takes values from" for name in unread))
+    codes = tuple(code.explained() for code in resolved.codes)
+    explained = replace(resolved, codes=codes, asked=length, not_covered=not_covered)
     return _stretched_from_the_context(by_caller(explained, opened), opened)
 
 

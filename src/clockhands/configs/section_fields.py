@@ -11,6 +11,7 @@ from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.configs.model_types import ModelType, model_type, table
 from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
 from clockhands.configs.rope_blocks import NEW
+from clockhands.phrases import spoken
 
 # The names of kinds of position codes in files.
 STYLES = {
@@ -302,6 +303,10 @@ def ignored_keys(fields: Fields, known: ModelType, codes: Sequence[LayerEncoding
     code = known.code if certain else None
     idle = set()
     fields.present("unused")
+    for quantity, value in known.fixed.items() if code is not None else ():
+        found = fields.raw(quantity)
+        if found is not None and found.value != value:
+            fields.ignored(found.source, found.value, f"{code}, sets it itself", spoken(value))
     meaning = {key: quantity for quantity, keys in data["spellings"]["config"].items() for key in keys}
     for key in data["position_keys"]:
         value = fields.values.get(key)
@@ -479,7 +484,7 @@ def unread(fields: Fields) -> dict[str, Any]:
     held |= {key: value for key, value in fields.values.items() if key in sizes and is_reference(value)}
     unopened = {key: value for key, value in fields.values.items() if key not in fields.read}
     inside = _elsewhere(unopened, "", table()["position_keys"])
-    held |= {place: value for place, value in inside if place not in fields.spellings.get("unused", ())}
+    held |= {place: value for place, value in inside if place not in fields.read}
     for key in blocks:
         block = fields.values.get(key)
         if isinstance(block, Mapping) and key in fields.read:
