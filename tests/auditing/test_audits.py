@@ -122,7 +122,8 @@ FACTS = (
 def test_the_grave_findings_come_first_and_the_verdict_names_them():
     audit = audited(ROTARY, facts=FACTS)
     assert [finding.severity for finding in audit.findings] == ["error", "warning", "note", "note", "note"]
-    assert audit.verdict == "2 problems: a value in the file is impossible; a RoPE key is not known to some or all runtimes."
+    told = "2 problems: a value in the file is impossible; a RoPE key is not known to some or all runtimes."
+    assert audit.verdict == told
     assert [finding.code for finding in audit.errors] == ["impossible-value"]
     assert [finding.code for finding in audit.warnings] == ["unknown-key"]
     assert audit.errors[0].layers == "0-3"
