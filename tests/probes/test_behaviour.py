@@ -61,7 +61,7 @@ def learned():
 
 
 def test_a_rotary_model_that_needs_its_positions(rotary):
-    found = measured(rotary, repeated(6, 1)).numbers
+    found = measured(rotary, repeated(12, 1)).numbers
     assert found["unit"] == "loss of the next token, in nats per token"
     assert found["positions"]["uses"]
     assert not found["positions"]["remains"]

@@ -204,7 +204,9 @@ class _Compared:
         codes = _codes_of(part, self.codes)
         for ladder in part.ladders:
             self._ladder(part, ladder, codes)
-        text = [code for code in codes if code.part in TEXT and code.layers and code.either is None]
+        text = [code for code in codes if code.part in TEXT and code.either is None]
+        if len(text) > 1:  # a single code is for all layers, also where their number is not known
+            text = [code for code in text if code.layers]
         if len({code.part for code in text}) == 1:
             self._windows(part, text)
             self._attention(part, text)

@@ -55,6 +55,8 @@ def test_positions_of_drawn_prompts_are_those_of_transformers(family, request, c
             wanted = positions(rule, prompt)
             np.testing.assert_array_equal(np.where(prompt.mask, got, np.nan), wanted)
             np.testing.assert_array_equal(deltas, delta(wanted, prompt))
+            if any({"audio", "video"} <= {run.kind for runs in row for run in runs} for row in prompt.rows):
+                continue  # the audio of such a row may be that of the video, which `given_batch` refuses
             batch = given_batch(
                 rule, prompt.ids, mask=prompt.mask, grids={kind: prompt.grids(kind) for kind in ("image", "video")},
                 seconds=[part.seconds for part in prompt.parts if part.kind == "video"],
