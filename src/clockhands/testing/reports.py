@@ -175,7 +175,9 @@ class Report:
             verbose: Whether to show all evidence, and why each experiment was skipped.
         """
         if self.sound:
-            yield ReportLine("sound", f"{self.subject} is correct: {self.like}.{self._not_checked()}")
+            skipped = self._not_checked()
+            correct = "correct as far as checked" if skipped and self.kind == "positions" else "correct"
+            yield ReportLine("sound", f"{self.subject} is {correct}: {self.like}.{skipped}")
             yield ReportLine("rest", self._made())
         else:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
@@ -192,10 +194,10 @@ class Report:
         yield from self._left_out(verbose)
 
     def _not_checked(self) -> str:
-        """Of a model, the experiments that it does not allow, with the reasons."""
+        """Of a model or a position function, the experiments that it does not allow, with the reasons."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
-            if self.kind == "generation" and why.startswith(("it takes no", "it returns no")):
+            if self.kind in {"generation", "positions"} and why.startswith(("it takes no", "it returns no")):
                 reasons.setdefault(why, []).append(name)
         said = [f"{_listed(names)} ({why})" for why, names in reasons.items()]
         return f" Not checked: {'; '.join(said)}." if said else ""

@@ -132,6 +132,68 @@ def test_both_published_continuations_after_a_long_video_are_sound():
     assert "larger side" not in paper.like
 
 
+def test_what_a_function_cannot_take_is_wrong_or_stands_in_the_verdict(cases):
+    sound, timed = Numbering("qwen3_vl"), Numbering("qwen2_5_vl")
+
+    def types(input_ids):
+        return (input_ids == 151655) * 1 + (input_ids == 151656) * 2
+
+    def numbered(function, input_ids, *given):
+        tokens = {"mm_token_type_ids": types(input_ids), "document_ids": np.zeros_like(input_ids)}
+        return function(input_ids, *given, **tokens)
+
+    def no_grids(input_ids, attention_mask):  # noqa: ARG001 - it drops the images
+        return np.cumsum(attention_mask, axis=1) - 1
+
+    def no_seconds(input_ids, attention_mask, image_grid_thw, video_grid_thw):
+        videos = 0 if video_grid_thw is None else len(video_grid_thw)
+        return numbered(timed, input_ids, attention_mask, image_grid_thw, video_grid_thw, [1.0] * videos)
+
+    def no_mask(input_ids, image_grid_thw, video_grid_thw):
+        return numbered(sound, input_ids, None, image_grid_thw, video_grid_thw)
+
+    def images_alone(input_ids, attention_mask, image_grid_thw):
+        return numbered(sound, input_ids, attention_mask, image_grid_thw)
+
+    for function, family, code in (
+        (no_grids, "qwen3_vl", "image-as-text"),
+        (no_seconds, "qwen2_5_vl", "seconds-cut"),
+    ):
+        with cases(function.__name__):
+            assert check_positions(function, like=family, raises=False).codes == {code}
+    for function, lacks in ((no_mask, "attention_mask"), (images_alone, "video_grid_thw")):
+        with cases(function.__name__):
+            report = check_positions(function, like="qwen3_vl", raises=False)
+            verdict = next(report.lines()).text
+            assert "correct as far as checked" in verdict
+            assert f"(it takes no {lacks})" in verdict
+
+
+def test_an_input_on_which_a_function_fails_is_a_failure(cases):
+    def failing(answer, of):
+        sound = Numbering("qwen2_vl")
+
+        def function(input_ids, attention_mask, image_grid_thw, video_grid_thw, *, mm_token_type_ids, document_ids):
+            given = {"mm_token_type_ids": mm_token_type_ids, "document_ids": document_ids}
+            out = sound(input_ids, attention_mask, image_grid_thw, video_grid_thw, **given)
+            return answer(out) if {"batch": len(input_ids) > 1, "video": video_grid_thw is not None}[of] else out
+
+        return function
+
+    for answer, of, words in (
+        (lambda out: out[:, 5:, 1000], "batch", "it raised IndexError"),
+        (lambda out: out[:, 5:, 1000], "video", "it raised IndexError"),
+        (lambda _out: None, "batch", "it returned nothing"),
+        (lambda out: out[:, :1], "batch", "it returned positions of shape [3, 1, 22]; expected [3, 2, 22]"),
+    ):
+        with cases(words, of):
+            report = check_positions(failing(answer, of), like="qwen2_vl", raises=False)
+            assert not report.sound
+            assert report.explanations == ()
+            assert words in report.failures[0].message
+            assert {"a batch", "a video"} & {failure.experiment for failure in report.failures} == {f"a {of}"}
+
+
 def test_two_faults_at_once_are_both_named():
     def twice_wrong(input_ids, image_grid_thw):
         return image_prompt(input_ids[0], image_grid_thw, after="tokens")[[0, 2, 1]][:, None]

@@ -122,13 +122,6 @@ class Prompt(TokenBatch):
         found = [_patches(part, self.rule) for part in self.parts if part.kind == kind]
         return np.array(found, np.int64) if found else None
 
-    def with_seconds(self, seconds: float) -> "Prompt":
-        """The same prompt with another time between the frames of all videos."""
-        rows = tuple(
-            tuple(tuple(replace(part, seconds=seconds) for part in document) for document in row) for row in self.rows
-        )
-        return replace(self, rows=rows, runs=_runs_of(rows, self.rule))
-
 
 def prompt_of(name: str, rows: tuple[tuple[Document, ...], ...], rule: PositionRule, *, left: bool = True) -> Prompt:
     """A prompt from the parts of its documents; shorter rows are padded on the left, or on the right."""

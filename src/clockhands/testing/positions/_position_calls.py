@@ -78,7 +78,10 @@ class PositionFunction(ForeignFunction):
         super().__init__(by_name, "", timeout)
 
     def lacks(self, prompt: Prompt) -> str | None:
-        """Which argument the function would have to take for this prompt; None if it takes all."""
+        """Which argument the function would have to take for this prompt; None if it takes all.
+
+        A function that takes no grid at all has to number images and videos without: their tokens are in the ids.
+        """
         if self.flat and prompt.shape[0] > 1:
             return "batch of rows"
         have = set(self.takes.values())
@@ -87,7 +90,7 @@ class PositionFunction(ForeignFunction):
             (not prompt.mask.all(), {"attention_mask"}),
             (any(len(row) > 1 for row in prompt.rows), set(_DOCUMENTS)),
         ]
-        for kind in ("image", "video"):
+        for kind in ("image", "video") if self.rule.latent or have & {"image_grid_thw", "video_grid_thw"} else ():
             grid = getattr(self.rule, kind) == "grid" and prompt.grids(kind) is not None
             needed.append((grid, {"height"} if self.rule.latent else {f"{kind}_grid_thw"}))
         if self.rule.latent:

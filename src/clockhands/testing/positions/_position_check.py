@@ -90,8 +90,13 @@ def check_positions(
     if fn is None:
         raise CannotCheck("No function was passed.", "Pass the function to check.")
     called = PositionFunction(fn, rules[0], call, timeout)
-    answers, left_out = _answers(called, prompts_of(rules[0]), backend)
+    answers, refused, left_out = _answers(called, prompts_of(rules[0]), backend)
     report = judged(named(fn, None), rules, answers, left_out, called.summary)
+    report = replace(
+        report,
+        experiments=(*report.experiments, *(failure.experiment for failure in refused)),
+        failures=(*report.failures, *refused),
+    )
     if called.changed:
         names = listed(sorted(called.changed))
         changed = Failure("arguments stay as they are", f"it changed {names}.", {"changed": tuple(called.changed)})
@@ -131,21 +136,23 @@ def judged(
 
 def _answers(
     called: PositionFunction, prompts: Sequence[Prompt], backend: Any
-) -> tuple[list[Numbered], dict[str, str]]:
-    """What the function returns for the prompts that it takes, and why others are left out."""
-    if called.rule.per_second and "second_per_grid_ts" not in called.takes.values():
-        prompts = [prompt.with_seconds(1.0) for prompt in prompts]  # the usual value where none is given
+) -> tuple[list[Numbered], list[Failure], dict[str, str]]:
+    """What the function returns for the prompts that it takes, those where it fails, and why others are left out."""
     answers = [_first(called, prompts, backend)]
+    refused: list[Failure] = []
     lacks = {prompt.name: called.lacks(prompt) for prompt in prompts}
-    left_out = {name: f"the function takes no {what}" for name, what in lacks.items() if what is not None}
+    left_out = {name: f"it takes no {what}" for name, what in lacks.items() if what is not None}
     for prompt in prompts:
         if prompt.name in left_out or prompt.name == answers[0].prompt.name:
             continue
         try:
             answers.append(Numbered(prompt, *called.positions(prompt)))
         except Refused as error:
-            left_out[prompt.name] = str(error)
-    return answers, left_out
+            if prompt.shape[0] > 1 and "attention_mask" not in called.takes.values():
+                left_out[prompt.name] = "it takes no attention_mask"  # a function of one row of tokens, as [1, seq]
+            else:
+                refused.append(Failure(prompt.name, f"{error}."))
+    return answers, refused, left_out
 
 
 def _first(called: PositionFunction, prompts: Sequence[Prompt], backend: Any) -> Numbered:
