@@ -11,7 +11,7 @@ _OWN = ("get_vision_position_ids", "get_llm_pos_ids_for_vision", "get_chunked_in
 _OMNI = {"vision_start_token_id": 151652, "vision_end_token_id": 151653}
 FAMILIES = {
     "qwen2_vl": ("Qwen2VLModel", "Qwen2VLConfig", {}),
-    "qwen2_5_vl": ("Qwen2_5_VLModel", "Qwen2_5_VLConfig", {}),
+    "qwen2_5_vl": ("Qwen2_5_VLModel", "Qwen2_5_VLConfig", {"tokens_per_second": 2}),
     "qwen3_vl": ("Qwen3VLModel", "Qwen3VLConfig", {}),
     "qwen3_5": ("Qwen3_5Model", "Qwen3_5Config", {}),
     "cohere_compass": ("CohereCompassModel", "CohereCompassConfig", {}),
@@ -30,9 +30,7 @@ def rope_index(family, **fields):
     class_name, config_name, own = FAMILIES[family]
     owner_class = getattr(transformers, class_name)
     config = getattr(transformers, config_name)(**own)
-    for name, value in own.items():
-        setattr(config, name, value)
-    for name, value in fields.items():
+    for name, value in {**own, **fields}.items():
         setattr(config.vision_config if hasattr(config.vision_config, name) else config, name, value)
     for name in ("image_token", "video_token", "audio_token"):
         if not hasattr(config, f"{name}_id") and hasattr(config, f"{name}_index"):

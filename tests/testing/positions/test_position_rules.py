@@ -1,7 +1,9 @@
 """The rules of families against the functions of the pinned Transformers, over drawn prompts."""
 
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from clockhands.testing.positions._position_calls import PositionFunction
 from testing.positions.rope_indices import FAMILIES, rope_index, transformers
 
 DRAWS = 40
+PUBLISHED = Path(__file__).parents[2] / "published" / "configs"
 
 
 def drawn_prompt(rule, chance):
@@ -71,6 +74,17 @@ def test_the_rules_of_a_loaded_config_are_those_of_its_family(cases):
     config = rope_index("qwen2_5_vl", tokens_per_second=2, image_token_id=7).args[0].config
     assert {(rule.per_second, rule.tokens.image) for rule in rules_of_config(config)} == {(2.0, 7)}
     assert rules_of_config(transformers.LlamaConfig()) is None
+
+
+def test_positions_per_second_are_those_of_the_published_file(cases):
+    published = json.loads((PUBLISHED / "qwen2.5-vl-7b.json").read_text(encoding="utf-8"))["config"]
+    default = transformers.Qwen2_5_VLConfig()
+    for config, per_second in ((published, 2.0), (default, default.vision_config.tokens_per_second)):
+        with cases(per_second):
+            assert rules_of_config(config)[0].per_second == per_second
+    assert rules_of("qwen2_5_vl")[0].per_second == 2.0
+    del published["vision_config"]["tokens_per_second"]
+    assert rules_of_config(published)[0].per_second == default.vision_config.tokens_per_second
 
 
 def test_another_rule_has_other_positions():

@@ -137,7 +137,12 @@ def _one_number(family: str, source: str, **fields: Any) -> PositionRule:
 
 
 _QWEN2 = PositionRule("qwen2_vl", _PAPER, _QWEN, merge=2)
-_QWEN25 = replace(_QWEN2, family="qwen2_5_vl", source=f"{_PAPER}; Bai et al. 2025, arXiv:2502.13923", per_second=4.0)
+_QWEN25 = replace(
+    _QWEN2,
+    family="qwen2_5_vl",
+    source=f"{_PAPER}; Bai et al. 2025, arXiv:2502.13923; config.json of Qwen2.5-VL-7B-Instruct, tokens_per_second 2",
+    per_second=2.0,
+)
 _QWEN3 = replace(_QWEN2, family="qwen3_vl", source=_transformers("qwen3_vl"), frames_apart=True)
 _OMNI = replace(_QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4)
 _GLM4V = PositionRule("glm4v", _transformers("glm4v"), _GLM, merge=2, frames_apart=True)
@@ -196,6 +201,9 @@ ALIKE = {
 }  # fmt: skip
 """Families with the rules of another one."""
 
+_PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0}
+"""What the class of Transformers takes where a config has no `tokens_per_second`, where the rule has another value."""
+
 SETTABLE = {
     "merge": int, "frame_merge": int, "per_second": float, "first": int,
     **{each.name: int for each in fields(TokenIds)},
@@ -241,7 +249,9 @@ def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
     sizes = {
         "merge": _held(vision, "spatial_merge_size"),
         "frame_merge": _held(vision, "temporal_merge_size"),
-        "per_second": _held(vision, "tokens_per_second") or _held(config, "position_id_per_seconds"),
+        "per_second": _held(vision, "tokens_per_second")
+        or _held(config, "position_id_per_seconds")
+        or _PER_SECOND_UNSAID.get(name),
     }
     ids = {
         each.name: _held(config, key)
