@@ -25,6 +25,7 @@ _ATTENTION = "clockhands"
 
 _PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, torch.div, Tensor.div, Tensor.__truediv__)
 _FROM_MEMORY = (torch.arange, torch.tensor)
+_SETTINGS = (bool, int, float, str, type(None), tuple, list)
 
 
 @dataclass
@@ -97,12 +98,29 @@ def layer_attentions(
     with suppress(Exception):  # a class that has only its own attention
         model.set_attn_implementation(_ATTENTION)
     found: dict[int, LayerAttention] = {}
+    called: dict[Any, LayerAttention] = {}
     for module in modules:
         layer = getattr(module, "layer_idx", None)
         if isinstance(layer, int) and "Attention" in type(module).__name__ and layer not in found:
             kind = kinds[layer] if layer < len(kinds) else ""
-            found[layer] = _called(module, waves.get(kind) or waves.get("") or ())
+            alike = (kind, _settings(module))
+            if alike not in called:
+                called[alike] = _called(module, waves.get(kind) or waves.get("") or ())
+            found[layer] = called[alike]
     return found
+
+
+def _settings(module: nn.Module) -> tuple[Any, ...]:
+    """What tells one layer's attention from another's: its settings, without its number if the code does not use it.
+
+    The number of a layer is also the place of its keys in a cache, which none of these calls has.
+    """
+    code = re.sub(r"\.update\([^)]*\)", "", inspect.getsource(type(module).forward))
+    own = [getattr(module, "layer_idx", None)] if "layer_idx" in code else []
+    for name, each in module.named_modules():
+        kept = {key: value for key, value in vars(each).items() if isinstance(value, _SETTINGS) and key != "layer_idx"}
+        own.append((name, type(each), repr(sorted(kept.items()))))
+    return tuple(own)
 
 
 def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
