@@ -172,3 +172,43 @@ def test_rates_other_than_those_of_the_config_are_not_called_a_cache_that_stands
     assert failure.experiment == "a shifted cache"
     assert "with the frequencies of its spec" in failure.message
     assert "cached-keys-keep-positions" not in report.codes
+
+
+def patched(model, change):
+    """A model whose ``forward`` was replaced by a function that calls the original: copies of it share the function."""
+    original = model.forward
+
+    def forward(input_ids=None, position_ids=None, past_key_values=None, **given):
+        if position_ids is not None:
+            past = 0 if past_key_values is None else past_key_values.get_seq_length()
+            position_ids = change(position_ids, past)
+        return original(input_ids=input_ids, position_ids=position_ids, past_key_values=past_key_values, **given)
+
+    model.forward = forward
+    return model
+
+
+def test_a_function_assigned_to_forward_is_checked():
+    assert checked(patched(built("Llama").eval(), lambda at, _: at)).sound
+    report = checked(patched(built("Llama").eval(), lambda at, past: at + (past > 0)))
+    assert report.codes == {"decode-positions"}
+    (failure,) = [one for one in report.failures if one.experiment == "one token at a time"]
+    assert failure.evidence["layer"] == "model.layers.0"
+    with pytest.raises(CannotCheck, match="in training mode"):
+        checked(patched(built("Llama").train(), lambda at, _: at))
+
+
+def test_the_verdict_names_what_was_left_out_where_a_fault_may_be_the_cause():
+    def not_restarted(at, _):
+        return torch.arange(at.shape[1]).expand_as(at) if (at.diff(dim=1) < 0).any() else at
+
+    report = checked(patched(built("Llama").eval(), not_restarted))
+    assert "packing by positions alone" in checked(built("Llama")).experiments
+    assert report.sound
+    verdict = next(report.lines()).text
+    assert "Not checked: packing by positions alone (restarting positions do not separate" in verdict
+    ignored = checked(patched(built("Gemma 3").eval(), lambda at, past: past + torch.arange(at.shape[1]).expand_as(at)))
+    assert "the positions passed in have no effect" in next(ignored.lines()).text
+    # What an argument enables is told beside it, with the argument.
+    assert "joined caches" not in verdict
+    assert "Skipped: joined caches (pass join=" in str(report)

@@ -194,13 +194,19 @@ class Report:
         yield from self._left_out(verbose)
 
     def _not_checked(self) -> str:
-        """Of a model or a position function, the experiments that it does not allow, with the reasons."""
+        """Of a model or a position function, the experiments that the verdict names, with the reasons."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
-            if self.kind in {"generation", "positions"} and why.startswith(("it takes no", "it returns no")):
+            if self._in_verdict(why):
                 reasons.setdefault(why, []).append(name)
         said = [f"{_listed(names)} ({why})" for why, names in reasons.items()]
         return f" Not checked: {'; '.join(said)}." if said else ""
+
+    def _in_verdict(self, why: str) -> bool:
+        """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
+        if self.kind == "positions":
+            return self.sound and why.startswith(("it takes no", "it returns no"))
+        return self.kind == "generation" and self.sound and not why.startswith("pass ")
 
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""
@@ -246,6 +252,8 @@ class Report:
         ways: dict[str, list[str]] = {}
         others = 0
         for name, why in self.left_out.items():
+            if self._in_verdict(why):
+                continue
             if verbose or why.startswith("pass "):
                 ways.setdefault(why, []).append(name)
             else:

@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +36,7 @@ ARGUMENTS = ("tokens", "positions", "mask", "cache")
 _COLUMNS = 4096
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
+_THREE = np.array([[1, 0, 1]])
 
 
 @dataclass
@@ -269,12 +271,19 @@ def opened(
 def _of_transformers(model: Any) -> bool:
     if not hasattr(model, "config") or not hasattr(model, "forward") or not hasattr(model, "parameters"):
         return False
-    return "past_key_values" in inspect.signature(model.forward).parameters
+    return "past_key_values" in _argument_names(model)
+
+
+def _argument_names(model: Any) -> set[str]:
+    """What its forward can be passed; a function assigned to it that takes any name is one that passes them on."""
+    own = inspect.signature(model.forward).parameters
+    any_name = any(one.kind is one.VAR_KEYWORD for one in own.values())
+    return {*own, *(inspect.signature(type(model).forward).parameters if any_name else ())}
 
 
 def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> TransformersModel:
     config = text_config(model)
-    taken = inspect.signature(model.forward).parameters
+    taken = _argument_names(model)
     takes = {"tokens", "cache"} | ({"positions"} & {"positions" if "position_ids" in taken else ""})
     if "attention_mask" in taken:
         takes.add("mask")
@@ -284,7 +293,6 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         )
     small = sum(parameter.numel() for parameter in model.parameters()) <= _COPIED
     training = model.training
-    one = copy.deepcopy(model).eval() if small else model
     made = TransformersModel(
         type(model).__call__,
         Library("torch"),
@@ -296,15 +304,15 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         layers=getattr(config, "num_hidden_layers", None),
         pad=int(getattr(config, "pad_token_id", None) or 0),
         small=_is_small(model),
-        model=copy.deepcopy(one) if small else one,
-        pristine=one if small else None,
+        model=model,
     )
-    if not small and training:
+    made = _copied_model(made) if small else made
+    if not made.copied and training:
         raise CannotCheck(
             "The model is in training mode: dropout would change its output.", "Call model.eval() before the check."
         )
     try:
-        made(np.array([[1, 0, 1]]))
+        made(_THREE)
     except Refused as error:
         raise CannotCheck(
             f"The model cannot be called with input_ids of 3 tokens: {error}.",
@@ -312,6 +320,24 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         ) from error.__cause__
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _copied_model(of: TransformersModel) -> TransformersModel:
+    """The model as copies of its module; itself where there are none, or where a call of a copy reaches the original.
+
+    A function that was assigned to ``forward`` of one module is shared by all copies, and with it the module it calls.
+    """
+    reached: list[Any] = []
+    try:
+        pristine = copy.deepcopy(of.model).eval()
+        made = replace(of, model=copy.deepcopy(pristine), pristine=pristine)
+    except Exception:  # noqa: BLE001 - a module may hold anything, such as a lock
+        return of
+    with ExitStack() as hooks, suppress(Refused):
+        for module in of.model.modules():
+            hooks.enter_context(module.register_forward_pre_hook(lambda called, _: reached.append(called)))
+        made(_THREE)
+    return of if reached else made
 
 
 def _is_small(model: Any) -> bool:

@@ -53,7 +53,8 @@ def check_generation(
 
     Args:
         model: A causal model of Transformers; or a function like `forward`. A small one is copied for every experiment
-            and never changed, one of more than 20 million numbers is asked itself and must be in eval mode.
+            and never changed. One of more than 20 million numbers is asked itself and must be in eval mode, as is one
+            whose copies would call it: a function assigned to ``model.forward`` calls the module that it was made for.
         forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
             vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
             booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees
@@ -302,7 +303,9 @@ def parted(it: GenerationSubject) -> tuple[str, int] | None:
                 _, cache = pieces(text[None, start:stop], None if at is None else at[:, start:stop], None, cache)
         share = it.allowed / max(float(np.abs(it.wanted[0]).max()), it.allowed)
         for name, said in one.items():
-            wanted, got = said[0], np.concatenate(many[name])
+            wanted, got = (np.concatenate(each) if each else np.zeros((0, 0)) for each in (said, many[name]))
+            if not said or wanted.shape != got.shape:
+                continue  # a layer that some calls pass by, or that gets some tokens only, as an expert does
             # Beside the size of the same token: that of the first one may be hundreds of times larger.
             off = np.abs(got - wanted).max(axis=-1) > _ROOM * share * np.abs(wanted).max(axis=-1)
             if off.any():
@@ -320,7 +323,8 @@ def _heard(model: CausalModel) -> Iterator[dict[str, list[np.ndarray]]]:
 
             def heard(_: Any, __: Any, answer: Any, answers: list[np.ndarray] = answers) -> None:
                 hidden = answer[0] if isinstance(answer, tuple) else answer
-                answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
+                if hasattr(hidden, "shape"):
+                    answers.append(as_numpy(hidden).astype(np.float64).reshape(-1, hidden.shape[-1]))
 
             hooks.enter_context(layer.register_forward_hook(heard))
         yield said
