@@ -163,6 +163,7 @@ def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
     from clockhands.configs.targets import open_target
     from clockhands.formats import arrays, files
     from clockhands.testing import check_batch
+    from clockhands.testing.positions import KNOWN
 
     if like is None or others:
         raise InvalidValue(
@@ -171,7 +172,9 @@ def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
         )
     held = arrays.npz_headers(path, arrays.npz_names(path)) if files.kind(path) == "npz" else open_target(path).tensors
     taken = inspect.signature(check_batch).parameters
-    given = {name: arrays.read(info) for name, info in held.items() if name in taken}
+    named = {name: KNOWN.get(name, name) for name in held}  # a name of its own before another name for the same
+    places = {meant: name for name, meant in sorted(named.items(), key=lambda each: each[0] == each[1])}
+    given = {meant: arrays.read(held[name]) for meant, name in places.items() if meant in taken}
     if "input_ids" not in given:
         raise InvalidValue(
             f"{path.name} has no input_ids.", f"Save the batch by the names {listed(list(taken)[1:-1])}."

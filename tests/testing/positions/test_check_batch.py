@@ -61,6 +61,29 @@ def test_wrong_positions_are_named(cases):
         assert report.failures[0].message.endswith("the first is token 3 (text): expected 0, got 3.")
 
 
+def test_packed_documents_by_their_starts(tmp_path, cases):
+    packed, counted = [0, 1, 2, 0, 1], [0, 1, 2, 3, 4]
+    for positions, codes in ((packed, set()), (counted, {"documents-continue"})):
+        with cases(positions):
+            report = check_batch("text", [5] * 5, position_ids=positions, cu_seqlens=[0, 3, 5], raises=False)
+            assert report.codes == codes
+        for name in ("cu_seqlens", "cu_seq_lens_q"):
+            with cases("a file", name, positions):
+                starts = {name: np.array([0, 3, 5])}
+                np.savez(tmp_path / "batch.npz", input_ids=[[5] * 5], position_ids=[positions], **starts)
+                words = ["check", str(tmp_path / "batch.npz"), "--kind", "positions", "--like", "text"]
+                assert CliRunner().invoke(main, words).exit_code == bool(codes)
+
+
+def test_a_row_of_padding_has_no_positions(cases):
+    mask = np.array([[0, 0, 0], [1, 1, 1]])
+    for positions, codes in (([0, 1, 2], set()), ([1, 2, 3], {"first-position"}), ([0, 2, 1], set())):
+        with cases(positions):
+            report = check_batch("text", mask, mask, [[0, 0, 0], positions], raises=False)
+            assert report.codes == codes
+            assert report.sound == (positions == [0, 1, 2])
+
+
 def test_arrays_that_do_not_belong_together_are_refused(cases):
     for words, call in {
         "`position_ids` is missing": lambda: check_batch("text", IDS),
@@ -75,6 +98,32 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         ),
         "positions of sound inside a video are not known": lambda: check_batch(
             "qwen2_5_omni", [[1, 151656, 151656, 151646]], position_ids=[[0, 1, 2, 3]], video_grid_thw=[[2, 2, 2]]
+        ),
+        "`attention_mask` has the value -1e+09": lambda: check_batch("text", IDS, (1 - MASK) * -1e9, IDS),
+        "`attention_mask` has the value 2": lambda: check_batch("text", [5] * 4, [1, 1, 2, 2], [0, 1, 0, 1]),
+        "`attention_mask` is 0 everywhere": lambda: check_batch("text", IDS, 0 * MASK, IDS),
+        "`input_ids` has the shape [1, 2, 19]": lambda: check_batch("text", IDS[None], position_ids=IDS),
+        "`input_ids` has the shape [1, 0]": lambda: check_batch("text", [], position_ids=[]),
+        "`input_ids` is no array of real numbers": lambda: check_batch("text", ["a"], position_ids=[0]),
+        "`position_ids` is no array of real numbers": lambda: check_batch("text", [5], position_ids=["0"]),
+        "`position_ids` is no array": lambda: check_batch("text", [5, 6], position_ids=np.array([0, 1j])),
+        "`mm_token_type_ids` has the type 7": lambda: check_batch(
+            "qwen2_vl", [5], position_ids=[0], mm_token_type_ids=[7]
+        ),
+        "`mm_token_type_ids` has values that are no whole": lambda: check_batch(
+            "qwen2_vl", [5], position_ids=[0], mm_token_type_ids=[0.5]
+        ),
+        "`image_grid_thw` has the shape [1, 4]": lambda: check_batch(
+            "qwen2_vl", IDS, MASK, right(), image_grid_thw=[[1, 6, 8, 1]]
+        ),
+        "`second_per_grid_ts` has 0 values for 1 video": lambda: check_batch(
+            "qwen2_5_vl", [151656], position_ids=[0], video_grid_thw=[[1, 2, 2]], second_per_grid_ts=[]
+        ),
+        "`cu_seqlens` must rise from 0 to the 3 tokens": lambda: check_batch(
+            "text", [5] * 3, position_ids=[0, 1, 0], cu_seqlens=[0, 2]
+        ),
+        "both say where documents start": lambda: check_batch(
+            "text", [5] * 3, position_ids=[0, 1, 0], cu_seqlens=[0, 2, 3], document_ids=[0, 0, 1]
         ),
         "No position rule is known for 'llama'": lambda: check_batch(transformers.LlamaConfig(), IDS, MASK, IDS),
     }.items():

@@ -99,7 +99,11 @@ def test_signatures_and_answers_of_other_code(cases):
         assert (hf_config.vision_config.spatial_merge_size, context_len) == (2, 0)
         return image_prompt(list(input_tokens), image_grid_thw)
 
-    for function in (in_torch, processor, tokens_last, one_row):
+    def as_list(input_ids, image_grid_thw):
+        out = image_prompt(input_ids[0], image_grid_thw)
+        return [out[:, None], np.array([[out.max() + 1 - out.shape[1]]])]
+
+    for function in (in_torch, processor, tokens_last, one_row, as_list):
         with cases(function.__name__):
             backend = "torch" if function is in_torch else None
             assert check_positions(function, like="qwen2_vl", backend=backend, raises=False).sound

@@ -36,10 +36,22 @@ def given_batch(
         documents: The number of the document of each token, [batch, seq]; one for each row unless given.
 
     Raises:
-        InvalidValue: The images or videos have other numbers of tokens than their grids.
+        InvalidValue: A type is not known, or the images or videos have other numbers of tokens or seconds than grids.
     """
     mask = np.ones(ids.shape, bool) if mask is None else np.asarray(mask).astype(bool)
     types = _types(rule, ids) if types is None else np.asarray(types)
+    if not np.isin(types, range(len(KINDS))).all():
+        raise InvalidValue(
+            f"`mm_token_type_ids` has the type {types[~np.isin(types, range(len(KINDS)))][0]}.",
+            f"Types are {', '.join(f'{number} ({kind})' for number, kind in enumerate(KINDS))}.",
+        )
+    videos = (grids or {}).get("video")
+    count = 0 if videos is None else len(videos)
+    if seconds is not None and len(seconds) != count:
+        raise InvalidValue(
+            f"`second_per_grid_ts` has {number_of(len(seconds), 'value')} for {number_of(count, 'video')}.",
+            "Pass the seconds between the frames of each video, in the order of video_grid_thw.",
+        )
     documents = np.zeros(ids.shape, int) if documents is None else np.asarray(documents)
     left = {kind: list(_grids(rule, kind, (grids or {}).get(kind), seconds)) for kind in ("image", "video")}
     rows = []

@@ -34,8 +34,10 @@ def positions(rule: PositionRule, prompt: TokenBatch) -> np.ndarray:
     """The positions of all tokens, [axes, batch, seq] in float64; NaN for padding, and where nothing is known.
 
     Raises:
-        Unpredicted: A faulty rule has too few positions for the tokens.
+        Unpredicted: A faulty rule has too few positions for the tokens, or only those of padding.
     """
+    if rule.rows == "first" and not prompt.mask[0].any():
+        raise Unpredicted
     rows = [_row(rule, prompt, number) for number in range(len(prompt.runs))]
     out = np.stack([prompt.spread([row[axis] for row in rows], np.nan) for axis in range(len(rule.axes))])
     if rule.rows == "first":
@@ -51,6 +53,8 @@ def delta(got: np.ndarray, prompt: TokenBatch) -> np.ndarray:
 def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
     """The positions of the tokens of one row, [axes, tokens]."""
     documents = prompt.runs[number]
+    if not documents:  # a row of padding
+        return np.empty((len(rule.axes), 0))
     if rule.grids != "own":
         documents = [_with_grids(rule, prompt, runs) for runs in documents]
     if rule.documents == "continue":

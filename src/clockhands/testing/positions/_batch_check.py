@@ -6,9 +6,9 @@ import numpy as np
 
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import shown
-from clockhands.recognition.calling import Refused, as_numpy
+from clockhands.recognition.calling import Refused
 from clockhands.recognition.token_positions import PositionRule, given_batch, rules_of, rules_of_config
-from clockhands.testing.positions._position_calls import arranged
+from clockhands.testing.positions._position_calls import arranged, numbers
 from clockhands.testing.positions._position_check import Numbered, judged
 from clockhands.testing.reports import Report, settled
 
@@ -24,6 +24,7 @@ def check_batch(
     second_per_grid_ts: Any = None,
     mm_token_type_ids: Any = None,
     document_ids: Any = None,
+    cu_seqlens: Any = None,
     raises: bool = True,
 ) -> Report:
     """Check that the positions of a batch are those that a model expects, and name the fault if they are not.
@@ -32,7 +33,7 @@ def check_batch(
         model: A loaded model of Transformers, its config, or the name of a family as in `check_positions`: ``"text"``
             is any model whose tokens are counted from 0.
         input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library.
-        attention_mask: Which tokens are no padding, as `input_ids`.
+        attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding.
         position_ids: The positions to check, [axes, batch, seq], [batch, seq] or [seq]; a first axis more than the
             family has (the positions of text, as Transformers passes them to packed models) is left out.
         image_grid_thw: The grids of all images in patches, [number, 3].
@@ -40,6 +41,7 @@ def check_batch(
         second_per_grid_ts: The seconds between the frames of each video; 1 unless given.
         mm_token_type_ids: The type of each token; from the ids unless given.
         document_ids: The number of the packed document of each token, as `input_ids`; one document a row unless given.
+        cu_seqlens: In place of `document_ids`, for one row: where its packed documents start, and the end of the last.
         raises: Whether wrong positions are raised; else they are in the report.
 
     Returns:
@@ -49,7 +51,7 @@ def check_batch(
 
     Raises:
         CheckFailed: Positions are wrong; the message is the report.
-        InvalidValue, InvalidType: The family is not known, or the arrays do not belong together.
+        InvalidValue, InvalidType: The family is not known, an array has other values, or they do not belong together.
 
     Source: as `check_positions`.
 
@@ -62,18 +64,26 @@ def check_batch(
     rules = _rules(model)
     if position_ids is None:
         raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
-    ids = np.atleast_2d(as_numpy(input_ids))
+    ids = np.atleast_2d(_whole("input_ids", input_ids))
+    if ids.ndim != 2 or not ids.size:
+        raise InvalidValue(
+            f"`input_ids` has the shape {list(ids.shape)}.", "Pass ids of tokens, [batch, seq] or [seq]."
+        )
+    if cu_seqlens is not None and document_ids is not None:
+        raise InvalidType("`cu_seqlens` and `document_ids` both say where documents start.", "Pass one of them.")
     batch = given_batch(
         rules[0],
         ids,
-        mask=_of_tokens("attention_mask", attention_mask, ids),
-        grids={"image": _array(image_grid_thw), "video": _array(video_grid_thw)},
-        seconds=None if second_per_grid_ts is None else as_numpy(second_per_grid_ts).ravel().tolist(),
+        mask=_mask(attention_mask, ids),
+        grids={"image": _grids("image", image_grid_thw), "video": _grids("video", video_grid_thw)},
+        seconds=None
+        if second_per_grid_ts is None
+        else _real("second_per_grid_ts", second_per_grid_ts).ravel().tolist(),
         types=_of_tokens("mm_token_type_ids", mm_token_type_ids, ids),
-        documents=_of_tokens("document_ids", document_ids, ids),
+        documents=_of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids),
     )
     axes = len(rules[0].axes)
-    got = as_numpy(position_ids)
+    got = _real("position_ids", position_ids)
     if got.ndim == 3 and got.shape[0] == axes + 1:
         got = got[1:]
     try:
@@ -99,15 +109,71 @@ def _rules(model: Any) -> tuple[PositionRule, ...]:
     return rules
 
 
-def _array(value: Any) -> np.ndarray | None:
-    return None if value is None else as_numpy(value).reshape(-1, 3)
+def _real(name: str, value: Any, kinds: str = "iuf") -> np.ndarray:
+    array = numbers(value, kinds)
+    if array is None:
+        raise InvalidValue(
+            f"`{name}` is no array of real numbers.", f"Pass `{name}` as an array, or as lists of one length."
+        )
+    return array
 
 
-def _of_tokens(name: str, value: Any, ids: np.ndarray) -> np.ndarray | None:
-    """An array with a number for each token, or None; raises `InvalidValue` for another shape."""
+def _whole(name: str, value: Any) -> np.ndarray:
+    array = _real(name, value)
+    if not np.isfinite(array).all() or (array != np.floor(array)).any():
+        raise InvalidValue(f"`{name}` has values that are no whole numbers.", f"Pass `{name}` as integers.")
+    return array.astype(np.int64)
+
+
+def _grids(kind: str, value: Any) -> np.ndarray | None:
     if value is None:
         return None
-    array = np.atleast_2d(as_numpy(value))
+    grids = np.atleast_2d(_whole(f"{kind}_grid_thw", value))
+    if grids.ndim != 2 or grids.shape[1] != 3:
+        raise InvalidValue(
+            f"`{kind}_grid_thw` has the shape {list(grids.shape)}, but a grid is (frames, rows, columns).",
+            "Pass the grids in patches, [number, 3].",
+        )
+    return grids
+
+
+def _documents(cu_seqlens: Any, ids: np.ndarray) -> np.ndarray:
+    """The number of the document of each token of one row, from the starts of documents and the end of the last."""
+    starts = _whole("cu_seqlens", cu_seqlens).ravel()
+    tokens = ids.shape[1]
+    if len(ids) > 1 or len(starts) < 2 or (starts[0], starts[-1]) != (0, tokens) or (np.diff(starts) < 0).any():
+        raise InvalidValue(
+            f"`cu_seqlens` must rise from 0 to the {tokens} tokens of one row, got {shown(starts.tolist())} for "
+            f"`input_ids` of the shape {list(ids.shape)}.",
+            "Pass document_ids, a number for each token, [batch, seq].",
+        )
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))[None]
+
+
+def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
+    """A mask of 0 and 1; a mask that is added to scores, or that numbers documents, is refused."""
+    mask = _of_tokens("attention_mask", value, ids, "iufb")
+    if mask is None:
+        return None
+    others = sorted({*mask.ravel().tolist()} - {0, 1})
+    if others:
+        raise InvalidValue(
+            f"`attention_mask` has the value {others[0]:g}; a mask has 1 or True for tokens, 0 or False for padding.",
+            "Pass the numbers of packed documents as document_ids; of a mask that is added to scores, pass mask == 0.",
+        )
+    if not mask.any():
+        raise InvalidValue(
+            "`attention_mask` is 0 everywhere: the batch has no tokens.",
+            "Pass 1 or True for tokens that are no padding.",
+        )
+    return mask.astype(bool)
+
+
+def _of_tokens(name: str, value: Any, ids: np.ndarray, kinds: str | None = None) -> np.ndarray | None:
+    """An array with a number for each token, whole unless of other kinds; raises `InvalidValue` for another shape."""
+    if value is None:
+        return None
+    array = np.atleast_2d(_whole(name, value) if kinds is None else _real(name, value, kinds))
     if array.shape != ids.shape:
         raise InvalidValue(
             f"`{name}` has the shape {list(array.shape)}, but `input_ids` has {list(ids.shape)}.",

@@ -22,7 +22,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "mm_token_type_ids": ("token_type_ids", "token_types"),
     "audio_seqlens": ("audio_feature_lengths", "audio_lengths"),
     "use_audio_in_video": (),
-    "cu_seqlens": ("cu_seq_lens", "cu_seqlens_q", "cumulative_lengths"),
+    "cu_seqlens": ("cu_seq_lens", "cu_seqlens_q", "cu_seq_lens_q", "cumulative_lengths"),
     "document_lengths": ("seq_lens", "seqlens", "lengths"),
     "document_ids": ("doc_ids", "segment_ids", "seq_idx", "sequence_ids"),
     "seq_len": ("seq_length", "sequence_length", "length"),
@@ -47,7 +47,9 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a position function may be given, by the names that are usual for it."""
 
-_KNOWN = {name: one for one, names in NAMES.items() for name in (one, *names)}
+KNOWN: Mapping[str, str] = {name: one for one, names in NAMES.items() for name in (one, *names)}
+"""The key of `NAMES` for each of its names."""
+
 _BY_TOKEN = ("input_ids", "attention_mask", "mm_token_type_ids", "document_ids")
 _DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
 
@@ -115,9 +117,9 @@ class PositionFunction(ForeignFunction):
         ids, deltas = _parts(answer)
         if not hasattr(ids, "shape") and not isinstance(ids, list):
             raise Refused(f"it returned {kind_of(ids)}, not an array of positions")
-        array = as_numpy(ids)
-        if array.dtype.kind not in "iuf":
-            raise Refused(f"it returned {array.dtype}, not numbers")
+        array = numbers(ids)
+        if array is None:
+            raise Refused(f"it returned {kind_of(ids)}, not numbers of one shape")
         self.output = str(array.dtype)
         axes = len(self.rule.axes)
         return arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
@@ -137,8 +139,8 @@ def _parameters(function: Callable[..., Any]) -> dict[str, str]:
     except (TypeError, ValueError):
         parameters = ()
     named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
-    takes = {one.name: _KNOWN[one.name] for one in named if one.name in _KNOWN}
-    unknown = [one.name for one in named if one.name not in _KNOWN and one.default is one.empty]
+    takes = {one.name: KNOWN[one.name] for one in named if one.name in KNOWN}
+    unknown = [one.name for one in named if one.name not in KNOWN and one.default is one.empty]
     if unknown or not takes:
         what = f"takes {listed(f'`{name}`' for name in unknown)}" if unknown else "names none of its arguments"
         raise CannotCheck(
@@ -150,13 +152,13 @@ def _parameters(function: Callable[..., Any]) -> dict[str, str]:
 
 def _called(call: str) -> dict[str, str]:
     words = [word.strip() for word in call.split(",")]
-    unknown = [word for word in words if word not in _KNOWN]
+    unknown = [word for word in words if word not in KNOWN]
     if unknown:
         raise CannotCheck(
             f"`call` names {listed(f'`{word}`' for word in unknown)}; a check gives {', '.join(NAMES)}.",
             "Write the arguments in their order: call='input_ids, image_grid_thw'.",
         )
-    return {word: _KNOWN[word] for word in words}
+    return {word: KNOWN[word] for word in words}
 
 
 def _arguments(prompt: Prompt) -> dict[str, Any]:
@@ -208,9 +210,19 @@ def _parts(answer: Any) -> tuple[Any, Any]:
         return answer.get("position_ids"), answer.get("rope_deltas", answer.get("mrope_position_deltas"))
     if hasattr(answer, "position_ids"):
         return answer.position_ids, getattr(answer, "rope_deltas", None)
-    if isinstance(answer, tuple) and answer and hasattr(answer[0], "shape"):
+    pair = isinstance(answer, list) and len(answer) == 2 and numbers(answer) is None  # else an axis each
+    if (isinstance(answer, tuple) or pair) and answer and hasattr(answer[0], "shape"):
         return answer[0], answer[1] if len(answer) > 1 and np.size(as_numpy(answer[1])) else None
     return answer, None
+
+
+def numbers(value: Any, kinds: str = "iuf") -> np.ndarray | None:
+    """An array or nested lists as an array of real numbers, of these kinds of NumPy; None for anything else."""
+    try:
+        array = as_numpy(value)
+    except (TypeError, ValueError):  # lists of different lengths
+        return None
+    return array if array.dtype.kind in kinds else None
 
 
 def _deltas(deltas: Any) -> np.ndarray:
