@@ -61,6 +61,15 @@ def test_wrong_positions_are_named(cases):
         assert report.failures[0].message.endswith("the first is token 3 (text): expected 0, got 3.")
 
 
+def test_alternatives_of_one_fault_are_all_told():
+    positions = np.array([[0, 1, 3, 4], [0, 1, 1, 4], [0, 1, 1, 4]])[:, None]  # the second frame is at 1 + 2 * 1.5
+    given = {"video_grid_thw": [[2, 2, 2]], "second_per_grid_ts": [1.5], "raises": False}
+    report = check_batch("qwen2_5_vl", [1, 151656, 151656, 2], None, positions, **given)
+    assert report.codes == {"seconds-cut"}
+    for words in ("always one", "the fraction is cut", " or ", "cannot tell"):
+        assert words in report.explanations[0].message
+
+
 def test_packed_documents_by_their_starts(tmp_path, cases):
     packed, counted = [0, 1, 2, 0, 1], [0, 1, 2, 3, 4]
     for positions, codes in ((packed, set()), (counted, {"documents-continue"})):
@@ -96,7 +105,7 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         "1 grid of images have no tokens": lambda: check_batch(
             "qwen2_vl", IDS, MASK, right(), image_grid_thw=[*GRIDS.tolist(), [1, 2, 2]]
         ),
-        "positions of sound inside a video are not known": lambda: check_batch(
+        "positions of audio inside a video are not known": lambda: check_batch(
             "qwen2_5_omni", [[1, 151656, 151656, 151646]], position_ids=[[0, 1, 2, 3]], video_grid_thw=[[2, 2, 2]]
         ),
         "`attention_mask` has the value -1e+09": lambda: check_batch("text", IDS, (1 - MASK) * -1e9, IDS),

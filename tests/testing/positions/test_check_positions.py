@@ -198,6 +198,15 @@ def test_an_input_on_which_a_function_fails_is_a_failure(cases):
             assert {"a batch", "a video"} & {failure.experiment for failure in report.failures} == {f"a {of}"}
 
 
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
+def test_one_position_off_after_the_larger_side_is_named(family, cases):
+    for fault, how in (("sides and one", "one position too late"), ("sides less one", "one position too early")):
+        with cases(fault):
+            report = check_positions(Numbering(family, fault), like=family, raises=False)
+            assert report.codes == {"offset-after-image"}
+            assert report.explanations[0].message.endswith(f"{how}.")
+
+
 def test_two_faults_at_once_are_both_named():
     def twice_wrong(input_ids, image_grid_thw):
         return image_prompt(input_ids[0], image_grid_thw, after="tokens")[[0, 2, 1]][:, None]

@@ -83,6 +83,8 @@ class Numbering:
             numbers = [(first + number,) * axes for number in range(count)]
             return numbers, count, start if self.fault == "uncounted" else start + count
         frames, rows, columns = self.grids[kind].pop(0)
+        if self.fault == "grid transposed":
+            rows, columns = columns, rows
         merge = self.rule.merge
         frames = frames // self.rule.frame_merge if kind == 2 else frames
         count = frames * (rows // merge) * (columns // merge)
@@ -102,8 +104,8 @@ class Numbering:
             if self.fault == "by column":
                 column, row = divmod(inside, rows // merge)
             time = frame * step if self.rule.times == "exact" else int(frame * step)
-            from_start = start * 2 if self.fault == "scaled start" else start
-            origin = 0 if self.fault == "from zero" else start
+            from_start = {"scaled start": start * 2, "all from zero": 0}.get(self.fault, start)
+            origin = 0 if self.fault in {"from zero", "all from zero"} else start
             cells.append((time + from_start, row + origin, column + origin))
         largest = max(map(max, cells))
         if self.fault == "patch cells":
@@ -113,7 +115,8 @@ class Numbering:
         sides = max(rows, columns) // merge
         after = {
             "after tokens": start + count, "after itself": largest, "after one": start + 1, "two more": largest + 2,
-            "patches": max(largest + 1, start + max(rows, columns)),
+            "patches": max(largest + 1, start + max(rows, columns)), "all from zero": start + sides,
+            "sides and one": start + sides + 1, "sides less one": start + sides - 1,
         }  # fmt: skip
         return cells, count, after.get(self.fault, start + sides if self.fault == "sides" else largest + 1)
 
@@ -138,7 +141,9 @@ GRID_FAULTS = {
     "axes": "axes-reordered",
     "by column": "cells-reordered",
     "scaled start": "image-time-scaled",
+    "grid transposed": "grid-transposed",
     "from zero": "grid-origin",
+    "all from zero": "grid-origin",
     "after tokens": "offset-after-image",
     "after itself": "offset-after-image",
     "after one": "offset-after-image",

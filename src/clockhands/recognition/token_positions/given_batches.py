@@ -97,7 +97,7 @@ def _runs(rule: PositionRule, ids: np.ndarray, types: np.ndarray, left: dict[str
             continue
         if kind == "video" and rule.audio_rate and KINDS.index("audio") in types:
             raise InvalidValue(
-                "The batch has a video and audio in one row; positions of sound inside a video are not known here.",
+                "The batch has a video and audio in one row; positions of audio inside a video are not known here.",
                 "Check rows with audio and rows with videos one by one.",
             )
         while found:

@@ -14,6 +14,8 @@ AFTER: Mapping[str, _After] = {
     "largest": lambda _rule, _run, part, _start: part.max() + 1,
     "sides": lambda rule, run, _part, start: start + max(_sides(rule, run)),
     "largest itself": lambda _rule, _run, part, _start: part.max(),
+    "sides less one": lambda rule, run, _part, start: start + max(_sides(rule, run)) - 1,
+    "sides and one": lambda rule, run, _part, start: start + max(_sides(rule, run)) + 1,
     "one more": lambda _rule, _run, part, _start: part.max() + 2,
     "tokens": lambda _rule, run, _part, start: start + len(run.ids),
     "one": lambda _rule, _run, _part, start: start + 1,
@@ -56,7 +58,7 @@ def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
     if not documents:  # a row of padding
         return np.empty((len(rule.axes), 0))
     if rule.grids != "own":
-        documents = [_with_grids(rule, prompt, runs) for runs in documents]
+        documents = _with_grids(rule, prompt, documents)
     if rule.documents == "continue":
         documents = [tuple(run for runs in documents for run in runs)]
     first = rule.first
@@ -76,18 +78,19 @@ def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def _with_grids(rule: PositionRule, prompt: TokenBatch, runs: Runs) -> Runs:
-    """The runs with the grid of the first run of their kind in the prompt, or of the same run of the first row."""
+def _with_grids(rule: PositionRule, prompt: TokenBatch, documents: Sequence[Runs]) -> list[Runs]:
+    """A row with the grid of the first run of each kind in the prompt, or of the same run of the first row."""
     model = [
         run for documents in prompt.runs[: 1 if rule.grids == "row" else None] for each in documents for run in each
     ]
     left = {kind: [run.grid for run in model if run.kind == kind] for kind in ("image", "video")}
-    changed = []
-    for run in runs:
+
+    def changed(run: Run) -> Run:
         grids = left.get(run.kind, [])
         grid = grids.pop(0) if rule.grids == "row" and len(grids) > 1 else grids[0] if grids else run.grid
-        changed.append(replace(run, grid=grid))
-    return tuple(changed)
+        return replace(run, grid=grid)
+
+    return [tuple(changed(run) for run in runs) for runs in documents]
 
 
 def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarray:
@@ -117,7 +120,8 @@ def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarr
 def _sides(rule: PositionRule, run: Run, what: str = "sides") -> tuple[int, int]:
     """The rows and columns of a grid, of cells unless the rule forgets this."""
     merge = 1 if what in rule.unmerged else rule.merge
-    return run.grid[1] // merge, run.grid[2] // merge
+    rows, columns = run.grid[1] // merge, run.grid[2] // merge
+    return (columns, rows) if rule.transposed else (rows, columns)
 
 
 def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:

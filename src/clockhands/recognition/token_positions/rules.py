@@ -62,6 +62,7 @@ class PositionRule:
             (``"after"``); ``"none"`` if there are none among the tokens.
         grids_first: Whether the positions of grids are returned before those of text.
         scan: The order of cells, the slowest axis first.
+        transposed: Whether grids are read as (frames, columns, rows).
         unmerged: What forgets that patches are merged: ``"cells"``, ``"sides"``, or both.
         audio_rate: Audio features per audio token; 0 if the family has no audio.
         padding: Whether padding is ``"skipped"`` or ``"counted"``.
@@ -97,6 +98,7 @@ class PositionRule:
     text: str = "counted"
     grids_first: bool = False
     scan: str = "trc"
+    transposed: bool = False
     unmerged: frozenset[str] = frozenset()
     audio_rate: int = 0
     padding: str = "skipped"

@@ -53,6 +53,8 @@ class PositionSuspect:
 
 _AFTER_WORDS = {
     "largest itself": "at the largest position of the grid, which is used twice",
+    "sides less one": "one position too early",
+    "sides and one": "one position too late",
     "one more": "one position too late",
     "tokens": "after as many positions as the grid has tokens",
     "one": "one position after the start of the grid",
@@ -81,7 +83,8 @@ def position_suspects(rule: PositionRule) -> Iterator[PositionSuspect]:
     """Every known fault of code for this rule."""
 
     def other(code: str, told: Mapping[str, Any] | None = None, **changes: Any) -> PositionSuspect:
-        return PositionSuspect(code, told or {}, replace(rule, **changes), changed=frozenset(changes))
+        changed = frozenset(name for name, value in changes.items() if value != getattr(rule, name))
+        return PositionSuspect(code, told or {}, replace(rule, **changes), changed=changed)
 
     grid = "grid" in {rule.image, rule.video}
     kinds = [kind for kind in ("image", "video") if getattr(rule, kind) != "none"]
@@ -125,6 +128,7 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
     for scan in map("".join, permutations("trc")):
         if scan != rule.scan:
             yield other("cells-reordered", {"fastest": words[scan[2]], "slowest": words[scan[0]]}, scan=scan)
+    yield other("grid-transposed", transposed=True)
     if rule.merge > 1:
         for what, how in _UNMERGED.items():
             yield other("merge-forgotten", {"how": how}, unmerged=what)
@@ -139,6 +143,7 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
                 origin=origin,
             )
     published = {rule.after} if rule.after not in {"largest", "sides"} else {"largest", "sides"}
+    published |= {"sides less one", "sides and one"} if rule.after != "sides" else set()
     after = [name for name in AFTER if name not in published] if not rule.latent or rule.text == "after" else []
     for name in after:
         yield other("offset-after-image", {"how": _AFTER_WORDS[name]}, after=name)
@@ -180,12 +185,14 @@ def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
         yield other(
             "grid-origin", {"used": "0", "declared": "the start of the grid", "axes": "times"}, time_origin="zero"
         )
-        yield other(
-            "grid-origin",
-            {"used": "0", "declared": "the start of the grid", "axes": "times, rows and columns"},
-            time_origin="zero",
-            origin="zero",
-        )
+        for after in {rule.after, "sides"}:
+            yield other(
+                "grid-origin",
+                {"used": "0", "declared": "the start of the grid", "axes": "times, rows and columns"},
+                time_origin="zero",
+                origin="zero",
+                after=after,
+            )
 
 
 def _of_state(rule: PositionRule) -> Iterator[PositionSuspect]:

@@ -238,15 +238,13 @@ def _pairs(rule: PositionRule) -> Iterator[tuple[PositionSuspect, PositionSuspec
 
 
 def _explanation(found: Sequence[PositionSuspect]) -> Explanation:
-    """The explanation of suspects that give the same numbers, the first one of each code."""
-    each = {suspect.code: suspect for suspect in reversed(found)}
-    told = [
-        filled(POSITIONS[code].sentence, suspect.parameters.__getitem__) for code, suspect in reversed(each.items())
-    ]
-    codes = tuple(reversed(each))
+    """The explanation of suspects that give the same numbers; of the same fault in more fields, the one in fewer."""
+    least = [one for one in found if not any(two.code == one.code and two.changed < one.changed for two in found)]
+    told = list(dict.fromkeys(filled(POSITIONS[one.code].sentence, one.parameters.__getitem__) for one in least))
+    codes = tuple(dict.fromkeys(one.code for one in least))
     fault = POSITIONS[codes[0]]
     message = f"{told[0]}." if len(told) == 1 else f"{listed(told, 'or')}{UNDECIDED}."
-    return Explanation(codes, message, fault.hint, fault.cases, dict(each[codes[0]].parameters))
+    return Explanation(codes, message, fault.hint, fault.cases, dict(least[0].parameters))
 
 
 def _known(code: str, parameters: Mapping[str, Any]) -> Explanation:
