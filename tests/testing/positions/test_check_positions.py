@@ -334,6 +334,29 @@ def test_what_a_function_must_take_is_said(cases):
         assert words in caught.value.message
 
 
+def test_of_a_model_its_own_function_is_suggested(cases):
+    class Model:
+        def __init__(self, **parts):
+            self.parts = parts
+
+        def __call__(self, input_ids):
+            return input_ids
+
+        def named_modules(self):
+            return [("", self), *self.parts.items()]
+
+    numbering = Model()
+    numbering.get_rope_index = numbering.__call__
+    for model, words in (
+        (Model(model=numbering), "model.model.get_rope_index"),
+        (numbering, "Pass model.get_rope_index"),
+        (Model(), "the function that numbers its tokens"),
+    ):
+        with cases(words), pytest.raises(CannotCheck) as caught:
+            check_positions(model, like="qwen2_vl")
+        assert words in caught.value.hint
+
+
 def test_families_are_names_with_fields(cases):
     for like, words in {
         "qwen2_vx": "no family of position rules called 'qwen2_vx'",

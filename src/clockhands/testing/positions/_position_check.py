@@ -89,6 +89,14 @@ def check_positions(
     rules = rules_of(like)
     if fn is None:
         raise CannotCheck("No function was passed.", "Pass the function to check.")
+    modules = getattr(fn, "named_modules", None)
+    if modules is not None:
+        owners = [name for name, module in modules() if hasattr(module, "get_rope_index")]
+        path = ".".join(["model", *filter(None, owners[:1]), "get_rope_index"])
+        raise CannotCheck(
+            "A model was passed, not a function that numbers tokens.",
+            f"Pass {path}." if owners else "Pass the function that numbers its tokens.",
+        )
     called = PositionFunction(fn, rules[0], call, timeout)
     answers, refused, left_out = _answers(called, prompts_of(rules[0]), backend)
     report = judged(named(fn, None), rules, answers, left_out, called.summary)
