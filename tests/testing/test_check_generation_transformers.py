@@ -188,6 +188,18 @@ def patched(model, change):
     return model
 
 
+def counting(model, change):
+    """A model that is copied, and whose positions are changed as if it had counted them itself."""
+
+    def placed(_, arguments, given):
+        if given.get("position_ids") is None:
+            given["position_ids"] = torch.arange(given["input_ids"].shape[1])[None]
+        return arguments, {**given, "position_ids": change(given["position_ids"], 0)}
+
+    model.register_forward_pre_hook(placed, with_kwargs=True)
+    return model
+
+
 def test_a_function_assigned_to_forward_is_checked():
     assert checked(patched(built("Llama").eval(), lambda at, _: at)).sound
     report = checked(patched(built("Llama").eval(), lambda at, past: at + (past > 0)))
@@ -212,3 +224,34 @@ def test_the_verdict_names_what_was_left_out_where_a_fault_may_be_the_cause():
     # What an argument enables is told beside it, with the argument.
     assert "joined caches" not in verdict
     assert "Skipped: joined caches (pass join=" in str(report)
+
+
+def test_calls_that_each_count_from_0_are_named_behind_a_window():
+    def from_zero(at, _):
+        return torch.arange(at.shape[1]).expand_as(at)
+
+    for family in ("Gemma 3", "Llama"):
+        report = checked(counting(built(family), from_zero))
+        assert report.codes == {"chunk-restarts"}, str(report)
+
+
+def test_positions_of_the_first_text_for_all_are_named():
+    first = checked(patched(built("Llama").eval(), lambda at, _: at[:1].expand_as(at)))
+    assert first.codes == {"padding-shifts"}, str(first)
+    assert "every text of a batch gets the positions of its first text" in first.explanations[0].message
+
+
+def test_positions_of_an_earlier_call_of_the_same_length_are_named():
+    model, kept = built("Llama").eval(), {}
+
+    def forward(tokens, positions, mask, cache):
+        cache = transformers.DynamicCache(config=model.config) if cache is None else cache
+        key = tokens.shape[1], cache.get_seq_length()
+        at = kept.setdefault(key, positions)[:1].expand_as(positions)
+        if mask is not None and mask.ndim == 3:
+            mask = torch.where(mask[:, None], 0.0, torch.finfo(torch.float32).min)
+        with torch.no_grad():
+            return model(input_ids=tokens, position_ids=at, attention_mask=mask, past_key_values=cache)
+
+    report = checked(None, forward=forward, vocabulary=64)
+    assert report.codes == {"model-keeps-state"}, str(report)

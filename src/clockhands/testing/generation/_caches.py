@@ -272,14 +272,19 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
     if not paths:
         return None
     path, (axis, _) = next(iter(paths.items()))
-    cache, axes = _in_pieces(it, text, cuts)
-    rows = rows_of(cache, path, axis)
-    if axes.get(path) != axis or len(rows) != len(text):
-        return None
     known = {}
     for token in set(text.tolist()):
         _, cache = it.model.fresh()(np.full((1, len(text)), token), np.arange(len(text))[None])
         known[token] = rows_of(cache, path, axis)
+    # The embedding of padding is zero in many models: its keys show no position.
+    placed_tokens = [token for token, own in known.items() if (np.ptp(own, axis=0) > _like(own)).any()]
+    if not placed_tokens:
+        return None
+    text = np.where(np.isin(text, placed_tokens), text, placed_tokens[0])
+    cache, axes = _in_pieces(it, text, cuts)
+    rows = rows_of(cache, path, axis)
+    if axes.get(path) != axis or len(rows) != len(text):
+        return None
     places = []
     for row, token in zip(rows, text.tolist(), strict=True):
         own = known[token]
@@ -315,8 +320,12 @@ def rotated_alike(it: GenerationSubject, cut: int) -> bool:
     with suppress(Refused, Unasked):
         model = it.model.fresh()
         cache, axes = _in_pieces(it, text[:cut], [cut - 1])
-        empty = with_rows(cache, np.arange(0), axes)
-        logits, _ = model(rest[None], cut + np.arange(len(rest))[None], None, empty)
+        mask = None
+        if it.model.window is None:
+            cache = with_rows(cache, np.arange(0), axes)
+        else:  # such layers count their rows apart from the rows themselves
+            mask = np.arange(len(text))[None] >= cut
+        logits, _ = model(rest[None], cut + np.arange(len(rest))[None], mask, cache)
         return bool((shares(logits[0], it.alone(rest), 2 * it.allowed) <= 1).all())
     return False
 

@@ -53,19 +53,31 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     if any("later-tokens-seen" in codes for codes, _, _ in told):
         left = {}  # single passes of a model that is not causal predict nothing of its cache
     predicted = Predictions(it, [one for one in asked if not one.wrong])
+    single: list[_Reason] = []
     for reason in predicted.single_faults(left):
-        told.append(reason)
+        single.append(reason)
         left = {name: one for name, one in left.items() if name not in reason[2]}
+    told += single
+    add(_by_kept_positions(it, left))
     add(_by_moved_keys(it, left))
     add(_by_rule(it, left, [one.experiment.name for one in failed]))
     add(predicted.positions_found(left))
+    pairs: set[str] = set()
     for reasons in predicted.two_faults(left):
         told += reasons
-    merged: dict[tuple[str, ...], tuple[Mapping[str, Any], list[str]]] = {}
+        pairs.update(name for _, _, names in reasons for name in names)
+    for fault, reason in zip(predicted.found, single, strict=True):
+        others = {one.experiment.name: one for one in failed if one.experiment.name not in {*pairs, *reason[2]}}
+        if predicted.refuted(fault, others):
+            told.remove(reason)
+    merged: list[_Reason] = []
     for codes, parameters, names in told:
-        first = merged.setdefault(codes, (parameters, []))
-        first[1].extend(name for name in names if name not in first[1])
-    return tuple(_explanation_of(codes, *rest) for codes, rest in merged.items())
+        same = [reason for reason in merged if reason[:2] == (codes, parameters)]
+        if not same:
+            merged.append((codes, parameters, list(dict.fromkeys(names))))
+        for _, _, known in same:
+            known += [name for name in names if name not in known]
+    return tuple(_explanation_of(*reason) for reason in merged)
 
 
 def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
@@ -141,6 +153,29 @@ def _by_moved_keys(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -
     return []
 
 
+def _by_kept_positions(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Positions of the first call of a length that all later calls of this length get."""
+    if not failed or it.slip or "positions" not in it.model.takes:
+        return []
+    row = np.concatenate(it.texts)
+    size, model = len(it.texts[0]), it.model.fresh()
+    at = np.arange(size + 3)
+    spread = at + (at >= size // 2)
+    with suppress(Refused, Unasked):
+        # No text had these two lengths: each has the positions of its first call, or those that it is given.
+        first, second, first_again, second_again = (
+            model(row[None, :more], where[None, :more])[0][0]
+            for more, where in ((size + 2, spread), (size + 3, at), (size + 2, at), (size + 3, spread))
+        )
+        kept = all(
+            (shares(again, before, ROOM * it.allowed) <= 1).all()
+            for again, before in ((first_again, first), (second_again, second))
+        )
+        if kept and (shares(first, second[: size + 2], ROOM * it.allowed) > 1).any():
+            return [("model-keeps-state", {}, list(failed))]
+    return []
+
+
 def _explains(one: ExperimentRun, it: GenerationSubject) -> bool:
     with suppress(Refused, Unasked):
         return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
@@ -178,7 +213,7 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         if code:
             found.append((code, pads, padded))
     evicted = failed.get("rows removed from the cache")
-    if evicted and not it.slip:
+    if evicted and not it.slip and not steps:
         # Positions that are given change nothing, so all that it can count are the rows.
         facts = {name: facts_of(it)[name] for name in ("kept", "begun")}
         found.append(("eviction-stops-positions", facts, [evicted.experiment.name]))
@@ -189,8 +224,11 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
 
 def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
     """What the cached keys show of later pieces, of a model that cannot be told positions in one pass."""
+    if it.model.window is not None and it.model.window <= len(it.texts[0]):
+        it = it.shortened(it.model.window - 1)  # layers with a window keep no more rows
     size = len(it.texts[0])
-    for cuts in ([5, size - 5], [size // 2, *range(size // 2 + 1, size)]):
+    part = min(5, size // 3)
+    for cuts in ([part, size - part], [size // 2, *range(size // 2 + 1, size)]):
         with suppress(Refused, Unasked):
             places = places_of_keys(it, cuts)
             if places is None or (places == np.arange(size)).all():

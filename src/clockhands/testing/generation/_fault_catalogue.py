@@ -8,6 +8,8 @@ from clockhands.testing.generation._imposed_faults import ExpectedCall, ImposedF
 
 _HIGH, _LOW = ("every later {} gets a position that is 1 too " + how for how in ("high", "low"))
 
+_ALONE = "every later token gets position 0 if it comes alone"
+
 
 def _later(change: Places) -> Places:
     """Positions that differ from the right ones once there is a cache."""
@@ -70,7 +72,9 @@ def _this_call(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
 
 
 def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
-    return sees & (np.arange(sees.shape[2]) <= np.arange(call.size)[:, None])
+    # Rows that were removed count no more.
+    present = sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
+    return sees & (np.cumsum(present) <= 1 + np.arange(call.size)[:, None])
 
 
 CATALOGUE: tuple[ImposedFault, ...] = (
@@ -87,6 +91,10 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         "the first call starts at position -{start} instead of 0, later calls are right",
         _padded(lambda call: call.right if call.past else call.right + call.origin),
     ),
+    _padding(
+        "every text of a batch gets the positions of its first text",
+        _padded(lambda call: np.broadcast_to(call.right[:1], call.right.shape)),
+    ),
     ImposedFault("padding-seen", {"pads": "{pads}"}, sees=_padding_seen),
     ImposedFault("padding-seen", {"pads": "{pads}"}, _padded(_slots), sees=_padding_seen),
     _decoding(_HIGH.format("token") + " if it comes alone", lambda call: call.slots + (call.size == 1)),
@@ -100,10 +108,10 @@ CATALOGUE: tuple[ImposedFault, ...] = (
     _decoding(
         "every later call starts at the last position of the first call", lambda call: call.first - 1 + call.inside
     ),
-    _decoding("the tokens before every later call counted twice", lambda call: call.slots + call.past + call.origin),
+    _decoding("the tokens before every later call counted twice", lambda call: call.slots + call.kept + call.origin),
     _decoding(
         "the tokens before every later call of several tokens counted twice",
-        lambda call: call.slots + call.past * (call.size > 1),
+        lambda call: call.slots + call.kept * (call.size > 1),
     ),
     _decoding(
         "every token of a later call gets the position of its first token", lambda call: call.past + 0 * call.slots
@@ -117,7 +125,10 @@ CATALOGUE: tuple[ImposedFault, ...] = (
     ImposedFault("chunk-restarts", keys=_later(lambda call: call.inside)),
     _decoding("", lambda call: call.slots - call.first, "chunk-restarts"),
     _decoding("", lambda call: call.slots if call.size == 1 else call.inside, "chunk-restarts"),
-    _decoding("", lambda call: call.inside if call.size == 1 else call.slots, "chunk-restarts"),
+    ImposedFault(
+        "decode-positions", {"how": _ALONE}, _later(lambda call: call.inside if call.size == 1 else call.right)
+    ),
+    _decoding(_ALONE, lambda call: call.inside if call.size == 1 else call.slots),
     ImposedFault("queries-restart", queries=_later(lambda call: call.inside)),
     ImposedFault("cache-not-read", sees=_this_call),
     ImposedFault("cache-not-read", keys=_later(lambda call: call.inside), sees=_this_call),

@@ -234,6 +234,9 @@ class FaultyModel(CausalModel):
         keys = self.fault.keys(call)
         queries = keys if self.fault.queries is None else self.fault.queries(call)
         visible = sees if self.fault.sees is None else self.fault.sees(call, sees)
+        text = mask[:, -size:] if mask is not None and mask.ndim == 2 else np.ones((batch, size), bool)
+        if (text & ~visible.any(axis=-1)).any():
+            raise Unasked("what a token that sees no key gets is not known")
         after = kept(keys, queries, visible)
         logits = self._one_pass(after)[:, past:]
         if not self._agrees(logits, mask):

@@ -105,7 +105,8 @@ class Predictions:
         }
 
     def positions_found(self, failed: Runs) -> Iterator[tuple[str, Parameters, list[str]]]:
-        """Experiments in which each call has positions of its own that were found by trying all."""
+        """Experiments in which each call has positions of its own that were found by trying all: those of the first."""
+        how: Parameters = {}
         if not self.it.slip:
             return
         for name in sorted(failed, key=lambda name: not name.startswith("one token")):
@@ -115,7 +116,8 @@ class Predictions:
             first = next((place for place, (got, right) in enumerate(places) if got != right), None)
             if fits and first is not None:
                 got, right = (", ".join(map(str, each)) for each in zip(*places[first : first + 3], strict=True))
-                yield "decode-positions", {"how": f"positions {got} instead of {right}"}, [name]
+                how = how or {"how": f"positions {got} instead of {right}"}
+                yield "decode-positions", how, [name]
 
     def two_faults(self, failed: Runs) -> Iterator[list[tuple[tuple[str, ...], Parameters, list[str]]]]:
         """Two faults at once that give the answers of an experiment which none of them gives alone."""
@@ -136,6 +138,25 @@ class Predictions:
                     fitting.append(pair)
                     yield [((fault.code,), fault.parameters(self.it), [name]) for fault in pair]
                     break
+
+    def refuted(self, fault: ImposedFault, failed: Runs) -> bool:
+        """Whether a fault changes the answers of a failed experiment, and does not give them, alone or with another."""
+        for name, one in self._imposable(failed).items():
+            pairs = [both_faults(*pair) for other in self.found for pair in ((fault, other), (other, fault))]
+            if self._changes(fault, one) and not any(self._gives(each, failed[name]) for each in (fault, *pairs)):
+                return True
+        return False
+
+    def _changes(self, fault: ImposedFault, one: RecordedRun) -> bool:
+        with suppress(Refused, Unasked):
+            under, right = (one.experiment.run(self._under(each)) for each in (fault, _NONE))
+            return any(
+                (shares(each.got, other.got, _room(each)) > 1).any() for each, other in zip(under, right, strict=True)
+            )
+        return False
+
+    def _under(self, fault: ImposedFault) -> GenerationSubject:
+        return imposed(self.it, self.sound, fault, self.passes)
 
     def _imposable(self, failed: Runs) -> dict[str, RecordedRun]:
         """Experiments whose answers are not those of single passes without any fault, which then explain nothing."""
@@ -176,7 +197,7 @@ class Predictions:
         Raises:
             Excluded: They are not those of the model.
         """
-        under = imposed(self.it, self.sound, fault, self.passes)
+        under = self._under(fault)
         assert isinstance(under.model, FaultyModel)
         under.model.heard = list(one.heard)
         under.model.room = max((float(_room(answer).max()) for answer in one.answers), default=0.0)
