@@ -102,6 +102,8 @@ EACH_WAY = [
     ("default-base", "note", without(of.TINYLLAMA, "rope_theta"), of.TINYLLAMA),
     ("impossible-value", "error", of.LLAMA_31 | {"rope_theta": "auto"}, of.LLAMA_31),
     ("unreadable-field", "warning", of.LLAMA_31 | {"rope_scaling": [1, 2]}, of.LLAMA_31 | {"rope_scaling": {}}),
+    ("null-value", "warning", of.LLAMA_31 | {"num_attention_heads": None}, of.LLAMA_31 | {"sliding_window": None}),
+    ("null-value", "note", {"model_type": "roberta", "pad_token_id": None}, {"model_type": "roberta"}),
     ("missing-value", "note", {"rope_scaling": {}, "head_dim": 64, "rotary_dim": 32}, of.LLAMA_31),
     ("unknown-model-type", "note", of.LLAMA_31 | {"model_type": "mystery"}, of.LLAMA_31),
     ("own-code", "note", of.LLAMA_31 | {"auto_map": {"AutoModelForCausalLM": "modeling_custom.CustomLM"}},

@@ -7,6 +7,7 @@ from typing import Any
 from clockhands.auditing._length_sentences import said
 from clockhands.auditing.findings import as_json
 from clockhands.auditing.findings._parts import AuditSubject
+from clockhands.configs.fields import is_count
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import INDEXER, TEXT, LayerEncoding, Resolved, layer_numbers
@@ -94,10 +95,6 @@ def size_in_words(size: int) -> str:
     """
     unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
     return f"{size / unit:,.4g} {name}"
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _of_layer(value: Any, layer: int) -> Any:
@@ -194,9 +191,9 @@ class _CachedModel:
                 # A list may have 0 for layers without attention.
                 if len(value) <= last:
                     yield said("too-few-heads", key=key, numbers=len(value), layers=last + 1)
-                elif not all(_is_count(each, 0) for each in value):
+                elif not all(is_count(each, 0) for each in value):
                     yield said("impossible-heads", key=key, value=value, what=what)
-            elif value is not None and not _is_count(value, least):
+            elif value is not None and not is_count(value, least):
                 yield said("impossible-heads", key=key, value=value, what=what)
         if self.one_head or self.value("latent"):
             return

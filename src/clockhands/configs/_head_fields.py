@@ -157,11 +157,13 @@ class HeadShapeParser:
 
     def _share(self, block: Fields | None) -> Sourced[float] | None:
         inner = None if block is None else block.number("share", _share_fits, SHARE_ALLOWED)
+        if inner is not None and not self.fields.declares("share"):
+            return inner
         outer = self.fields.number("share", _share_fits, SHARE_ALLOWED)
         if self.row is not None and self.row.share is not None:
             return inner or Sourced(self.row.share, self.architecture)
         if inner is not None:
-            if outer is not None and self.fields.declares("share") and outer.value != inner.value:
+            if outer is not None and outer.value != inner.value:
                 self.fields.conflict(inner, outer, inner, code=conflict_code(inner.source))
             return inner
         if outer is not None and self.known is not None and not self.fields.declares("share") and outer.value != 1:

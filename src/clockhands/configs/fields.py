@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from clockhands.configs.composition import is_reference
+from clockhands.configs.null_keys import FAILS, NOTHING, UNKNOWN
 from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.errors import Unreadable
 
@@ -92,6 +93,8 @@ class Fields:
         read_at: The keys that were looked up, by path; shared by an object and those inside it.
         places: The sources of keys (with dots into objects) that are not from this object; a text is the source of all
             keys.
+        nulls: What the keys that are null mean to the class, see `null_keys`.
+        of_class: The class, with its release.
     """
 
     def __init__(
@@ -106,6 +109,8 @@ class Fields:
         default_source: str = "",
         read_at: dict[str, set[str]] | None = None,
         places: Mapping[str, str] | str = "",
+        nulls: Mapping[str, str] | None = None,
+        of_class: str = "",
     ) -> None:
         """Store the object; nothing is read yet."""
         self.values = values
@@ -118,6 +123,8 @@ class Fields:
         self.read_at: dict[str, set[str]] = {} if read_at is None else read_at
         self.read: set[str] = self.read_at.setdefault(path, set())
         self.places = places
+        self.nulls: Mapping[str, str] = nulls or {}
+        self.of_class = of_class
 
     def with_quantities(self, names: Mapping[str, str]) -> "Fields":
         """The same object with other quantities; one whose name is empty counts as absent."""
@@ -153,10 +160,11 @@ class Fields:
         return Fields(
             {**self.values, **values}, self.file, self.spellings, [],
             path=self.path, defaults=self.defaults, default_source=self.default_source, places=self.places,
+            nulls=self.nulls, of_class=self.of_class,
         )  # fmt: skip
 
     def _with(self, **changed: Any) -> "Fields":
-        names = ("path", "defaults", "default_source", "read_at", "places")
+        names = ("path", "defaults", "default_source", "read_at", "places", "nulls", "of_class")
         held = {name: changed.get(name, getattr(self, name)) for name in names}
         values, spellings = changed.get("values", self.values), changed.get("spellings", self.spellings)
         return Fields(values, self.file, spellings, self.facts, **held)
@@ -220,7 +228,7 @@ class Fields:
         allowed = f"a whole number from {least:,} to {most:,}"
 
         def convert(key: str) -> int | None:
-            number = self._number(key, lambda value: least <= value <= most and value == int(value), allowed)
+            number = self._number(key, lambda value: is_whole(value, least, most), allowed)
             return None if number is None else int(number)
 
         return self._quantity(quantity, convert)
@@ -261,7 +269,7 @@ class Fields:
             value = self.values[key]
             if not isinstance(value, list | tuple):
                 return self.unreadable(key, "a list of numbers")
-            if not all(_is_number(item) and 0 < item <= sys.float_info.max for item in value):
+            if not all(is_number(item) and 0 < item <= sys.float_info.max for item in value):
                 return self.impossible(key, "a list of positive finite numbers")
             if length is not None and len(value) != length:
                 return self.note(code, {self.source(key): value, "numbers": len(value), "pairs": length})
@@ -316,6 +324,11 @@ class Fields:
         """Note the default for a missing key."""
         self.note("default-value", {"field": field, "used": used, "default of": of, "documented": True, **more})
 
+    def null(self, key: str, meaning: str, used: Any = None) -> None:
+        """Note a null that the class does not take as its default, and the default that is used in its place."""
+        more = {} if used is None else {"used": used}
+        self.note("null-value", {self.source(key): None, "means": meaning, "class": self.of_class, **more})
+
     def unreadable(self, key: str, expected: str) -> None:
         """Note a value in an unknown form."""
         self.note("unreadable-field", {self.source(key): self.values[key], "expected": expected})
@@ -323,9 +336,7 @@ class Fields:
     def _quantity(self, quantity: str, convert: Callable[[str], T | None]) -> Sourced[T] | None:
         keys = self.present(quantity)
         if not keys:
-            if quantity not in self.defaults:
-                return None
-            return Sourced(self.defaults[quantity], self.default_source)
+            return self._default(quantity)
         first, value = keys[0], convert(keys[0])
         others = [key for key in keys[1:] if convert(key) != value]
         # Files have several lengths, for training and serving, which may differ; and several names of one scaling,
@@ -335,13 +346,26 @@ class Fields:
             self.note("conflicting-keys", {**evidence, "used": self.source(first)})
         return Sourced(value, self.source(first))
 
+    def _default(self, quantity: str) -> Sourced[Any] | None:
+        """What the class takes for a quantity that is absent or null; a null that it does not take so is a fact."""
+        if quantity not in self.defaults:
+            return None
+        default = self.defaults[quantity]
+        null = next(iter(self.written(quantity)), None)
+        meaning = None if null is None or default is None else self.nulls.get(null)
+        if meaning == NOTHING:
+            return None
+        if null is not None and meaning in (FAILS, UNKNOWN):
+            self.null(null, meaning, default)
+        return Sourced(default, self.default_source)
+
     def _number(self, key: str, fits: Callable[[float], bool], allowed: str) -> float | None:
         value = self.values[key]
         if isinstance(value, str) and _NUMBER.fullmatch(value):
             number = float(value)
             if math.isfinite(number):
                 self.note("text-number", {self.source(key): value, "read as": number})
-        elif _is_number(value):
+        elif is_number(value):
             try:
                 number = float(value)
             except OverflowError:
@@ -353,5 +377,16 @@ class Fields:
         return number
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and neither true nor false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any, least: int, most: int = LONGEST) -> bool:
+    """Whether a value is a whole number in a range, with or without a decimal point."""
+    return is_number(value) and least <= value <= most and value == int(value)
+
+
+def is_count(value: Any, least: int) -> bool:
+    """Whether a value is a whole number without a decimal point: classes take no other number of heads."""
+    return isinstance(value, int) and is_whole(value, least)

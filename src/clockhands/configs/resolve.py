@@ -29,6 +29,7 @@ from clockhands.configs.model_types import (
     model_type,
     parts_of_class,
     remote_class,
+    table,
 )
 from clockhands.configs.overriding import by_caller, overridden
 from clockhands.configs.params_fields import is_params, params_codes
@@ -50,6 +51,7 @@ from clockhands.configs.section_fields import (
     unread,
 )
 from clockhands.configs.targets import Opened
+from clockhands.configs.value_kinds import check_values
 from clockhands.configs.weights import tensor_codes
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.ladders import Geometric
@@ -181,6 +183,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     path, model = model_in(config)
     name = _name(model, file, path, facts)
     facts += _given_twice(opened, file)
+    facts += _no_objects(model, file, path)
     reader = _ConfigResolver(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
     parts = _named_apart([(section, reader.part(section)) for section in found])
@@ -205,6 +208,18 @@ def _named_apart(found: list[tuple[Section, _Part]]) -> list[_Part]:
 
 def _called(part: _Part, keys: str) -> _Part:
     return replace(part, codes=[(replace(code, component=keys), original) for code, original in part.codes])
+
+
+def _no_objects(model: Mapping[str, Any], file: str, path: str) -> list[Fact]:
+    """Other values than objects where the type of the whole model has a part."""
+    known = model_type(str(model.get("model_type")))
+    parts = {} if known is None else known.sections
+    keys = [key for key, part in table()["sections"].items() if part in parts and key in model]
+    return [
+        Fact("unreadable-field", {f"{file}:{path}{key}": shown(model[key]), "expected": "an object or null"})
+        for key in keys
+        if not isinstance(model[key], Mapping | None)
+    ]
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:
@@ -347,6 +362,10 @@ class _ConfigResolver:
     def by_table(self, section: Section, known: ModelType) -> _Part:
         """The codes of a part whose type is known."""
         fields = fields_of(section, self.file, known, self.facts)
+        # A null of the caller takes a key away.
+        fields.nulls = {
+            key: each for key, each in fields.nulls.items() if section.path + key not in self.opened.overridden
+        }
         if known.not_covered is not None:
             self.notes.append(f"Of {known.title} clockhands does not read {known.not_covered}.")
             self.not_covered.append(f"{known.not_covered} ({known.name})")
@@ -396,6 +415,8 @@ class _ConfigResolver:
         codes = [code for code, _ in made]
         idle |= ignored_keys(fields, known, codes, certain=certain) | repeated_orders(fields, codes)
         misspelt_keys(fields, known)
+        if certain:
+            check_values(fields)
         if context is not None and context.source == known.default_source:
             field = known.reads["context"][0]
             fields.took_default(field, context.value, known.title, **{"belongs at": fields.source(field)})

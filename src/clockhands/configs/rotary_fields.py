@@ -218,10 +218,12 @@ class RotaryResolver:
             return group.base
         if self.known is not None and quantity in self.known.fixed:
             return multiplied(self.fields, Sourced(self.known.fixed[quantity], self.architecture))
-        outer = self.fields.number(quantity, above_one, BASE_ALLOWED)
         inner = None if block is None else block.number("base", above_one, BASE_ALLOWED)
+        if inner is not None and not self.fields.declares(quantity):
+            return inner
+        outer = self.fields.number(quantity, above_one, BASE_ALLOWED)
         if inner is not None:
-            if outer is not None and self.fields.declares(quantity) and outer.value != inner.value:
+            if outer is not None and outer.value != inner.value:
                 code = conflict_code(inner.source)
                 self.fields.conflict(inner, outer, inner, code=code, layers=group.layers)
             return inner

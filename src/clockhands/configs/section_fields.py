@@ -9,6 +9,7 @@ from typing import Any
 from clockhands.configs.composition import is_reference
 from clockhands.configs.fields import MOST_FACTS, Fields, Sourced, shown
 from clockhands.configs.model_types import ModelType, model_type, table
+from clockhands.configs.null_keys import meaning_of_null
 from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
 from clockhands.configs.rope_blocks import NEW
 from clockhands.phrases import spoken
@@ -169,9 +170,12 @@ def fields_of(section: Section, file: str, known: ModelType | None, facts: list[
         reads["layers"] = list(places)
     around = "".join(f"{key}." for key in section.path.split(".")[:-2])
     places = {**{key: f"{file}:{around}{key}" for key in beside}, **places, **section.places}
+    keys = {key for names in reads.values() for key in names}
+    nulls = {key: meaning_of_null(known, key) for key in keys if key in values and values[key] is None}
     return Fields(
-        values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places
-    )
+        values, file, reads, facts, path=section.path, defaults=defaults, default_source=source, places=places,
+        nulls=nulls, of_class=known.class_title,
+    )  # fmt: skip
 
 
 def _inner_values(values: Mapping[str, Any], reads: Mapping[str, Sequence[str]]) -> dict[str, Any]:

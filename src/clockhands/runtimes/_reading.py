@@ -8,6 +8,7 @@ from typing import Any
 from clockhands.configs.dialects import dialect_of
 from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.model_types import class_of_others, model_type, table
+from clockhands.configs.null_keys import FAILS, REFUSED, UNKNOWN
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, REGISTERED, TEXT, LayerEncoding, Resolved
@@ -76,6 +77,24 @@ def _values_of_layers(name: str, view: View) -> None:
         return
     if name != "transformers-5" or view.known is None or PER_LAYER not in view.known.reads.get("per_layer", ()):
         raise Undescribed(f"clockhands does not know how this runtime reads {PER_LAYER}.")
+
+
+def _nulls(name: str, view: View) -> None:
+    """Refuse nulls in place of values, which were measured on the classes of Transformers 5 alone.
+
+    vLLM is among the others: it has config classes of its own for types that Transformers has too.
+
+    Raises:
+        Refusal: The class takes no null there.
+        Undescribed: What this reader makes of a null was not measured.
+    """
+    for key, meaning in view.nulls().items():
+        if name != "transformers-5" or meaning == UNKNOWN:
+            raise Undescribed(f"What it makes of null in {key} is not known to clockhands.")
+        if meaning == REFUSED:
+            raise Refusal(f"The config class of {view.name} refuses null in {key}.")
+        if meaning == FAILS:
+            raise Refusal(f"The class of {view.name} cannot be built with null in {key}.")
 
 
 PROGRAMS: Mapping[str, Callable[[View], None]] = {
@@ -330,6 +349,7 @@ class FileReadings:
             for key in (rule or {}).get("drops", ()):
                 view.drop(key)
             _defaults_of_the_whole(name, view)
+            _nulls(name, view)
             try:
                 PROGRAMS[name](view)
             except ModelFailure as failure:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.configs.model_types import ModelType, model_type, table
+from clockhands.configs.null_keys import NOTHING, REFUSED, SEES_ALL, meaning_of_null
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import TEXT
 from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, rope_blocks
@@ -74,6 +75,7 @@ class View:
         self.file: str = opened.config_name or "config.json"
         self.path: str = section.path
         self._place: str = f"{self.file}:{place}{section.path}"
+        self._overridden: Mapping[str, str] = opened.overridden
         self.part: str = section.part
         self.values: dict[str, Any] = dict(section.values)
         self.name: str | None = _name(self.top, section)
@@ -106,6 +108,32 @@ class View:
     def get(self, key: str) -> Any:
         """The value of a key; None where it is absent or null."""
         return self.values.get(key)
+
+    def nulls(self) -> dict[str, str]:
+        """What each null means to the class of the type, where that refuses it or has a default for the quantity.
+
+        Where all RoPE blocks have the quantity, only readers that leave them out see the null: told if a null is known
+        to be no default.
+        """
+        known = self.known
+        found: dict[str, str] = {}
+        if known is None:
+            return found
+        for quantity, keys in known.reads.items():
+            values = {key: self.values[key] for key in keys if key in self.values}
+            takes = known.defaults.get(quantity) is not None and quantity not in SEES_ALL
+            unset = takes and not any(value is not None for value in values.values())
+            alone = unset and not self._in_blocks(quantity)
+            nulls = [key for key, value in values.items() if value is None and self.path + key not in self._overridden]
+            meanings = {key: meaning_of_null(known, key) for key in nulls}
+            counts = {REFUSED: True, NOTHING: unset}
+            found |= {key: meaning for key, meaning in meanings.items() if counts.get(meaning, alone)}
+        return found
+
+    def _in_blocks(self, quantity: str) -> bool:
+        """Whether every RoPE block has a value of its own for a quantity."""
+        names, blocks = table()["spellings"]["block"].get(quantity, ()), self.blocks_that_count()
+        return bool(blocks) and all(any(block.values.get(name) is not None for name in names) for block in blocks)
 
     def block(self, key: str) -> dict[str, Any] | None:
         """A copy of an object; None where there is none or it is empty."""
