@@ -91,7 +91,12 @@ def layout_of(rotary: nn.Module, label: str, function: Callable[..., Any]) -> st
         return _first(function, query, *waves)
 
     query = torch.randn(1, 1, 1, width, dtype=torch.float64)
-    before = rotated(query)
+    try:
+        before = rotated(query)
+    except RuntimeError:  # one cosine for each pair, as in gpt-oss
+        width *= 2
+        query = torch.randn(1, 1, 1, width, dtype=torch.float64)
+        before = rotated(query)
     changed: dict[frozenset[int], list[int]] = {}
     for channel in range(width):
         moved = query.clone()
