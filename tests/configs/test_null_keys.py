@@ -9,24 +9,27 @@ from clockhands.configs import null_keys
 from clockhands.configs.model_types import model_type, model_types
 from clockhands.runtimes import FileReadings
 from configs.expected import opened, resolved
-from null_keys import LIBRARY, as_text, held, meanings
+from late import Late
+
+tool = Late("null_keys")
 
 # Some classes warn of the key when they are built with it.
 pytestmark = pytest.mark.filterwarnings("ignore:`rope_scaling` is deprecated:FutureWarning")
 
+LIBRARY = null_keys.measured_nulls()["library"]
 MEASURED = [name for name in model_types() if getattr(model_type(name), "library", "") == LIBRARY]
 
 
 @pytest.fixture
 def measured():
-    yield meanings
+    yield tool.meanings
     null_keys.measured_nulls.cache_clear()
 
 
 def test_a_null_means_what_the_class_makes_of_it(measured, cases):
     for name in ("qwen3_next", "llama"):
         with cases(name):
-            expected = held(name)
+            expected = tool.held(name)
             assert measured(name) == expected
 
 
@@ -35,14 +38,14 @@ def test_a_null_means_what_the_class_makes_of_it(measured, cases):
 def test_a_null_means_what_the_class_makes_of_it_in_a_drawn_sample(measured, cases, part):
     for name in random.Random(45).sample(MEASURED, 40)[part::4]:
         with cases(name):
-            expected = held(name)
+            expected = tool.held(name)
             assert measured(name) == expected
 
 
 def test_the_file_is_what_the_tool_writes_of_its_own_contents():
-    found = {name: held(name) for name in MEASURED}
-    assert as_text(found) == null_keys.FILE.read_text(encoding="utf-8")
-    assert null_keys.measured_nulls()["library"] == LIBRARY
+    found = {name: tool.held(name) for name in MEASURED}
+    assert tool.as_text(found) == null_keys.FILE.read_text(encoding="utf-8")
+    assert tool.LIBRARY == LIBRARY
 
 
 def facts(config):
