@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -115,12 +116,17 @@ def _settings(module: nn.Module) -> tuple[Any, ...]:
 
     The number of a layer is also the place of its keys in a cache, which none of these calls has.
     """
-    code = re.sub(r"\.update\([^)]*\)", "", inspect.getsource(type(module).forward))
+    code = re.sub(r"\.update\([^)]*\)", "", _forward_code(type(module)))
     own = [getattr(module, "layer_idx", None)] if "layer_idx" in code else []
     for name, each in module.named_modules():
         kept = {key: value for key, value in vars(each).items() if isinstance(value, _SETTINGS) and key != "layer_idx"}
         own.append((name, type(each), repr(sorted(kept.items()))))
     return tuple(own)
+
+
+@cache
+def _forward_code(kind: type[nn.Module]) -> str:
+    return inspect.getsource(kind.forward)
 
 
 def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
@@ -146,7 +152,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
             if call.scale is None:
                 return LayerAttention()
     # An attention that also runs without cosines leaves it to its model whether a layer rotates.
-    left_open = re.search(r"position_embeddings is (not )?None", inspect.getsource(type(module).forward))
+    left_open = re.search(r"position_embeddings is (not )?None", _forward_code(type(module)))
     rotates = call.used if meta and "position_embeddings" in parameters and not left_open else None
     # So does one that takes a scale from it.
     scaled = any("scal" in name for name in parameters)

@@ -302,7 +302,7 @@ def _of_shuffling(part: GatheredResult, work: _MeasuredModel) -> None:
 
 
 def _shown(found: PairedDifference) -> dict[str, Any]:
-    return {**found.to_dict(), "interval": found.interval, "error": found.error}
+    return {**found.to_dict(), "error": found.error}
 
 
 def _said(found: PairedDifference, work: _MeasuredModel) -> str:

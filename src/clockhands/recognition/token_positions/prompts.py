@@ -125,17 +125,13 @@ class Prompt(TokenBatch):
 
 def prompt_of(name: str, rows: tuple[tuple[Document, ...], ...], rule: PositionRule, *, left: bool = True) -> Prompt:
     """A prompt from the parts of its documents; shorter rows are padded on the left, or on the right."""
-    runs = _runs_of(rows, rule)
+    runs = tuple(
+        tuple(tuple(run for part in document for run in _runs(part, rule)) for document in row) for row in rows
+    )
     counts = [sum(len(run.ids) for document in row for run in document) for row in runs]
     places = np.arange(max(counts))
     mask = np.array([places >= places.size - count if left else places < count for count in counts])
     return Prompt(name, runs, mask, rows, rule)
-
-
-def _runs_of(rows: tuple[tuple[Document, ...], ...], rule: PositionRule) -> tuple[tuple[Runs, ...], ...]:
-    return tuple(
-        tuple(tuple(run for part in document for run in _runs(part, rule)) for document in row) for row in rows
-    )
 
 
 def _patches(part: PromptPart, rule: PositionRule) -> tuple[int, int, int]:
