@@ -29,7 +29,6 @@ from clockhands.configs.model_types import (
     model_type,
     parts_of_class,
     remote_class,
-    table,
 )
 from clockhands.configs.overriding import by_caller, overridden
 from clockhands.configs.params_fields import is_params, params_codes
@@ -51,7 +50,7 @@ from clockhands.configs.section_fields import (
     unread,
 )
 from clockhands.configs.targets import Opened
-from clockhands.configs.value_kinds import check_values
+from clockhands.configs.value_kinds import check_values, parts_of_no_object
 from clockhands.configs.weights import tensor_codes
 from clockhands.encodings.biases import BiasCode
 from clockhands.encodings.ladders import Geometric
@@ -183,7 +182,7 @@ def _of_config(opened: Opened, config: Mapping[str, Any], length: int | None) ->
     path, model = model_in(config)
     name = _name(model, file, path, facts)
     facts += _given_twice(opened, file)
-    facts += _no_objects(model, file, path)
+    facts += parts_of_no_object(model, f"{file}:{path}")
     reader = _ConfigResolver(opened, file, name, facts, length)
     found = [*sections(config), *_around(config, name)]
     parts = _named_apart([(section, reader.part(section)) for section in found])
@@ -208,18 +207,6 @@ def _named_apart(found: list[tuple[Section, _Part]]) -> list[_Part]:
 
 def _called(part: _Part, keys: str) -> _Part:
     return replace(part, codes=[(replace(code, component=keys), original) for code, original in part.codes])
-
-
-def _no_objects(model: Mapping[str, Any], file: str, path: str) -> list[Fact]:
-    """Other values than objects where the type of the whole model has a part."""
-    known = model_type(str(model.get("model_type")))
-    parts = {} if known is None else known.sections
-    keys = [key for key, part in table()["sections"].items() if part in parts and key in model]
-    return [
-        Fact("unreadable-field", {f"{file}:{path}{key}": shown(model[key]), "expected": "an object or null"})
-        for key in keys
-        if not isinstance(model[key], Mapping | None)
-    ]
 
 
 def _of_dialect(opened: Opened, found: InDialect, length: int | None) -> Resolved:

@@ -5,12 +5,14 @@ needed are checked here: a config with a word for its number of heads is not cor
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.configs.fields import Fields, is_number, is_whole
+from clockhands.configs.fields import Fields, is_number, is_whole, shown
+from clockhands.configs.model_types import model_type, table
 from clockhands.configs.null_keys import REFUSED
+from clockhands.configs.resolved import Fact
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,18 @@ KINDS = (
 )  # fmt: skip
 
 _OF_QUANTITY = {quantity: kind for kind in KINDS for quantity in kind.quantities}
+
+
+def parts_of_no_object(model: Mapping[str, Any], place: str) -> list[Fact]:
+    """The facts that keys of a whole model, which stands at a place, have no object where its type has a part."""
+    known = model_type(str(model.get("model_type")))
+    parts = {} if known is None else known.sections
+    keys = [key for key, part in table()["sections"].items() if part in parts and key in model]
+    return [
+        Fact("unreadable-field", {f"{place}{key}": shown(model[key]), "expected": "an object or null"})
+        for key in keys
+        if not isinstance(model[key], Mapping | None)
+    ]
 
 
 def check_values(fields: Fields) -> None:
