@@ -193,3 +193,28 @@ def test_a_hostile_config_costs_only_the_process_that_builds_it(tmp_path, monkey
 def test_absurd_sizes_are_refused_in_a_sentence(change):
     found = compared(LLAMA | change)
     assert found.refused or found.unread or found.cut
+
+
+def test_attention_that_loops_over_its_tokens_is_left_after_2000_calls():
+    """Linear attention computes chunk by chunk: of 262,144 tokens on the meta device that takes minutes."""
+    torch = pytest.importorskip("torch")
+    from clockhands.models.class_attention import layer_attentions
+    from clockhands.models.class_readings import LayerAttention
+
+    class LoopingAttention(torch.nn.Module):
+        layer_idx, made = 0, 0
+
+        def __init__(self):
+            super().__init__()
+            self.projection = torch.nn.Linear(8, 8)
+
+        def forward(self, hidden_states):
+            for place in range(hidden_states.shape[1]):
+                hidden_states = hidden_states + 1
+                LoopingAttention.made = place + 1
+            return hidden_states
+
+    with torch.device("meta"):
+        module = LoopingAttention()
+    assert layer_attentions(None, [module], (), {}) == {0: LayerAttention()}
+    assert 100 < LoopingAttention.made < 2_000

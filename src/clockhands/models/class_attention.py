@@ -27,6 +27,8 @@ _ATTENTION = "clockhands"
 _PRODUCTS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, torch.div, Tensor.div, Tensor.__truediv__)
 _FROM_MEMORY = (torch.arange, torch.tensor)
 _SETTINGS = (bool, int, float, str, type(None), tuple, list)
+_MOST_CALLS = 2_000
+"""Calls of PyTorch in one attention; softmax attention makes a few hundred, linear attention some for every chunk."""
 
 
 @dataclass
@@ -38,12 +40,16 @@ class _WatchedCall(TorchFunctionMode):
     scale: float | None = None
     growth: list[Tensor] = field(default_factory=list)
     scaled_elsewhere: bool = False
+    calls: int = 0
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
+        self.calls += 1
+        if self.calls > _MOST_CALLS:
+            raise RuntimeError(f"an attention made more than {_MOST_CALLS:,} calls")
         if func in _FROM_MEMORY:
             return func(*args, **{**kwargs, "device": "cpu"})
         self.used = self.used or any(each is wave for each in args for wave in self.waves)
@@ -145,7 +151,7 @@ def _called(module: nn.Module, waves: Sequence[Tensor]) -> LayerAttention:
     given = {name: value for name, value in given.items() if open_ended or name in parameters}
     call = _WatchedCall(meta)
     ALL_ATTENTION_FUNCTIONS[_ATTENTION] = call.attention
-    with call, torch.no_grad():
+    with torch.no_grad(), call:
         try:
             module(torch.empty(1, tokens, projection.in_features, device="meta"), **given)
         except Exception:  # noqa: BLE001 - the library's own code, on an attention that takes something else
