@@ -58,8 +58,12 @@ def test_code_without_a_name_about_positions_is_that_of_types_without_positions(
 
     silent, speaking = ["segformer", "zamba", "sam_mask_decoder"], ["gptj", "bloom", "mpt", "swinv2", "vits", "xlm"]
     for name in (*silent, *speaking, *draw(sorted(known.table()["types_of_classes"]), 8)):
-        config = library.CONFIG_MAPPING[name]()
-        found = position_modules(name, config, built(config))
+        try:
+            config = library.CONFIG_MAPPING[name]()
+            found = position_modules(name, config, built(config))
+        except ValueError:  # a class that refuses the default config of its type, such as Granite 4's vision
+            assert name not in silent + speaking
+            continue
         of_type = known.model_type(name)
         assert of_type is not None
         encoded = {row.kind for row in of_type.rows} - {"none"}

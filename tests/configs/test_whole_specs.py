@@ -136,7 +136,8 @@ def test_a_tower_whose_halves_are_layouts_turns_as_in_the_library():
     """The others are in test_every_model_type.py."""
     torch = pytest.importorskip("torch")
     _, embedding = library_module("gemma4_vision", "gemma4", "Gemma4VisionRotaryEmbedding")
-    (spec,) = specs({"model_type": "gemma4_vision"}, "vision")
+    spec, table = specs({"model_type": "gemma4_vision"}, "vision")
+    assert isinstance(table, Learned)
     positions = np.random.default_rng(1).integers(0, 50, (7, 2))
     waves = embedding(torch.zeros(1), torch.tensor(positions[None]))
     for theirs, own in zip(waves, cosine_sine(spec, positions), strict=True):
