@@ -14,7 +14,7 @@ import clockhands as ch
 from clockhands.encodings.scaling import Yarn
 from clockhands.testing import check_additive, check_bias, check_rotary
 
-WIDTH, MOST = 128, 2.0
+WIDTH, MOST = 128, 1.0
 ROTARY = ch.Rotary(WIDTH)
 SCALED = ch.Rotary(WIDTH, base=1e6, scaling=Yarn(4.0, 32_768))
 SINUSOIDAL = ch.Sinusoidal(512)

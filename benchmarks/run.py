@@ -25,6 +25,7 @@ from audits import audits
 from checks import checks
 from rich.console import Console
 from rich.table import Table
+from running import running
 from timing import Target, command, interleaved, keep_memory, say_free_cores
 
 from explorer import frames
@@ -313,6 +314,7 @@ PARTS = (
     "start",
     "audit",
     "check",
+    "running",
     "explorer",
     "training",
     "decoding",
@@ -378,6 +380,7 @@ def main() -> None:
         "start": lambda: processes(21 // share),
         "audit": lambda: audits(9 // share),
         "check": lambda: checks(9 // share),
+        "running": lambda: running(9 // share),
     }
     machine = (
         f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}; load at the start {os.getloadavg()[0]:.1f}"
@@ -389,6 +392,7 @@ def main() -> None:
         "start": "ms",
         "audit": "",
         "check": "s",
+        "running": "s",
     }
     figures: dict[str, object] = {"versions": versions, "machine": machine}
     targets: list[Target] = []

@@ -24,6 +24,27 @@ def test_a_sound_model_passes_all_three_tests():
     )
 
 
+def test_rounded_phases_of_a_deep_model_are_no_fault():
+    """Twenty-four layers of large weights enlarge the rounding of a phase above what is allowed elsewhere."""
+    model = models.llama(num_hidden_layers=24, max_position_embeddings=4096, initializer_range=0.5)
+    result = live(model)
+    assert faults(result) == []
+    assert 1e-6 < result.numbers["shift"]["kl"] < result.numbers["shift"]["limit"] < 1e-2
+    hook = model.model.register_forward_pre_hook(late, with_kwargs=True)
+    result = live(model)
+    hook.remove()
+    assert [found[:2] for found in faults(result)] == [("run-differs", None)]
+    assert result.numbers["shift"]["kl"] > result.numbers["shift"]["limit"]
+
+
+def late(_, args, kwargs):
+    """Odd positions of a text that goes beyond 600 are one too high: a shift by 1,000 is then none of all tokens."""
+    at = kwargs.get("position_ids")
+    if at is not None and at.shape[-1] > 1 and int(at.max()) > 600:
+        kwargs["position_ids"] = at + (at % 2)
+    return args, kwargs
+
+
 def test_another_base_passes_the_shift_and_fails_the_reference():
     result = live(models.another_base(models.llama()))
     assert ("rotation-differs", "0-2") in [found[:2] for found in faults(result)]

@@ -5,7 +5,8 @@ The reference's queries and keys are rotated here, or its scores get a bias that
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 
 from clockhands.encodings import rotary
 from clockhands.encodings.ladders import Explicit
+from clockhands.encodings.layouts import Layout
 from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.layer_biases import DeclaredBias
-from clockhands.models.layer_rotations import ROUNDINGS, TOKENS, DeclaredLayer, moved, rows_of, tolerance
+from clockhands.models.layer_rotations import ROUNDINGS, ROWS, TOKENS, DeclaredLayer, moved, rows_of, tolerance
 from clockhands.models.measured_rotations import rates_at
 from clockhands.models.position_removals import all_removed, reached
 from clockhands.models.running_models import runner
@@ -56,26 +58,34 @@ class Rounding:
     apart: Mapping[int, float]
 
 
-def rounding_of(module: nn.Module, window: Tensor, seen: Sequence[Attended]) -> Rounding:
+def rounding_of(
+    module: nn.Module, window: Tensor, sound: Tensor, own: Sequence[Attended], *, phase: float = 0.0
+) -> Rounding:
     """Measure the effect of rounding alone on the model itself.
 
     Two ways to rotate the same numbers may differ by the rounding of a cosine or sine, of two products and of their
     sum. So queries and keys of all layers are changed randomly by that much, and the effect is measured: all later
     operations round as in the model, whatever its precision. In float32 it is far below 1e-6.
+
+    Args:
+        module: The model.
+        window: Token ids.
+        sound: Its output of them.
+        own: The inputs of attention in that pass.
+        phase: The largest phase, in rad, where its rounding to float32 counts as well.
     """
-    with attended(module) as own:
-        sound = logits(module, window)
     kls, apart = [0.0], {each.layer: 0.0 for each in own}
     for draw in range(_DRAWS):
         drawn = torch.Generator().manual_seed(draw)
 
         def rounded(heads: Tensor, drawn: torch.Generator = drawn) -> Tensor:
-            unit = roundoff(heads.dtype)
+            # As far in the mean square as half of a phase's last digit, once, beside the roundings that are drawn.
+            unit = roundoff(heads.dtype) + phase * roundoff(torch.float32) / ROUNDINGS
             pair = heads.float().square().mean(dim=-1, keepdim=True).mul(2).sqrt()
             drawn_ones = torch.rand((ROUNDINGS, *heads.shape), generator=drawn).to(heads.device)
             return (heads.float() + unit * pair * (2 * drawn_ones - 1).sum(dim=0)).to(heads.dtype)
 
-        with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=seen) as moved_ones:
+        with attended(module, lambda _, queries, keys: (rounded(queries), rounded(keys)), known=own) as moved_ones:
             changed = logits(module, window)
         kls.append(divergence(sound, changed))
         for one, other in zip(own, moved_ones, strict=True):
@@ -126,10 +136,18 @@ def counts_itself(module: nn.Module, ids: Tensor) -> bool:
     return same and any(moved(rows_of(by_position(each.queries), 8)) > allowed for each in passes[0])
 
 
-def some_tokens(ids: Tensor) -> Tensor:
-    """A few different token ids of the windows."""
+def some_tokens(ids: Tensor, seen: Sequence[Attended]) -> Tensor:
+    """A few token ids of the windows, so many that keys have `ROWS` different rows in each layer.
+
+    Args:
+        ids: Windows, [windows, tokens].
+        seen: One pass.
+    """
+    # Heads may share keys, or the rotated part of them: in each channel so many are different.
+    heads = min(len(channel.unique()) for each in seen for channel in each.keys[0, :, 0].T)
+    count = min(TOKENS, max(2, -(-ROWS // heads)))
     unique = ids.flatten().unique()
-    return unique[:: max(1, len(unique) // TOKENS)][:TOKENS]
+    return unique[:: max(1, len(unique) // count)][:count]
 
 
 def by_position(heads: Tensor) -> Tensor:
@@ -150,10 +168,17 @@ def _rotated_at_zero(each: DeclaredLayer, heads: Tensor) -> Tensor:
     assert each.layout is not None
     rates = tuple(float(rate) for rate in rates_at(each.expected, length))
     rates += (0.0,) * (each.rotated // 2 - len(rates))
-    spec = rotary.Rotary(each.rotated, each.layout, spacing=Explicit(rates), direction=direction)
     made = heads.clone()
-    made[..., place] = rotary.rotate(heads[..., place].contiguous(), spec)
+    made[..., place] = rotary.rotate(heads[..., place].contiguous(), _spec(each.rotated, each.layout, rates, direction))
     return made
+
+
+@cache
+def _spec(
+    rotated: int, layout: Layout, rates: tuple[float, ...], direction: Literal["forward", "backward"]
+) -> rotary.Rotary:
+    """One spec for all layers of these frequencies: it keeps what is computed from them."""
+    return rotary.Rotary(rotated, layout, spacing=Explicit(rates), direction=direction)
 
 
 Reference = Callable[[Tensor], tuple[Tensor, Mapping[int, Sequence[tuple[Tensor, Tensor]]]]]
@@ -212,3 +237,50 @@ def first_apart(
 def nats_of(output: Tensor, window: Tensor) -> np.ndarray:
     """The loss of each token but the first of a window."""
     return nn.functional.cross_entropy(output[:-1], window[1:], reduction="none").double().cpu().numpy()
+
+
+class WholePasses:
+    """Texts in one pass each: outputs beside those of shifted positions and of a reference; one pass serves both.
+
+    Attributes:
+        by: How far positions are shifted; 0 where they are not.
+        rounding: The effect of rounding, measured on the first text.
+        shifted: For each text, the mean KL divergence when all positions are shifted.
+        shift_limit: What rounding explains of it.
+        referred: For each text, the mean KL divergence from the reference.
+        losses: For each text, nats of each token of the model and of the reference.
+        rotated: Whether the reference rotates queries and keys, and not a bias is its own.
+        first: The first layer whose queries or keys differ from those of the reference, in the first text.
+    """
+
+    def __init__(self, module: nn.Module, by: int, reference: Reference | None) -> None:
+        self.module, self.by, self.reference = module, by, reference
+        self.rounding, self.shift_limit = Rounding(KL_LIMIT, {}), KL_LIMIT
+        self.shifted: list[float] = []
+        self.referred: list[float] = []
+        self.losses: list[list[np.ndarray]] = []
+        self.rotated = False
+        self.first: int | None = None
+
+    def run(self, window: Tensor, *, losses: bool) -> None:
+        """Run one text; ``losses``: whether outputs are logits of the next token."""
+        begins = not self.shifted and not self.referred
+        with attended(self.module) as seen:
+            own = logits(self.module, window)
+        if begins:
+            self.rounding = rounding_of(self.module, window, own, seen)
+            self.shift_limit = self.rounding.kl
+        if self.by:
+            at = self.by + torch.arange(len(window), device=window.device)[None]
+            self.shifted.append(divergence(own, logits(self.module, window, position_ids=at)))
+            if self.shifted[-1] > self.shift_limit:
+                # A phase is rounded in float32 before its cosine: the further on, the more.
+                further = rounding_of(self.module, window, own, seen, phase=float(self.by + len(window)))
+                self.shift_limit = max(self.shift_limit, further.kl)
+        if self.reference is not None:
+            wanted, turned = self.reference(window)
+            self.referred.append(divergence(wanted, own))
+            if begins and turned:
+                self.rotated, self.first = True, first_apart(seen, turned, self.rounding)
+            if losses:
+                self.losses.append([nats_of(each, window) for each in (own, wanted)])

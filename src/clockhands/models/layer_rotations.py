@@ -26,6 +26,9 @@ from clockhands.models.running_models import runner
 from clockhands.recognition.diagnosis import Cosines
 
 TOKENS = 6
+"""Different tokens at most, as many as a layer with one head of keys needs."""
+ROWS = 8
+"""Keys of one position to which a rotation is fitted: four numbers of a pair of channels, from sixteen."""
 POSITIONS = 64
 ROUNDINGS = 4
 """Of a rotated number: its cosine or sine, two products and their sum."""

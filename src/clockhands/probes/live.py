@@ -24,16 +24,13 @@ from clockhands.encodings import rotary
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.models.attention_inputs import Attended, attended, attended_once, inner, is_compiled, uncompiled
 from clockhands.models.compared_runs import (
-    Reference,
-    Rounding,
+    WholePasses,
     biased_reference,
     by_position,
     causal,
     counts_itself,
     divergence,
-    first_apart,
     logits,
-    nats_of,
     rotated_reference,
     rounding_of,
     rounds_activations,
@@ -55,7 +52,7 @@ from clockhands.models.layer_rotations import (
 from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.running_models import RunningModel, runner, takes
-from clockhands.models.torch_threads import in_one_thread, is_small
+from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
@@ -146,7 +143,7 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
     live = _Live()
     ids = ids.to(next(module.parameters()).device)
     try:
-        with uncompiled(), in_one_thread() if is_small(module) else nullcontext():
+        with uncompiled(), in_one_thread() if faster_alone(module) else nullcontext():
             _measured(live, model, module, ids, progress)
         if is_compiled(model.module):
             progress("the compiled model", 0.95)
@@ -212,32 +209,33 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
     if places:
-        measured = scores_at_zero(module, some_tokens(ids), declared)
+        measured = scores_at_zero(module, some_tokens(ids, seen), declared)
         declared = in_measured_order(declared, measured)
         observed, answers = differing_scores(declared, measured, seen[0].queries.dtype)
         live.findings += [make_finding(*each) for each in observed]
         live.answers += answers
     progress("the rotation of each layer", 0.1)
-    rotations = _rotations(live, module, ids, audited, declared=declared, places=places)
+    rotations = _rotations(live, module, some_tokens(ids, seen), audited, declared=declared, places=places)
     by_module = [each.layers for each in live.findings]
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
     _verdict_of_positions(live, declared, audited, seen[0].queries.dtype)
-    progress("what rounding does to the outputs", 0.25)
-    rounding = rounding_of(module, ids[0], seen)
-    if places:
-        progress("shifted positions", 0.3)
-        relative = whole and not any(code.score_scale for code in audited.layers)
-        _shifted(live, module, ids, model.context, rounding, relative=relative)
-        if whole and not live.numbers.get("positions_ignored"):
-            progress("the reference from the declared spec", 0.4)
-            here = rotated_reference(module, declared, seen)
-            _reference(live, model, module, ids, reference=here, rounding=rounding)
-    if of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
-        progress("the reference from the declared spec", 0.4)
-        here = biased_reference(module, of_bias, ids)
-        _reference(live, model, module, ids, reference=here, rounding=rounding)
+    by = _shift_of(live, model.context, ids.shape[1]) if places else 0
+    reference = None
+    if places and whole and not live.numbers.get("positions_ignored"):
+        reference = rotated_reference(module, declared, seen)
+    elif of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
+        reference = biased_reference(module, of_bias, ids)
+    if by or reference is not None:
+        compared = WholePasses(module, by, reference)
+        try:
+            for number, window in enumerate(ids):
+                progress(f"text {number + 1} of {len(ids)} in one pass", 0.25 + 0.35 * number / len(ids))
+                compared.run(window, losses=model.predicts)
+        finally:  # Ctrl-C keeps the windows that were run
+            relative = whole and not any(code.score_scale for code in audited.layers)
+            _of_whole_passes(live, compared, relative=relative)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
         if rounds_activations(module):
@@ -252,14 +250,13 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
 def _rotations(
     live: _Live,
     module: nn.Module,
-    ids: Tensor,
+    tokens: Tensor,
     audited: Audit,
     *,
     declared: dict[int, DeclaredLayer],
     places: bool,
 ) -> list[LayerRotation]:
     """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
-    tokens = some_tokens(ids)
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
     specs = [each.code.spec for each in declared.values() if each.expected is not None]
@@ -355,8 +352,9 @@ def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
 def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
     """Compare the outputs of the compiled model with those of its Python code, which all other tests run."""
     with uncompiled():
-        wanted = logits(own, window)
-        limit = rounding_of(own, window, attended_once(own, window[None])).kl
+        with attended(own) as seen:
+            wanted = logits(own, window)
+        limit = rounding_of(own, window, wanted, seen).kl
     kl = divergence(wanted, logits(module, window))
     live.numbers["compiled"] = {"kl": kl, "limit": limit, "same": kl <= limit}
     does = "equals" if kl <= limit else "differs from"
@@ -366,54 +364,41 @@ def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) ->
         live.findings.append(make_finding("run-differs", {"says": says, "kl": kl}))
 
 
-def _shifted(
-    live: _Live, module: nn.Module, ids: Tensor, context: int | None, rounding: Rounding, *, relative: bool
-) -> None:
-    """The first test: shift all positions by the same number; ``relative``: whether that must not change outputs."""
-    length = ids.shape[1]
+def _shift_of(live: _Live, context: int | None, length: int) -> int:
+    """By how much all positions are shifted; 0 where the context has no room for that."""
     by = SHIFT if context is None else min(SHIFT, context - length)
     if by < 1:
         live.answers.append(f"Shift invariance was not tested: the window fills the context of {context:,}.")
-        return
-    at = torch.arange(length, device=ids.device)[None]
-    kls = [divergence(logits(module, each), logits(module, each, position_ids=at + by)) for each in ids]
-    kl, limit = float(np.mean(kls)), rounding.kl
-    live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
-    does = "the outputs stay the same" if kl <= limit else "the outputs change"
-    if not relative and kl > limit:
-        does += ", as those of a model with absolute positions do"
-    if relative and kl > limit and all(each.severity == "note" for each in live.findings):
-        says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation depends"
-        live.findings.append(make_finding("run-differs", {"says": f"{says} on distances only.", "kl": kl}))
-    live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
+    return max(by, 0)
 
 
-def _reference(
-    live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, *, reference: Reference, rounding: Rounding
-) -> None:
-    """The second and the third test: compare outputs and losses with those of the reference."""
-    kls, losses = [], []
-    first: int | None = None
-    made = "bias"
-    for number, window in enumerate(ids):
-        with attended(module) as seen:
-            own = logits(module, window)
-        wanted, turned = reference(window)
-        kls.append(divergence(wanted, own))
-        if number == 0 and turned:
-            made = "rotation"
-            first = first_apart(seen, turned, rounding)
-        if model.predicts:
-            losses.append([nats_of(each, window) for each in (own, wanted)])
-    kl, limit = float(np.mean(kls)), rounding.kl
-    same = kl <= limit
+def _of_whole_passes(live: _Live, compared: WholePasses, *, relative: bool) -> None:
+    """The first and the second test; ``relative``: whether a shift of all positions must not change outputs."""
+    if compared.shifted:
+        by, limit, kl = compared.by, compared.shift_limit, float(np.mean(compared.shifted))
+        live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
+        does = "the outputs stay the same" if kl <= limit else "the outputs change"
+        if not relative and kl > limit:
+            does += ", as those of a model with absolute positions do"
+        if relative and kl > limit and all(each.severity == "note" for each in live.findings):
+            says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation "
+            live.findings.append(make_finding("run-differs", {"says": f"{says}depends on distances only.", "kl": kl}))
+        live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
+    if compared.referred:
+        _of_reference(live, compared)
+
+
+def _of_reference(live: _Live, compared: WholePasses) -> None:
+    """The second and the third test: outputs and losses beside those of the reference."""
+    first, limit, kl = compared.first, compared.rounding.kl, float(np.mean(compared.referred))
+    same, made = kl <= limit, "rotation" if compared.rotated else "bias"
     live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
     live.answers.append(
         f"Beside a {made} made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:.2g})"
         + ("." if same else f", the outputs differ{'' if first is None else f' from layer {first} on'}.")
     )
-    if losses:
-        _bands(live, np.array(losses))
+    if compared.losses:
+        _bands(live, np.array(compared.losses))
     if (not same or first is not None) and all(each.severity == "note" for each in live.findings):
         says = f"In one pass over a text the outputs are not those of the declared {made} (mean KL {kl:.2g} nats)"
         says += "." if first is None else f"; queries and keys differ from layer {first} on."

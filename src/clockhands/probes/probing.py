@@ -24,6 +24,8 @@ from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
 
+# Windows and tokens of random tokens, whose loss says nothing: a model passes them to show that its parts act together.
+_RANDOM = 2, 128
 # Logits of a window, their logarithms and one more copy are held in float32.
 _COPIES, _BYTES = 3, 4
 
@@ -297,8 +299,10 @@ def audit_running(
     read = _read(text)
     say("loading the model", 0.0)
     model = load(audited.target if audited.path is None else str(audited.path))
-    length = min(512, model.context or 512)
-    pieces = _pieces(model, read, None, 4, length)
+    windows, length = _RANDOM if read is None else (4, 512)
+    length = min(length, model.context or length)
+    size = f"{windows} windows of {length} {'random ' if read is None else ''}tokens"
+    pieces = _pieces(model, read, None, windows, length)
     _refuse_without_memory(model, length)
     result = None
     if live:
@@ -308,6 +312,8 @@ def audit_running(
         except Stopped as stop:
             ended = "Ctrl-C ended the measurement: this is what was found until then."
             result, price = replace(stop.result, answers=(*stop.result.answers, ended)), False
+        passes = f"Whole passes read {size}; each layer was also measured by itself, up to its full context."
+        result = replace(result, answers=(*result.answers, passes))
         findings = [Finding(**(each | {"edit": None})) for each in result.numbers["findings"]]
         audited = audited.with_live(findings, {k: v for k, v in result.numbers.items() if k != "findings"})
     if price:

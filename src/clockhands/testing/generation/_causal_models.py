@@ -13,7 +13,7 @@ import numpy as np
 
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.opened_modules import text_config
-from clockhands.models.torch_threads import in_one_thread, is_small
+from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import shown
 from clockhands.recognition.calling import (
     FLOATS,
@@ -64,7 +64,7 @@ class CausalModel:
         window: Keys that a query sees at most, where its layers keep no more.
         layers: How many layers it has, where it says so.
         pad: The token to pad with.
-        small: Whether it is a small PyTorch model, which threads make slower.
+        alone: Whether it is a PyTorch model that is faster in one thread.
         answers: What it answered to each call, where that is recorded.
     """
 
@@ -78,7 +78,7 @@ class CausalModel:
     window: int | None = None
     layers: int | None = None
     pad: int = 0
-    small: bool = False
+    alone: bool = False
     answers: list[np.ndarray] | None = None
 
     def __call__(
@@ -108,7 +108,7 @@ class CausalModel:
         self.counts.calls += 1
         self.counts.rows += tokens.size
         call = functools.partial(self._called, tokens, positions, mask, cache, keep)
-        logits, cache = answered(functools.partial(_alone, call) if self.small else call, self.timeout)
+        logits, cache = answered(functools.partial(_alone, call) if self.alone else call, self.timeout)
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
             raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
         shape = (*tokens.shape, self.vocabulary)
@@ -246,13 +246,13 @@ def opened(
     three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, small=_is_small(fn))
+        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, alone=_faster_alone(fn))
         try:
             made(three)
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library:
                 # It takes arrays of others too, but answers in its own.
-                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, small=_is_small(fn))
+                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, alone=_faster_alone(fn))
                 made(three)
         except Refused as error:
             tried.append((made.library.name, error))
@@ -303,7 +303,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         window=_window(config),
         layers=getattr(config, "num_hidden_layers", None),
         pad=int(getattr(config, "pad_token_id", None) or 0),
-        small=_is_small(model),
+        alone=_faster_alone(model),
         model=model,
     )
     made = _copied_model(made) if small else made
@@ -340,8 +340,8 @@ def _copied_model(of: TransformersModel) -> TransformersModel:
     return of if reached else made
 
 
-def _is_small(model: Any) -> bool:
-    return "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module) and is_small(model)
+def _faster_alone(model: Any) -> bool:
+    return "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module) and faster_alone(model)
 
 
 def _alone(call: Callable[[], Any]) -> Any:
