@@ -197,13 +197,15 @@ def test_cosines_and_sines(twins, layout):
     assert report.explanations[0].codes == ("cast-changes-numbers",)
 
 
-def test_a_module_of_cosines_and_sines_is_told_how_it_is_called(twins):
-    """Once, by one hint: by itself and beside a spec."""
+def test_a_module_of_cosines_and_sines_needs_no_word_on_how_it_is_called(twins):
+    """By itself and beside a spec, as if the call were given."""
     for like in (None, spec_of("halves")):
-        with pytest.raises(CannotCheck, match="returned tuple of 2, not an array") as caught:
-            check_module(twins.built(twins.Waves), like)
-        assert str(caught.value).count("hint:") == 1
-        assert '"x, positions -> cos, sin"' in caught.value.hint
+        told, read = (
+            check_module(twins.built(twins.Waves), like, call=call, raises=False)
+            for call in ("x, positions -> cos, sin", None)
+        )
+        assert (read.codes, read.experiments) == (told.codes, told.experiments)
+        assert read.called["shape"] == "function(x [batch, heads, seq, width], positions [batch, seq]) -> cos, sin"
 
 
 def test_positions_are_whole_numbers_and_listened_to(twins):

@@ -15,6 +15,7 @@ from clockhands.recognition.faults import FAULTS
 from clockhands.recognition.suspects import RotaryObservations, rotary_suspects
 from clockhands.testing import CannotCheck, check_rotary
 from clockhands.testing.bounds import UNIT, passed_on, phase_error, rotation_error
+from clockhands.testing.functions._rank_parts import SequencePart
 from clockhands.testing.functions._rotary import EVERY, SMALL
 
 BATCHES = {"axes": "batch heads seq width", "positions": "batch seq"}
@@ -207,9 +208,12 @@ def test_every_fault_is_some_suspects_or_some_rules():
         still = replace(late, turning=np.ones((5, spec.rotated // 2), complex))
         for one in (seen, moved, still, slow, fast, ladder):
             codes |= {code for suspect in rotary_suspects(spec, one) for code in suspect.codes}
+    for part in (SequencePart(1, 4), SequencePart(1, 4, zigzag=True), SequencePart(1, 4, packed=True)):
+        codes |= {code for suspect in part.suspects(seen) for code in suspect.codes}
     by_rules = {
         "changes-its-arguments", "coarse-path-differs", "not-finite", "one-number-wrong", "other-rates",
-        "overwrites-its-answers", "queries-and-keys-crossed", "rates-uninitialised", "unrotated-channels-turned",
+        "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed", "rates-uninitialised",
+        "unrotated-channels-turned",
     }  # fmt: skip
     about = {code for code, fault in FAULTS.items() if "rotary" in fault.about}
     assert about - codes == by_rules

@@ -55,13 +55,19 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     is_flag=True,
     help="CALLABLE builds what is checked, with a spec or no argument; what it builds for two specs is compared too.",
 )
-@click.option("--axes", metavar="WORDS", help="Axes of x (default: 'seq width'), such as 'batch heads seq width'.")
+@click.option("--axes", metavar="WORDS", help="Axes of x (default: found out), such as 'batch heads seq width'.")
 @click.option(
     "--call",
     metavar="WORDS",
-    help="Arguments of the function (default: 'x, positions'), such as 'x' or 'q, k, positions'.",
+    help="Arguments of the function (default: by their names), such as 'x' or 'q, k, cos, sin'.",
 )
-@click.option("--positions", metavar="WORDS", help="Axes of the positions (default: 'seq'), such as 'batch seq'.")
+@click.option("--positions", metavar="WORDS", help="Axes of the positions (default: found out), such as 'batch seq'.")
+@click.option("--heads", metavar="A:B", help="The heads of a rank, for a function that has only these, such as 4:8.")
+@click.option(
+    "--rank", type=click.IntRange(min=0), metavar="R", help="The rank, if the function has a sequence's part."
+)
+@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="The number of ranks.")
+@click.option("--zigzag", is_flag=True, default=None, help="A rank has two chunks, one from each end.")
 @click.option("--backend", type=click.Choice(BACKENDS), help="Type of the function's arrays (default: detected).")
 @click.option(
     "--dtype", type=click.Choice(DTYPES), metavar="D", help="Dtype of the function's input (default: float32)."
@@ -102,9 +108,10 @@ def command(  # noqa: PLR0917 - click passes them by name
     """Check whether a function computes the right positional encoding; if not, name the fault.
 
     CALLABLE is imported from the current folder or from an installed package, and called many times: RoPE or an
-    additive encoding with (x [seq, width], positions [seq]), a bias with (queries, keys), a PyTorch module with the
-    arguments of its forward. With --kind positions CALLABLE gives tokens their positions, or is a file, .npz or .pt,
-    of a batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
+    additive encoding with (x [seq, width], positions [seq]), or as the names of its arguments say, such as
+    (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. With --kind
+    positions CALLABLE gives tokens their positions, or is a file, .npz or .pt, of a batch with its positions. Exit
+    code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
     running = hanging()

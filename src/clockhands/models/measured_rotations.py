@@ -19,9 +19,8 @@ from clockhands.configs.expected_rates import Expected
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.encodings.specs import describe
-from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.errors import ClockhandsError
 from clockhands.models.held_tensors import numbers_of, parameters_of
-from clockhands.phrases import shown
 from clockhands.recognition import Match, identify
 from clockhands.recognition.diagnosis import Cosines, Verdict, of_table, one_of_each
 from clockhands.recognition.probe_positions import probe_positions
@@ -214,50 +213,14 @@ def _recognised(verdict: Verdict, part: RotaryPart, pairs: int) -> Verdict:
         waves = part.cosines(np.asarray(positions), pairs)
         if waves is None:
             raise ClockhandsError("The module returned no cosines and sines.", "")
-        # One number per dimension: from one per pair it could not be told how many dimensions rotate.
-        return rotated_by(x, [torch.from_numpy(np.tile(each, 2)).to(x.dtype) for _, each in waves.parts], "halves")
+        cosine, sine = (torch.from_numpy(np.tile(each, 2)).to(x.dtype) for _, each in waves.parts)
+        first, second = x.chunk(2, dim=-1)
+        return x * cosine + torch.cat((-second, first), dim=-1) * sine
 
     match = recognised_in(rotated, 2 * pairs)
     if match is None:
         return verdict
     return replace(verdict, evidence={**verdict.evidence, "behaves as": describe(match.spec)})
-
-
-def rotated_by(x: Tensor, waves: Any, layout: str) -> Tensor:
-    """Tokens [..., seq, width] rotated by a module's cosines and sines, of the same shape.
-
-    Cosines and sines have one number per pair, or one per dimension (equal halves, or equal neighbours).
-    """
-    if not isinstance(waves, tuple | list) or len(waves) != 2:
-        raise InvalidType(
-            f"Expected cosines and sines, got {shown(waves)}.", "Pass call= that says what the module returns."
-        )
-    cosine, sine = (_of_channels(wave, x.shape[-1], layout) for wave in waves)
-    rotated = cosine.shape[-1]
-    part = x[..., :rotated]
-    if layout == "halves":
-        first, second = part.chunk(2, dim=-1)
-        other = torch.cat((-second, first), dim=-1)
-    else:
-        other = torch.stack((-part[..., 1::2], part[..., ::2]), dim=-1).flatten(-2)
-    return torch.cat((part * cosine + other * sine, x[..., rotated:]), dim=-1)
-
-
-def _of_channels(wave: Tensor, width: int, layout: str) -> Tensor:
-    """Cosines or sines with one number per dimension, [batch, 1, seq, rotated] or [seq, rotated]."""
-    if wave.ndim == 3:
-        wave = wave[:, None]
-    held = wave.shape[-1]
-    halves = held % 2 == 0 and _same(wave[..., : held // 2], wave[..., held // 2 :])
-    if layout == "halves":
-        return wave if halves or 2 * held > width else torch.cat((wave, wave), dim=-1)
-    if held % 2 == 0 and _same(wave[..., ::2], wave[..., 1::2]):
-        return wave
-    return (wave[..., : held // 2] if halves else wave).repeat_interleave(2, dim=-1)
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return bool(((one == other) | one.isnan()).all())
 
 
 # Parts that rotate their input themselves

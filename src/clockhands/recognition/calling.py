@@ -5,6 +5,7 @@ called with arrays of x and positions, through `answered`.
 """
 
 import contextvars
+import copy
 import functools
 import inspect
 import itertools
@@ -18,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -66,6 +67,12 @@ class Library:
         if self.name == "torch":
             return self._array(np.array(x, np.float64)).to(getattr(import_module("torch"), dtype))
         return self._array(x.astype(output_dtype(self.held(dtype))))
+
+    def numbers(self, numbers: np.ndarray, dtype: str) -> Any:
+        """Real or complex numbers, of this precision."""
+        if not np.iscomplexobj(numbers):
+            return self.floats(numbers, dtype)
+        return self._array(numbers.astype("complex64" if self.held(dtype) == "float32" else "complex128"))
 
     def positions(self, positions: np.ndarray) -> Any:
         """Positions (or token ids): whole numbers as integers, others as floats; without its 64-bit mode JAX has 32."""
@@ -137,6 +144,12 @@ class ForeignFunction:
         self.changed: set[str] = set()
         self.overwrites: bool = False
         self._returned: dict[tuple[int, ...], list[tuple[Any, np.ndarray]]] = {}
+
+    def without_calls(self) -> Self:
+        """The same function, of which no call has been counted and no answer is kept."""
+        other = copy.copy(self)
+        vars(other).update(calls=0, rows=0, changed=set(), _returned={})
+        return other
 
     def find_library(self, backend: Any, attempt: Callable[[], Any]) -> list[tuple[str, Refused]]:
         """Keep the first library with which ``attempt`` succeeds; if none does, return the error of each."""

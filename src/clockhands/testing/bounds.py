@@ -73,6 +73,7 @@ that, and a scaling may double it again. So ``20 x 2**-24 p`` is allowed, times 
 1. Biases may likewise have an error of 20 roundings in float32.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -182,6 +183,23 @@ def rotation_error(x: np.ndarray, spec: Rotary, phases: np.ndarray, dtype: str) 
     allowed[..., first] = pairs
     allowed[..., second] = pairs
     return allowed
+
+
+def resizing_error(values: np.ndarray, grid: Sequence[int]) -> float:
+    """The bound of the error of each number of a learned table that is resized in float32.
+
+    Along an axis of ``n`` rows the place of a new row has three roundings, each of at most ``u n``. A weight changes
+    with the place by at most 1.4 (cubic, a = -0.75), and is a polynomial whose terms are at most 6, with eight
+    roundings. Four weights of each axis are not 0, and the sizes of those of the other axis add up to at most 1.6;
+    antialiasing has more weights, which are as much smaller. The sum of 16 products has 16 roundings.
+
+    Args:
+        values: The rows before.
+        grid: The sizes of their grid.
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    weights = sum(4 * 1.6 * (1.4 * 3 * rows + 8 * 6) for rows in grid)
+    return largest * SINGLE * (weights + 16 * 1.6**2)
 
 
 def row_error(spec: AdditiveCode, values: Any, at: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -179,6 +179,7 @@ class Report:
             correct = "correct as far as checked" if skipped and self.kind == "positions" else "correct"
             yield ReportLine("sound", f"{self.subject} is {correct}: {self.like}.{skipped}")
             yield ReportLine("rest", self._made())
+            yield from self._shape()
         else:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
             for number, explanation in enumerate(self.explanations):
@@ -191,6 +192,7 @@ class Report:
                 yield ReportLine("hint", f"hint: {_UNKNOWN}{other}", 2)
             yield ReportLine()
             yield from self._evidence(verbose)
+            yield from self._shape()
         yield from self._left_out(verbose)
 
     def _not_checked(self) -> str:
@@ -224,6 +226,13 @@ class Report:
             said.append(f" with {rows:,} tokens")
         with_what = [str(self.called[name]) for name in ("library", "dtype") if self.called.get(name)]
         return "".join(said) + (f" ({', '.join(with_what)})" if with_what else "")
+
+    def _shape(self) -> Iterator[ReportLine]:
+        """The shape in which a function was called, where several were tried."""
+        if "shape" in self.called:
+            others = len(self.called["did_not_fit"])
+            more = f" {number_of(others, 'other layout')} did not fit." if others else ""
+            yield ReportLine("rest", f"Called as {self.called['shape']}.{more}")
 
     def _evidence(self, verbose: bool) -> Iterator[ReportLine]:
         telling = {FAULTS[code].shown_by for code in self.codes if code in FAULTS}

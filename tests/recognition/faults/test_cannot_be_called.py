@@ -183,7 +183,7 @@ def test_a_dtype_is_a_name_or_a_librarys_own():
 def test_words_that_have_commas_are_listed_in_quotes_and_need_no_spaces():
     assert check_rotary(RIGHT, SPEC, call="x,positions", length=100).sound
     with pytest.raises(InvalidValue, match=r'one of "x, positions", "x", "x, offset", "q, k, positions"'):
-        check_rotary(RIGHT, SPEC, call="q, k")
+        check_rotary(RIGHT, SPEC, call="q, v")
 
 
 def test_an_unknown_backend_is_refused_by_name():

@@ -149,6 +149,9 @@ MODULE: Mapping[str, Fault] = Catalogue(lambda: faults_in("module"))
 GENERATION: Mapping[str, Fault] = Catalogue(lambda: faults_in("generation"))
 """The faults of models with a cache: a single pass with other positions or other visible keys gives the same output."""
 
+SHARDING: Mapping[str, Fault] = Catalogue(lambda: faults_in("sharding"))
+"""The faults of a rank's part of a sequence, or of its heads."""
+
 POSITIONS: Mapping[str, Fault] = Catalogue(lambda: faults_in("positions"))
 """The faults of functions that number tokens: `clockhands.recognition.token_positions` has a suspect for each."""
 
@@ -164,7 +167,9 @@ def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
     return found
 
 
-FAULTS: Mapping[str, Fault] = Catalogue(lambda: _joined((ROTARY, ADDITIVE, BIAS, MODULE, GENERATION, POSITIONS)))
+FAULTS: Mapping[str, Fault] = Catalogue(
+    lambda: _joined((ROTARY, ADDITIVE, BIAS, SHARDING, MODULE, GENERATION, POSITIONS))
+)
 """Every fault by its code."""
 
 __all__ = [
@@ -175,6 +180,7 @@ __all__ = [
     "MODULE",
     "POSITIONS",
     "ROTARY",
+    "SHARDING",
     "Catalogue",
     "Fault",
     "fault_in_words",

@@ -9,17 +9,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, Learned, Sinusoidal, resize
+from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, Sinusoidal
 from clockhands.encodings.additive.axial import Channels
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.specs import describe
 from clockhands.encodings.usual_values import ADDITIVE_BASES, UNITS
-from clockhands.errors import ClockhandsError
 from clockhands.recognition.suspects._additive_code import (
     AdditiveObservations,
     ChannelWaves,
-    StagedAdditive,
     additive_stateful,
     sinusoid_channels,
     wrong_arithmetic,
@@ -27,6 +25,7 @@ from clockhands.recognition.suspects._additive_code import (
     wrong_sums,
 )
 from clockhands.recognition.suspects._fault_model import FaultModel
+from clockhands.recognition.suspects._resized_tables import resized_otherwise
 from clockhands.recognition.suspects._stages import (
     FieldFault,
     bases_of,
@@ -360,74 +359,6 @@ def _axes_as_text(grid: Grid) -> str:
         for axis, (start, step) in enumerate(zip(grid.start, grid.step, strict=True))
     ]
     return " and ".join(axes)
-
-
-def resized_otherwise(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:
-    """Suspects that resize the table with one or two other arguments of `clockhands.additive.resize`."""
-    if not isinstance(spec, Learned) or seen.resized is None or seen.given is None:
-        return
-    declared = {"kind": "linear", "align_corners": False, "antialias": False, "cubic": None} | dict(seen.resized)
-    tried: list[np.ndarray] = []
-    ways = sorted(_ways(declared), key=lambda way: sum(way[name] != declared[name] for name in way))
-    for way in ways:
-        changed = {name: value for name, value in way.items() if value != declared[name]}
-        if not changed:
-            continue
-        try:
-            rows = resize(seen.given, **way)
-        except ClockhandsError:
-            continue
-        same = any(np.array_equal(rows, other) for other in tried)
-        if same or rows.shape != (spec.rows, spec.width):
-            continue
-        tried.append(rows)
-        moved = "align_corners" in changed or "rows" in changed or "grid" in changed
-        yield _with_rows(
-            "rows-moved" if moved else "rows-rescaled",
-            {
-                "used": _arguments_as_text(changed),
-                "declared": _arguments_as_text({name: declared[name] for name in changed}),
-            },
-            rows,
-            seen,
-        )
-    nearest = _nearest(seen.given, declared)
-    if nearest is not None and nearest.shape == (spec.rows, spec.width):
-        parameters = {"used": "the nearest row is taken", "declared": _arguments_as_text({"kind": declared["kind"]})}
-        yield _with_rows("rows-rescaled", parameters, nearest, seen)
-
-
-def _with_rows(code: str, parameters: dict[str, str], rows: np.ndarray, seen: AdditiveObservations) -> FaultModel:
-    return seen.built(code, parameters, lambda spec: StagedAdditive(spec, rows, token_scale=seen.token_scale))
-
-
-def _ways(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    kinds = (("linear", None), ("cubic", None), ("cubic", -0.5), ("cubic", -0.75))
-    for (kind, cubic), corners, antialias in itertools.product(kinds, (False, True), (False, True)):
-        way = declared | {"kind": kind, "cubic": cubic, "align_corners": corners, "antialias": antialias}
-        if corners and antialias:
-            continue
-        yield way
-        sizes, grid = declared.get("rows"), declared.get("grid")
-        if isinstance(sizes, tuple) and len(set(sizes)) > 1:
-            yield way | {"rows": sizes[::-1]}
-        if isinstance(grid, tuple) and len(set(grid)) > 1:
-            yield way | {"grid": grid[::-1]}
-        if declared.get("scale_factor") is not None:
-            yield way | {"scale_factor": None}
-
-
-def _nearest(given: np.ndarray, declared: dict[str, Any]) -> np.ndarray | None:
-    """The rows of a table of one axis after nearest-neighbour interpolation; None for several axes."""
-    kept, rows = declared.get("kept", 0), declared["rows"]
-    if not isinstance(rows, int):
-        return None
-    moving = given[kept:]
-    return np.concatenate([given[:kept], moving[np.arange(rows) * len(moving) // rows]])
-
-
-def _arguments_as_text(way: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in way.items())
 
 
 def additive_suspects(spec: AdditiveCode, seen: AdditiveObservations) -> Iterator[FaultModel]:

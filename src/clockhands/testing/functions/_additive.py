@@ -4,6 +4,7 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is the token times its scale plus `clockhands.table`, in float64.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,12 +23,15 @@ from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.phrases import shown
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.faults import ADDITIVE
+from clockhands.recognition.faults import ADDITIVE, SHARDING
 from clockhands.recognition.suspects import AdditiveObservations, additive_suspects, further_suspects
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
+from clockhands.testing.bounds import resizing_error
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
-from clockhands.testing.functions._calls import PAIRS, Called
+from clockhands.testing.functions._call_shapes import NAMES, RESIZING, spaced
+from clockhands.testing.functions._calls import Called
+from clockhands.testing.functions._rank_parts import EVERY_OF_PART, part_experiments
 from clockhands.testing.functions._suspects import (
     MOST,
     collided,
@@ -55,9 +59,12 @@ def check_additive(
     resized: Mapping[str, Any] | None = None,
     grid: Grid | None = None,
     token_scale: float = 1.0,
-    axes: str = "seq width",
-    call: str = "x, positions",
-    positions: str = "seq",
+    axes: str | None = None,
+    call: str | None = None,
+    positions: str | None = None,
+    rank: int | None = None,
+    ranks: int | None = None,
+    zigzag: bool = False,
     negative: bool | None = None,
     backend: Any = None,
     dtype: str = "float32",
@@ -73,17 +80,23 @@ def check_additive(
 
     Args:
         fn: The function, in any array library.
-        like: The expected encoding: a spec, or a preset's name with fields (``"vaswani2017:width=64"``).
+        like: The expected encoding: a spec, or a preset's name with fields (``"vaswani2017:width=64"``); of a resized
+            table it may be left out.
         make: A function(spec) that builds the function for a spec: then two models in one process are compared too.
         values: The learned numbers: the rows of `Learned`, the frequencies of `FourierFeatures`, a trained scale.
         resized: How the function resizes a learned table first, as keywords of `clockhands.additive.resize`
             (``{"rows": (32, 32), "kind": "cubic"}``); ``values`` are the rows before, ``like`` the encoding after it.
+            A function of a table and a size, ``call="table, size"``, is given ``values`` and the size in ``rows``.
         grid: The cells of its rows, for a function that counts its rows itself (``call="x"``).
         token_scale: The factor of the tokens, before the encoding is added (``width ** 0.5`` in the paper's model).
         axes: The axes of x in the function's order: ``"batch seq width"``.
         call: The arguments of the function: ``"x, positions"``; ``"x"`` if it counts its rows itself; ``"x, offset"``;
-            ``"positions"`` if it returns the table.
+            ``"positions"`` if it returns the table; ``"x, cu_seqlens"`` if it counts within packed documents. By
+            default it is read from the names of the parameters, and is ``"x, positions"`` if they are not known.
         positions: The axes of its positions: ``"seq"`` or ``"batch seq"``; with ``axes`` for several coordinates.
+        rank: The rank of a function that has a part of a sequence; with `ranks` and `zigzag` as in `check_rotary`.
+        ranks: The number of ranks.
+        zigzag: Whether a rank has two chunks, one from each end.
         negative: Whether it takes positions below 0. None tries them, and accepts what looks like an index from the
             end.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
@@ -110,10 +123,15 @@ def check_additive(
     ['another-base']
     """
     __tracebackhide__ = True
+    if like is None and resized is not None and values is not None:
+        like = _resized_spec(values, resized)
     spec: AdditiveCode = resolved(like, AdditiveCode, "additive")
     given, values = _values(spec, values, resized)
     right = Right(spec, values, positive("token_scale", token_scale), _grid(grid, spec, call))
-    if call == PAIRS:
+    resizing = None if resized is None or given is None else _resizing(given, resized)
+    if resizing is not None:
+        right.resizing = resizing_error(resizing["values"], resizing["grid"])
+    if not {*_words(call)} & {*NAMES} <= {"x", "positions", "offset", "cu_seqlens", *RESIZING}:
         raise InvalidValue(
             f"`call` must take tokens for an additive encoding, got {shown(call)}.", 'Pass call="x, positions".'
         )
@@ -128,6 +146,10 @@ def check_additive(
             call=call,
             positions=positions,
             coordinates=own.axes,
+            resizing=resizing,
+            rank=rank,
+            ranks=ranks,
+            zigzag=zigzag,
             start=own.lowest,
             backend=backend,
             dtype=dtype,
@@ -143,7 +165,26 @@ def check_additive(
     build = None if make is None else another
     it = outside(function_of(fn, make, spec), right)
     explained = partial(_explained, it, given=given, resized=resized)
-    return checked("additive", named(fn, make), it, (*SMALL, EVERY), explained, raises=raises)
+    experiments = (*SMALL, EVERY)
+    if it.called.part is not None:
+        experiments = (*part_experiments("several sequences", keys=False), EVERY_OF_PART)
+    return checked("additive", named(fn, make), it, experiments, explained, raises=raises)
+
+
+def _resizing(given: np.ndarray, resized: Mapping[str, Any]) -> dict[str, Any]:
+    """The table before it is resized, its grid and the new one, and how many rows are not of the grid."""
+    kept, rows = resized.get("kept", 0), resized["rows"]
+    rows = rows if isinstance(rows, tuple | list) else (rows,)
+    cells = len(given) - kept
+    square = (math.isqrt(cells),) * 2
+    grid = resized.get("grid") or (square if len(rows) > 1 and math.prod(square) == cells else (cells,))
+    return {"values": given, "rows": tuple(rows), "grid": tuple(grid), "kept": kept}
+
+
+def _resized_spec(values: Any, resized: Mapping[str, Any]) -> Learned:
+    """The learned table that ``values`` become."""
+    made = _resizing(numpy_of(values, "values"), resized)
+    return Learned(made["values"].shape[-1], rows=made["kept"] + math.prod(made["rows"]))
 
 
 def _values(
@@ -163,7 +204,11 @@ def _values(
     return given, own
 
 
-def _grid(grid: Any, spec: AdditiveCode, call: str) -> Grid | None:
+def _words(call: Any) -> list[str]:
+    return spaced(call).replace(" -> ", ", ").split(", ") if isinstance(call, str) else []
+
+
+def _grid(grid: Any, spec: AdditiveCode, call: str | None) -> Grid | None:
     if grid is None:
         return None
     if not isinstance(grid, Grid):
@@ -195,7 +240,7 @@ def _explained(
     it: CheckedAdditive, runs: list[ExperimentRun], given: np.ndarray | None, resized: Mapping[str, Any] | None
 ) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in runs if one.experiment is not EVERY]
+    small = [one for one in runs if one.experiment.name != EVERY.name]
     every = next((one for one in runs if one.experiment is EVERY), None)
     first_wrong = None
     if every is not None and it.right.axes == 1:
@@ -207,6 +252,8 @@ def _explained(
         return unexplained(it, runs)
     seen = replace(_seen(it, first_wrong), given=given, resized=resized, grid=it.right.grid)
 
+    if it.called.part is not None and (found := exact_fits(small, it.called.part.suspects(seen), it.suspected)):
+        return explanations(found, SHARDING, None)
     suspects, note = list(additive_suspects(it.spec, seen)), None
     found = exact_fits(small, suspects, it.suspected)
     if not found:
@@ -247,14 +294,14 @@ def _seen(it: CheckedAdditive, first_wrong: int | None) -> AdditiveObservations:
     try:
         zeros = it.answer("rows", np.zeros((1, 1, len(at), width)), at)
         rows, right, factor = zeros.got[0, 0], zeros.wanted[0, 0], None
-        if it.call != "positions":
+        if not it.called.shape.is_table:
             x = it.tokens(1, 1, len(at), seed=19)
             through = (it.answer("tokens", x, at).got - zeros.got)[0, 0]
             factor = float((through * x[0, 0]).sum() / (x * x).sum())
     except (Refused, Unasked):
         at, rows, right, factor = at[:0], np.zeros((0, width)), np.zeros((0, width)), None
     return AdditiveObservations(
-        it.call,
+        "positions" if it.called.shape.is_table else it.call,
         it.dtype,
         it.coarse,
         it.length,
@@ -275,7 +322,7 @@ def _recognised(it: CheckedAdditive) -> tuple[AdditiveCode, ...]:
 
     def answer_of(x: np.ndarray, positions: np.ndarray) -> np.ndarray:
         y = it(x[None, None], positions)[0, 0]
-        return (y + x if it.call == "positions" else y).astype(output_dtype(it.dtype))
+        return (y + x if it.called.shape.is_table else y).astype(output_dtype(it.dtype))
 
     with suppress(ClockhandsError, Refused):
         if it.call == "x":

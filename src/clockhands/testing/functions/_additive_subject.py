@@ -35,12 +35,14 @@ class Right:
         values: Its learned numbers, or None.
         token_scale: The factor of the tokens, before the encoding is added.
         grid: The grid whose cells the rows are, if positions are row numbers; or None.
+        resizing: What the error of resizing may add to each number.
     """
 
     spec: AdditiveCode
     values: Any
     token_scale: float
     grid: Grid | None = None
+    resizing: float = 0.0
     _made: dict[tuple[bytes, tuple[int, ...]], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _others: dict[AdditiveCode, "Right"] = field(default_factory=dict)
 
@@ -54,7 +56,7 @@ class Right:
     def _rows(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.grid is None:
             rows = table(self.spec, at, "float64", values=self.values)
-            return rows, row_error(self.spec, self.values, at, rows)
+            return rows, row_error(self.spec, self.values, at, rows) + self.resizing
         rows, cells = table(self.spec, self.grid, "float64", values=self.values)[at], np.asarray(self.grid)[at]
         error = row_error(self.spec, self.values, np.nan_to_num(cells), rows)
         nowhere: np.ndarray = np.any(np.isnan(cells.reshape(*at.shape, -1)), axis=-1)
@@ -174,7 +176,7 @@ class CheckedAdditive(CheckedTokens):
         got = self(x, at, dtype=dtype, role=role)
         if rows.ndim == 3:
             rows, errors = rows[:, None], errors[:, None]
-        x = np.zeros_like(x) if self.call == "positions" else x
+        x = np.zeros_like(x) if self.called.shape.is_table else x
         scale, size = self.right.token_scale, rows
         if self.suspect is not None:
             errors = self._errors_of_suspect(errors)
@@ -201,7 +203,7 @@ class CheckedAdditive(CheckedTokens):
 
 def tokens_of_zeros(it: CheckedAdditive) -> list[Answer]:
     """A token of zeros becomes the row of its position: the code is added, and does not depend on the token."""
-    if it.call == "positions":
+    if it.called.shape.is_table:
         raise Unasked(ALONE)
     at = it.near()
     return [it.answer("tokens of zeros", np.zeros((1, 1, len(at), it.spec.width)), at)]
@@ -209,7 +211,7 @@ def tokens_of_zeros(it: CheckedAdditive) -> list[Answer]:
 
 def tokens_come_through(it: CheckedAdditive) -> list[Answer]:
     """The token comes through unchanged: what is added does not depend on it."""
-    if it.call == "positions":
+    if it.called.shape.is_table:
         raise Unasked(ALONE)
     at = it.near()
     x = it.tokens(1, 1, len(at), seed=21)

@@ -12,7 +12,8 @@ from clockhands.recognition.probe_positions import probe_positions
 from clockhands.recognition.suspects import Behind, GivenValues, alone, table_of
 from clockhands.testing._experiments import Answer, Unasked, experiment
 from clockhands.testing.bounds import UNIT, beyond_edge, bias_error, near_edge
-from clockhands.testing.functions._calls import CalledBias
+from clockhands.testing.functions._bias_calls import CalledBias
+from clockhands.testing.functions._rank_parts import ROWS
 from clockhands.testing.functions._subject import CheckedFunction
 
 # At or below this, a number at a key after the query is a mask; no bias of the distances tested is near it.
@@ -70,6 +71,7 @@ class CheckedBias(CheckedFunction):
         measured: Whether the learned numbers were measured on the function itself.
         remembered: The expected numbers of earlier calls, by spec, queries and keys.
         only: The heads that are compared; None for all.
+        heads: The heads that the function returns, of those of the spec; None for all.
         aligned: Whether the queries are at the last (``"end"``) or the first keys (``"start"``) if it takes counts.
         takes_positions: Whether it takes arbitrary positions.
     """
@@ -81,6 +83,7 @@ class CheckedBias(CheckedFunction):
     measured: bool = False
     remembered: dict[Any, Any] = field(default_factory=dict, repr=False)
     only: np.ndarray | None = None
+    heads: range | None = None
 
     @property
     def values(self) -> Any:
@@ -98,7 +101,8 @@ class CheckedBias(CheckedFunction):
         if self.suspect is None:
             return self.called(queries, keys)
         try:
-            return self.model(queries, keys)
+            made = self.model(queries, keys)
+            return made if self.heads is None else made[self.heads.start : self.heads.stop]
         except (ClockhandsError, IndexError, ValueError) as error:
             raise Unasked(str(error)) from error
 
@@ -121,8 +125,11 @@ class CheckedBias(CheckedFunction):
         if question not in self.remembered:
             self.remembered[question] = self._right(queries, keys)
         right: _Right = self.remembered[question]
+        if self.heads is not None:
+            right = right.of(np.array(self.heads))
         if self.only is not None:
-            got, right = got[self.only[self.only < len(got)]], right.of(self.only[self.only < own.heads])
+            there = own.heads if self.heads is None else len(self.heads)
+            got, right = got[self.only[self.only < len(got)]], right.of(self.only[self.only < there])
         if got.shape != right.wanted.shape:
             got = np.full(right.wanted.shape, np.nan)  # the number of heads is wrong, so no number is right
         later = right.later
@@ -170,8 +177,7 @@ class CheckedBias(CheckedFunction):
 
     def standing(self, queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
         """The positions of the queries, at the last or the first keys (``aligned``), and of the keys."""
-        start = 0 if self.aligned == "start" else keys - queries
-        return start + np.arange(queries), np.arange(keys)
+        return self.called.standing(queries, keys), np.arange(keys)
 
     def counted(self, queries: int, keys: int, before: str = "") -> BiasAnswer:
         """The bias of this number of queries and keys; ``before`` is appended to the phrase in messages."""
@@ -352,6 +358,25 @@ SMALL = (
 """The quick experiments: suspects run all of them."""
 
 EVERY = experiment("every distance", every_distance, needed=True)
+
+
+def queries_of_a_part(it: CheckedBias) -> list[BiasAnswer]:
+    """The queries of a rank see all keys with the bias of their positions."""
+    assert it.called.part is not None
+    return [it.counted(rows, rows * it.called.part.ranks) for rows in (ROWS, 4 * ROWS, 2 * ROWS)]
+
+
+def repeated_part(it: CheckedBias) -> list[BiasAnswer]:
+    """The same part again."""
+    assert it.called.part is not None
+    return [it.counted(ROWS, ROWS * it.called.part.ranks, " again") for _ in range(2)]
+
+
+OF_PART = (
+    experiment("full pass", queries_of_a_part, needed=True),
+    experiment("repeated call", repeated_part),
+)
+"""The experiments on a rank's part of the queries."""
 
 
 def measured(it: CheckedBias) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:

@@ -5,7 +5,7 @@ softmax, so every row is compared relative to the nearest visible key, unless ``
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,21 +16,23 @@ from clockhands.arguments import count
 from clockhands.encodings.biases import BiasCode, bias
 from clockhands.errors import InvalidValue
 from clockhands.recognition.calling import Refused, as_numpy
-from clockhands.recognition.faults import BIAS
-from clockhands.recognition.suspects import Behind, BiasObservations, GivenValues, bias_suspects
+from clockhands.recognition.faults import BIAS, SHARDING
+from clockhands.recognition.suspects import Behind, BiasObservations, FaultModel, GivenValues, bias_suspects
 from clockhands.testing._checks import checked, function_of, made, named, resolved
 from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, failed_of
+from clockhands.testing.functions._bias_calls import CalledBias
 from clockhands.testing.functions._bias_subject import (
     EVERY,
     MEASURED,
+    OF_PART,
     SMALL,
     BiasAnswer,
     CheckedBias,
     measured,
     table_seen,
 )
-from clockhands.testing.functions._calls import CalledBias
-from clockhands.testing.functions._suspects import explanation_of, explanations, fitting
+from clockhands.testing.functions._rank_parts import head_part, head_suspects, sequence_part
+from clockhands.testing.functions._suspects import exact_fits, explanation_of, explanations, fitting
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
 LENGTH = 10_000
@@ -46,6 +48,10 @@ def check_bias(
     values: Any = None,
     call: str = "queries, keys",
     aligned: str = "end",
+    heads: str | None = None,
+    rank: int | None = None,
+    ranks: int | None = None,
+    zigzag: bool = False,
     causal: bool | None = None,
     exact: bool = False,
     backend: Any = None,
@@ -79,6 +85,10 @@ def check_bias(
         causal: Whether keys after their query are masked, so that their numbers do not matter. By default true for
             biases of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
         exact: Whether constants of rows are compared too.
+        heads: The heads of a rank, for a function that returns only these: ``"4:8"``.
+        rank: The rank whose queries a function with ``call="counts"`` has, of a split sequence; it gets all keys.
+        ranks: The number of ranks.
+        zigzag: Whether a rank has two chunks, one from each end, as in ring attention; see `check_rotary`.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The precision that the numbers must have: a bias stored in bfloat16 fails unless this is bfloat16.
         length: Positions 0 to ``length - 1`` are checked: 10,000 by default; if the function takes counts, as many as
@@ -111,9 +121,13 @@ def check_bias(
             {name: as_numpy(each) for name, each in values.items()} if isinstance(values, dict) else as_numpy(values)
         )
     length = _length(spec, length, call)
+    part, own = sequence_part(rank, ranks, zigzag, None), head_part(heads, spec.heads)
+    if part is not None and call != "counts":
+        raise InvalidValue("`rank` is for functions that count their queries.", 'Pass call="counts".')
     called = CalledBias(
         function_of(fn, make, spec),
-        spec.heads,
+        spec.heads if own is None else len(own),
+        part=part,
         tokens=None if spec.ordered else length,
         call=call,
         aligned=aligned,
@@ -124,15 +138,22 @@ def check_bias(
 
     def another(own: BiasCode, _: str | None) -> CheckedBias:
         assert make is not None
-        return replace(it.for_spec(own), called=called.beside(made(make, own), own.heads))
+        number = own.heads if it.heads is None else len(it.heads)
+        return replace(it.for_spec(own), called=called.beside(made(make, own), number))
 
     build = None if make is None else another
-    it = CheckedBias(spec, called, length, build, causal=causal, exact=bool(exact), given=GivenValues(values))
+    it = CheckedBias(
+        spec, called, length, build, causal=causal, exact=bool(exact), given=GivenValues(values), heads=own
+    )
+    if values is None and spec.learned and (own is not None or part is not None):
+        raise InvalidValue("The learned numbers of all heads are needed for a rank's part.", "Pass values=.")
     if values is None and spec.learned:
         it = _with_own_values(it)
     else:
         bias(spec, [0], [0], values=values)  # raises for wrong values before the function is called
     experiments = (*SMALL, *MEASURED, EVERY) if it.measured else (*SMALL, EVERY)
+    if part is not None:
+        experiments = OF_PART
     unknown = "the learned values are not known: pass values="
     return checked(
         "bias",
@@ -246,7 +267,7 @@ _HEADS = 16  # in which suspects are compared
 def _explained(it: CheckedBias, asked: list[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
     # Suspects run the quick experiments, and "every distance" only if no quick experiment failed.
-    compared = [one for one in asked if one.experiment in SMALL]
+    compared = [one for one in asked if one.experiment in (*SMALL, *OF_PART)]
     if not any(one.wrong for one in compared):
         compared += [one for one in asked if one.experiment is EVERY]
     if not any(one.wrong for one in compared):
@@ -256,13 +277,29 @@ def _explained(it: CheckedBias, asked: list[ExperimentRun]) -> tuple[Explanation
         compared = [ExperimentRun(one.experiment, [_of(each, only) for each in one.answers]) for one in compared]
 
     some = replace(it, only=only)
+    for suspects in _of_parts(it, measured_too):
+        if found := exact_fits(compared, suspects, some.suspected):
+            return explanations(found, SHARDING, None)
     found, note = fitting(compared, list(bias_suspects(it.spec, measured_too)), some.suspected)
     return explanations(found, BIAS, note) if found else unexplained(it, asked)
 
 
+def _of_parts(it: CheckedBias, measured_too: BiasObservations) -> Iterator[Iterable[FaultModel]]:
+    """Suspects that mistake which heads, or which queries, a rank has."""
+    if it.heads is not None:
+        yield head_suspects(it.spec, it.heads, measured_too)
+    if it.called.part is not None:
+        for code, parameters, positions in it.called.part.mistaken():
+            yield [
+                measured_too.suspect(
+                    code, parameters, places=lambda queries, keys, at=positions: (at(len(queries)), keys)
+                )
+            ]
+
+
 def _some_heads(it: CheckedBias, asked: list[ExperimentRun]) -> np.ndarray | None:
     """The indices of at most 16 heads, wrong ones (up to 12) and correct ones; None if there are no more than 16."""
-    heads = it.spec.heads
+    heads = it.spec.heads if it.heads is None else len(it.heads)
     if heads <= _HEADS:
         return None
     wrong = np.zeros(heads, bool)
@@ -297,8 +334,13 @@ def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> BiasObservations:
             if factors is None:
                 factors, order = _factors(each), _order(each)
     first_wrong = min(wrong_at, default=None)
-    none = np.full(it.spec.heads, np.nan)
-    known = none if factors is None else factors
+    known = np.full(it.spec.heads, np.nan) if factors is None else factors
+    if it.heads is not None:  # the heads of other ranks are not seen: they are taken to be like these, or right
+        alike = np.ptp(known[: len(it.heads)]) < 1e-3
+        known, every = np.full(it.spec.heads, known[0] if alike else 1.0), np.arange(it.spec.heads)
+        known[it.heads] = np.nan if factors is None else factors
+        every[it.heads] = it.heads if order is None else it.heads.start + order
+        order = None if order is None else every
     return BiasObservations(it.given, it.causal, it.exact, it.takes_positions, it.length, first_wrong, known, order)
 
 

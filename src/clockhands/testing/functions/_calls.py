@@ -1,36 +1,47 @@
 """A user's function wrapped as a function of NumPy arrays: its axes, signature and return value are checked."""
 
-import copy
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import one_of
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.encodings.rotary import Rotary, rotate
+from clockhands.errors import InvalidType
 from clockhands.phrases import shown
 from clockhands.recognition.calling import (
     FLOATS,
     ForeignFunction,
     Library,
     Refused,
+    as_numpy,
     float_name,
     kind_of,
     library_name,
     likely_libraries,
     refusals,
 )
-from clockhands.testing._experiments import Unasked
+from clockhands.testing.functions._call_shapes import (
+    AXES,
+    PAIRS,
+    RESIZING,
+    TABLES,
+    CallShape,
+    axes_of,
+    rotated_by,
+    shapes,
+    table_of,
+    waves_in,
+)
+from clockhands.testing.functions._rank_parts import ROWS, SequencePart, sequence_part
 from clockhands.testing.reports import CannotCheck
 
-PAIRS = "q, k, positions"
-"""The arguments of a function of queries and keys."""
-
-CALLS = ("x, positions", "x", "x, offset", PAIRS, "positions")
-"""The arguments that a function of tokens may take."""
-
-AXES = ("batch", "heads", "seq", "width")
-PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
+_RIGHT = 4  # the fit of a shape in which the numbers of a function are right
+_NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
+_ADVISED_AXES = ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width")
+_ADVISED_CALLS = ("x, positions", "x", PAIRS)
 
 
 class Called(ForeignFunction):
@@ -38,6 +49,8 @@ class Called(ForeignFunction):
 
     Attributes:
         library: The array library that it is called with.
+        shape: The shape in which it is called.
+        tried: The other shapes that were tried, and why they did not fit.
         dtype: The dtype of its tokens, as the library represents it.
         output: The dtype of its last output.
         calls, rows: The number of calls, and of tokens in all calls.
@@ -50,9 +63,15 @@ class Called(ForeignFunction):
         function: Callable[..., Any],
         width: int,
         *,
-        axes: str = "seq width",
-        call: str = "x, positions",
-        positions: str = "seq",
+        axes: str | None = None,
+        call: str | CallShape | None = None,
+        positions: str | None = None,
+        rotary: Rotary | None = None,
+        resizing: Mapping[str, Any] | None = None,
+        rank: int | None = None,
+        ranks: int | None = None,
+        zigzag: bool = False,
+        heads: int | None = None,
         coordinates: int = 1,
         start: int = 0,
         backend: Any = None,
@@ -60,53 +79,144 @@ class Called(ForeignFunction):
         timeout: float = 60.0,
         first: str | None = None,
     ) -> None:
-        """Find out which library it takes; its first tokens have the dtype ``first``, if given."""
+        """Find out how it is called, and with which library; its first tokens have the dtype ``first``, if given."""
         if not callable(function):
             raise InvalidType(
                 f"Expected a function, got {shown(function)}.", "Give a function(x, positions), or pass make=."
             )
         dtype = float_name(dtype)
         super().__init__(function, dtype, timeout)
-        self.width, self.start = width, start
-        self.axes = _axes(axes)
-        self.call: str = one_of("call", spaced(call), CALLS, "It names the arguments of the function.")
-        places: str = one_of(
-            "positions", positions, PLACES, "It names the axes of the positions that the function takes."
-        )
-        if coordinates > 1 and "axes" not in places:
-            places = f"{places} axes"
-        self.places = tuple(places.split())
+        self.width, self.start, self.rotary, self.coordinates = width, start, rotary, coordinates
+        self.resizing: Mapping[str, Any] | None = resizing
+        self.heads: int = heads or 2
+        self.all_heads: bool = heads is not None  # every call has this number
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
         self.most: int | None = None
-        shape = first_shape(self.axes, width)
-        if tried := self.find_library(backend, lambda: self(np.ones(shape), start + first_places(coordinates))):
-            raise CannotCheck(
-                f"The function was called as {self.call_text(shape)}: {refusals(tried)}.",
-                self._advice(backend, coordinates),
-            ) from next((error.__cause__ for _, error in tried if error.__cause__), None)  # its traceback has the line
+        self.tried: dict[CallShape, str] = {}
+        candidates = shapes(function, call, axes, positions, rotary, counted=rank is not None)
+        self.part: SequencePart | None = sequence_part(rank, ranks, zigzag, candidates[0].takes)
+        self._find_shape(candidates, backend)
         self.given, self.dtype = dtype, self.library.held(dtype)
 
-    def _advice(self, backend: Any, coordinates: int) -> str:
+    def _find_shape(self, candidates: Sequence[CallShape], backend: Any) -> None:
+        """Keep the first of these shapes in which its numbers are right, or else the one that fits best (see `fit`)."""
+        libraries = [Library(name) for name in (likely_libraries(self.function) if backend is None else (backend,))]
+        best: tuple[int, Called] | None = None
+        errors: list[tuple[str, Refused]] = []
+        for shape, library in itertools.product(candidates, libraries):
+            if best is not None and library is not best[1].library:
+                continue
+            trial = self._as(shape, library)
+            try:
+                fit = trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1)
+            except Refused as error:
+                self.tried.setdefault(shape, str(error))
+                errors += [(library.name, error)] * (shape is candidates[0])
+            else:
+                self.tried[shape] = "its numbers differ"
+                best = (fit, trial) if best is None or fit > best[0] else best
+            self.calls, self.rows = self.calls + trial.calls, self.rows + trial.rows
+            if best is not None and best[0] == _RIGHT:
+                break
+        if best is None:
+            self.shape = candidates[0]
+            others = len(candidates) - 1
+            more = f", and in {others} other layouts" if others and not self.shape.is_plain else ""
+            raise CannotCheck(
+                f"The function was called as {self.call_text(self._first_shape)}{more}: {refusals(errors)}.",
+                self._advice(backend),
+            ) from next((error.__cause__ for _, error in errors if error.__cause__), None)  # its traceback has the line
+        found = best[1]
+        self.shape, self.library, self.output, self.changed = found.shape, found.library, found.output, found.changed
+        del self.tried[self.shape]
+
+    def _as(self, shape: CallShape, library: Library) -> "Called":
+        """The same function in another shape, with another library; its calls are counted anew."""
+        other = self.without_calls()
+        other.shape, other.library = shape, library
+        return other
+
+    def fit(self, *, alone: bool) -> int:
+        """How well the function fits its shape, found by calling it; a shape ``alone`` fits if it can be called.
+
+        If its numbers are right, more than in any other shape. Else there is a fault, which no shape may hide or cause:
+        a shape is better if equal tokens are changed alike in all sequences and heads, but not at all positions; and
+        next, if tokens keep their length.
+
+        Raises:
+            Refused: It cannot be called like this.
+        """
+        first = first_places(self.coordinates) if self.part is None else self.part.positions(ROWS)
+        shape = self._first_shape
+        self(np.ones(shape), self.start + first)
+        if alone:
+            return _RIGHT
+        draw = np.random.default_rng(5)
+        x, same = draw.standard_normal(shape), np.broadcast_to(draw.standard_normal(self.width), shape)
+        at = self._text(np.array([0, 1, 2, 5])) if self.part is None else first
+        answers = [(self(x, at), self(same, at))]
+        if self.shape.pairs:
+            answers += [(self(x, at, beside=x), self(same, at, beside=same))]
+        if self.shape.returns and self.shape.has_tokens and not np.array_equal(self(-x, at), -answers[0][0]):
+            raise Refused("it returned two arrays that depend on its tokens, not cosines and sines")
+        return max(self._side_fit(x, at, *each) for each in answers)
+
+    def _side_fit(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray, same: np.ndarray) -> int:
+        if self.rotary is not None:
+            role = None if self.rotary.xpos is None else "query"
+            right = rotate(x, self.rotary.at_original, positions, role=role)
+            if np.abs(y - right).max() < _NEAR * max(1.0, np.abs(right).max()):
+                return _RIGHT
+        alike = np.array_equal(same, np.broadcast_to(same[:1, :1], same.shape))
+        apart = len(np.unique(same[0, 0], axis=0)) > 1
+        sizes = np.linalg.norm(y, axis=-1) / np.linalg.norm(x, axis=-1)
+        return 2 * (alike and apart) + bool(np.ptp(sizes) < _NEAR)
+
+    def _text(self, positions: np.ndarray) -> np.ndarray:
+        return positions if self.coordinates == 1 else np.repeat(positions[:, None], self.coordinates, axis=-1)
+
+    def _advice(self, backend: Any) -> str:
         """The hint of a refused call: another way to call the function if one works, else how to wrap it."""
-        for axes in ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width"):
-            for call in ("x, positions", "x", PAIRS):
-                if (_axes(axes), call) == (self.axes, self.call) or coordinates > 1:
+        for axes, call in itertools.product(_ADVISED_AXES, _ADVISED_CALLS):
+            if (axes_of(axes), call) == (self.axes, self.call) or self.coordinates > 1:
+                continue
+            shape = CallShape(tuple(call.split(", ")), axes=axes_of(axes), places=self.places)
+            for name in likely_libraries(self.function) if backend is None else (backend,):
+                try:
+                    self._as(shape, Library(name)).fit(alone=True)
+                except Refused as error:
+                    if "did not return" in str(error):
+                        return "Wrap it in a function(x, positions) that returns."
                     continue
-                trial = copy.copy(self)
-                trial.axes, trial.call, trial.changed = _axes(axes), call, set()
-                for name in likely_libraries(self.function) if backend is None else (backend,):
-                    trial.library = Library(name)
-                    try:
-                        trial(np.ones(first_shape(trial.axes, self.width)), self.start + first_places())
-                    except Refused as error:
-                        if "did not return" in str(error):
-                            return "Wrap it in a function(x, positions) that returns."
-                        continue
-                    said = [f'axes="{axes}"'] * (_axes(axes) != self.axes) + [f'call="{call}"'] * (call != self.call)
-                    return f"It can be called with {' and '.join(said)}: pass these."
+                said = [f'axes="{axes}"'] * (shape.axes != self.axes) + [f'call="{call}"'] * (call != self.call)
+                return f"It can be called with {' and '.join(said)}: pass these."
         return (
             "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call=."
         )
+
+    @property
+    def call(self) -> str:
+        """The arguments that it takes, and what it returns if not tokens."""
+        return self.shape.call
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of its tokens, in its order."""
+        return self.shape.axes
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The axes of the positions that it takes."""
+        return (
+            (*self.shape.places, "axes")
+            if self.coordinates > 1 and "axes" not in self.shape.places
+            else (self.shape.places)
+        )
+
+    @property
+    def _first_shape(self) -> tuple[int, ...]:
+        shape = first_shape(self.axes, self.width, self.heads)
+        return shape if self.part is None else (*shape[:2], ROWS, self.width)
 
     @property
     def coarse(self) -> str | None:
@@ -118,15 +228,26 @@ class Called(ForeignFunction):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """See `ForeignFunction`."""
-        return super().summary | {"dtype": self.dtype}
+        """See `ForeignFunction`; with the shape that fitted, unless it is a plain one."""
+        return super().summary | {"dtype": self.dtype, **self.shape_words}
+
+    @property
+    def shape_words(self) -> dict[str, Any]:
+        """The shape that fitted and those that did not, each with the reason; nothing of a plain shape."""
+        if self.shape.is_plain:
+            return {}
+        words = {word: word for word in AXES}
+        others = {self._said(shape, words): why for shape, why in self.tried.items()}
+        return {"shape": self._said(self.shape, words), "did_not_fit": others}
 
     def call_text(self, shape: tuple[int, ...]) -> str:
         """The call with its shapes, as text for messages."""
-        sizes: dict[str, int] = dict(zip(AXES, shape, strict=True))
-        x = f"[{', '.join(str(sizes[word]) for word in self.axes)}]"
-        named = {"x": f"x {x}", "q": f"q {x}", "k": f"k {x}", "positions": f"positions [{', '.join(self.places)}]"}
-        return f"function({', '.join(named.get(word, word) for word in self.call.split(', '))})"
+        return self._said(replace(self.shape, places=self.places), dict(zip(AXES, shape, strict=True)))
+
+    def _said(self, shape: CallShape, sizes: Mapping[str, Any]) -> str:
+        return f"function({shape.text(sizes, self.width if self.rotary is None else self.rotary.rotated)})" + (
+            f" -> {shape.returns}" if shape.returns else ""
+        )
 
     def __call__(
         self, x: np.ndarray, positions: np.ndarray, *, dtype: str | None = None, beside: np.ndarray | None = None
@@ -140,30 +261,112 @@ class Called(ForeignFunction):
             beside: Keys for a function of queries and keys; then the rotated keys are returned, else the queries.
         """
         dtype = dtype or self.given
-        if self.call == "x":
-            return numbered(lambda part, at: self._output(part, at, dtype), x, positions, self.most)
+        if self.all_heads and x.shape[1] < self.heads and "heads" in self.axes:
+            every = [None if tokens is None else np.repeat(tokens, self.heads, axis=1) for tokens in (x, beside)]
+            assert every[0] is not None
+            return self(every[0], positions, dtype=dtype, beside=every[1])[:, :1]
+        if self.part is not None:
+            return self._output(x, positions, dtype, beside)
+        if self.shape.counts:
+            keys = x if beside is None else beside
+
+            def whole(part: np.ndarray, at: np.ndarray) -> np.ndarray:
+                return self._output(part, at, dtype, None if beside is None else part)
+
+            return numbered(whole, keys, positions, self.most)
         if self.call == "x, offset":
             return in_runs(lambda part, at: self._output(part, at[0], dtype), x, positions)
         return self._output(x, positions, dtype, beside)
 
     def _output(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
-        held = self.library.floats(self._outside(x), dtype)
-        arguments: dict[str, Any] = {"x": held}
-        if self.call == PAIRS:
-            other = np.random.default_rng(11).standard_normal(x.shape) if beside is None else beside
-            arguments = {"q": held, "k": self.library.floats(self._outside(other), dtype)}
-        elif self.call == "positions":
-            arguments = {}
-        if "offset" in self.call:
-            arguments["offset"] = int(positions)
-        elif "positions" in self.call:
-            arguments["positions"] = self.library.positions(self._places(positions, len(x)))
+        arguments = {word: self._argument(word, x, positions, dtype, beside) for word in self.shape.takes}
         answer = self.ask(arguments, x.size // self.width)
-        if self.call == PAIRS:
+        if self.shape.returns:
+            return self._rotated(x if beside is None else beside, answer, positions)
+        if "table" in self.shape.takes:
+            return self._row_answer(answer, positions, x.shape)
+        if self.shape.pairs:
             if not isinstance(answer, tuple | list) or len(answer) != 2:
                 raise Refused(f"it returned {kind_of(answer)}, not queries and keys")
             answer = answer[0] if beside is None else answer[1]
         return self._inside(self._checked(answer, x.shape), x.shape)
+
+    def _argument(self, word: str, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> Any:
+        """One argument of a call, by its word in `NAMES`."""
+        if word in {"x", "q"}:
+            return self.library.floats(self._outside(x), dtype)
+        if word == "k":
+            other = np.random.default_rng(11).standard_normal(x.shape) if beside is None else beside
+            return self.library.floats(self._outside(other), dtype)
+        if word == "offset":
+            return int(positions)
+        if word in {"positions", "q_positions", "k_positions"}:
+            asked = {"q_positions": beside is None, "k_positions": beside is not None}.get(word, True)
+            seq = -1 - (self.coordinates > 1)
+            return self.library.positions(self._places(positions if asked else np.flip(positions, seq), len(x)))
+        if word in RESIZING:
+            return self._resizing_argument(word, dtype)
+        if word == "cu_seqlens":
+            assert self.part is not None
+            return self.library.positions(self.part.starts(x.shape[-2]))
+        spec = self.rotary
+        if spec is None:
+            raise Refused(f"there is no RoPE from which {word} could be made")
+        if word in TABLES:
+            assert self.shape.table is not None
+            if self.part is not None:
+                positions = self._text(self.part.whole(x.shape[-2]))
+            if "positions" in self.shape.takes:  # it takes its rows from a table of all positions
+                positions = self._text(np.arange(int(np.max(positions, initial=0)) + 1))
+            fine = "float64" if dtype == "float64" else "float32"
+            return self.library.numbers(table_of(word, self.shape.table, spec, positions), fine)
+        return {"dim": spec.rotated, "end": int(np.max(positions, initial=0)) + 1, "theta": spec.base}[word]
+
+    def _resizing_argument(self, word: str, dtype: str) -> Any:
+        """One argument of a function that resizes a learned table: the table, sizes of grids, the rows before them."""
+        if self.resizing is None:
+            raise Refused("there is no table that it could resize: pass values= and resized=")
+        rows, old, kept = (self.resizing[name] for name in ("rows", "grid", "kept"))
+        if word != "table":
+            sizes = {"size": rows, "old_size": old, "height": rows[0], "width": rows[-1], "prefix": kept}
+            return sizes[word]
+        table = np.asarray(self.resizing["values"], np.float64)
+        assert self.shape.table is not None
+        if self.shape.table.axes == "batch width":
+            if kept or len(old) == 1:
+                raise Refused("its rows are no grid")
+            table = np.moveaxis(table.reshape(*old, -1), -1, 0)
+        return self.library.floats(table if self.shape.table.axes == "seq" else table[None], dtype)
+
+    def _row_answer(self, answer: Any, positions: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The rows of these positions in a table that was resized."""
+        rows = self.numbers(self.array_or_refuse(answer, kind_of(answer)))
+        assert self.shape.table is not None
+        assert self.resizing is not None
+        if self.shape.table.axes == "batch width" and rows.ndim == 4:
+            rows = np.moveaxis(rows, 1, -1)
+        wanted = self.resizing["kept"] + int(np.prod(self.resizing["rows"]))
+        if rows.size != wanted * self.width or rows.shape[-1] != self.width:
+            raise Refused(f"it returned shape {list(answer.shape)} for {wanted} rows of width {self.width}")
+        return np.broadcast_to(rows.reshape(wanted, self.width)[positions][..., None, :, :], shape)
+
+    def _rotated(self, x: np.ndarray, answer: Any, positions: np.ndarray) -> np.ndarray:
+        """Tokens rotated by the cosines and sines that it returned."""
+        assert self.rotary is not None
+        held = []
+        for wave in waves_in(answer, self.shape.returns):
+            array: Any = as_numpy(self.array_or_refuse(wave, kind_of(wave)))
+            if np.iscomplexobj(array):
+                self.output, held = "float64" if array.itemsize > 8 else "float32", [array.real, array.imag]
+            else:
+                held.append(self.numbers(wave))
+        if len(held) != 2:
+            raise Refused("it returned one array of real numbers, not cosines and sines")
+        if "positions" not in self.shape.takes:  # it returned all rows from position 0 on
+            if len(held[0]) <= np.max(positions, initial=0):
+                raise Refused(f"it returned {len(held[0]):,} rows for {int(np.max(positions)) + 1:,} positions")
+            held = [rows[positions] for rows in held]
+        return rotated_by(x, (held[0].astype(np.float64), held[1].astype(np.float64)), self.rotary)
 
     def _checked(self, answer: Any, shape: tuple[int, ...]) -> np.ndarray:
         answer = self.array_or_refuse(answer, kind_of(answer))
@@ -184,9 +387,12 @@ class Called(ForeignFunction):
             if x.shape[place] > 1:
                 raise Refused(f"it is called without an axis of {AXES[place]} (pass axes= if it takes one)")
         order = [word for word in AXES if word in self.axes]
-        return np.transpose(x.squeeze(missing), [order.index(word) for word in self.axes])
+        y = np.transpose(x.squeeze(missing), [order.index(word) for word in self.axes])
+        return y.reshape(*y.shape[:-2], -1) if self.shape.flat else y
 
     def _inside(self, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        if self.shape.flat:
+            y = y.reshape(*y.shape[:-1], -1, self.width)
         return np.transpose(y, [self.axes.index(word) for word in AXES if word in self.axes]).reshape(shape)
 
     def _places(self, positions: np.ndarray, batch: int) -> np.ndarray:
@@ -202,20 +408,15 @@ class Called(ForeignFunction):
         return np.moveaxis(positions, -1, 0) if axes and self.places[0] == "axes" else positions
 
 
-def spaced(call: Any) -> Any:
-    """Comma-separated words, with one space after each comma."""
-    return ", ".join(word.strip() for word in call.split(",")) if isinstance(call, str) else call
-
-
 def first_places(coordinates: int = 1) -> np.ndarray:
     """The positions of the first tokens that a function is called with: 0 to 3, or zeros [4, coordinates]."""
     return np.arange(4) if coordinates == 1 else np.zeros((4, coordinates), np.int64)
 
 
-def first_shape(axes: tuple[str, ...], width: int) -> tuple[int, ...]:
+def first_shape(axes: tuple[str, ...], width: int, heads: int = 2) -> tuple[int, ...]:
     """The shape of the first tokens that a function is called with, [batch, heads, seq, width]."""
     # The sizes differ, so that one axis cannot be taken for another.
-    return (3 if "batch" in axes else 1, 2 if "heads" in axes else 1, 4, width)
+    return (3 if "batch" in axes else 1, heads if "heads" in axes else 1, 4, width)
 
 
 def numbered(
@@ -270,157 +471,3 @@ def runs(positions: np.ndarray) -> Iterator[slice]:
         if place == len(positions) or positions[place] != positions[place - 1] + 1:
             yield slice(start, place)
             start = place
-
-
-def _axes(text: Any) -> tuple[str, ...]:
-    words = tuple(text.replace(",", " ").split()) if isinstance(text, str) else ()
-    if not set(words) <= set(AXES) or len(set(words)) < len(words) or not {"seq", "width"} <= set(words):
-        raise InvalidValue(
-            f"`axes` must list the axes of x in order, using batch, heads, seq and width, got {shown(text)}.",
-            'Write for example axes="batch heads seq width"; seq and width are required.',
-        )
-    return words
-
-
-BIAS_CALLS = ("queries, keys", "counts", "keys")
-"""The arguments that a bias may take: the positions of both, the numbers of both, or the number of keys."""
-
-_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
-
-
-class CalledBias(ForeignFunction):
-    """A user's bias as a function of two NumPy arrays of positions; returns float64 [heads, queries, keys].
-
-    Attributes:
-        library: The array library that it is called with.
-        home: The library of its last output.
-        dtype: The precision that its numbers must have.
-        output: The dtype of its last output.
-        calls, rows: The number of calls, and of queries in all calls.
-        changed: The names of the arguments that it changed.
-        first: The queries and keys of the first call, which finds out how it is called.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        heads: int,
-        *,
-        call: str = "queries, keys",
-        aligned: str = "end",
-        tokens: int | None = None,
-        backend: Any = None,
-        dtype: str = "float32",
-        timeout: float = 60.0,
-    ) -> None:
-        """Validate the arguments, and find out which library it takes."""
-        if not callable(function):
-            raise InvalidType(
-                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or pass make=."
-            )
-        super().__init__(function, dtype, timeout)
-        self.heads = heads
-        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
-        self.aligned = one_of("aligned", aligned, ("end", "start"), "It is the alignment of the queries with the keys.")
-        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is the precision that the numbers must have.")
-        self.home = ""
-        self.first: list[tuple[np.ndarray, np.ndarray]] = []
-        # More keys than queries, so that one axis cannot be taken for the other.
-        queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
-        self._find_library(backend, self._standing(queries, keys), np.arange(keys))
-
-    def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
-        """Another function that is called in the same way; it is not called yet."""
-        other = copy.copy(self)
-        other.function, other.heads, other.first = function, heads, []
-        return other
-
-    def _standing(self, queries: int, keys: int) -> np.ndarray:
-        return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
-
-    def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
-        as_called = f"The function was called as {self.call_text(len(queries), len(keys))}:"
-
-        def attempt() -> None:
-            if not np.isfinite(self(queries, keys)).any():
-                raise CannotCheck(
-                    f"{as_called} it returned no finite number.",
-                    "Look for a division by zero, or a mask over all keys.",
-                )
-
-        if tried := self.find_library(backend, attempt):
-            # A function that takes counts gets no arrays, so the libraries do not matter.
-            told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
-            raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
-        self.first = [(queries, keys)]
-
-    def _advice(self, keys: np.ndarray) -> str:
-        """The hint of a refused call: another value of ``call`` if one works, else how to wrap the function."""
-        for call in BIAS_CALLS:
-            if call == self.call:
-                continue
-            trial = copy.copy(self)
-            trial.call, trial.changed = call, set()
-            try:
-                trial(keys, keys)
-            except Refused as error:
-                if "did not return" in str(error):
-                    return "Wrap it in a function(queries, keys) that returns."
-                continue
-            except Unasked:
-                continue
-            return f'It can be called with call="{call}": pass this.'
-        return _WRAP
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """See `ForeignFunction`."""
-        return super().summary | ({} if self.takes_positions else {"library": self.home})
-
-    def call_text(self, queries: int, keys: int) -> str:
-        """The call with its sizes, as text for messages."""
-        if self.call == "counts":
-            return f"function({queries}, {keys})"
-        if self.call == "keys":
-            return f"function({keys})"
-        return f"function(queries [{queries}], keys [{keys}])"
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether it takes arbitrary positions, not only counts of queries and keys."""
-        return self.call == "queries, keys"
-
-    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """The bias of these queries and keys, float64 [heads, queries, keys]."""
-        arguments: dict[str, Any]
-        number = len(queries)
-        if self.call == "queries, keys":
-            arguments = {"queries": self.library.positions(queries), "keys": self.library.positions(keys)}
-        else:
-            start = len(keys) - number if self.aligned == "end" else 0
-            if not np.array_equal(keys, np.arange(len(keys))) or not np.array_equal(queries, start + np.arange(number)):
-                raise Unasked("it counts its queries and keys, so other positions cannot be checked")
-            arguments = {"queries": number, "keys": len(keys)}
-            if self.call == "keys":
-                if number not in (1, len(keys)):
-                    raise Unasked("it takes the number of keys alone")
-                arguments = {"keys": len(keys)}
-        answer = self.ask(arguments, number)
-        return self._checked(answer, number, len(keys))
-
-    def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
-        answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))
-        shape = tuple(answer.shape)
-        axes = shape
-        while len(axes) > 3 and axes[0] == 1:
-            axes = axes[1:]
-        # It is added to scores [heads, queries, keys], so one row that is broadcast over all queries is allowed.
-        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
-            raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
-        self.home = library_name(answer)
-        numbers = self.numbers(answer).reshape(axes)
-        if axes[1] not in (1, queries):
-            if self.call != "keys":
-                raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
-            numbers = numbers[:, -queries:]  # the last queries of a full square
-        return np.broadcast_to(numbers, (self.heads, queries, keys))

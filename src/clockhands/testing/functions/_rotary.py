@@ -19,7 +19,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import shown
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.faults import ROTARY
+from clockhands.recognition.faults import ROTARY, SHARDING
 from clockhands.recognition.suspects import (
     FaultModel,
     RotaryObservations,
@@ -32,7 +32,9 @@ from clockhands.recognition.suspects import (
 )
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
 from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
-from clockhands.testing.functions._calls import PAIRS, Called, spaced
+from clockhands.testing.functions._call_shapes import spaced
+from clockhands.testing.functions._calls import Called
+from clockhands.testing.functions._rank_parts import EVERY_OF_PART, ROWS, head_part, part_experiments
 from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SMALL, CheckedRotary
 from clockhands.testing.functions._suspects import (
     MOST,
@@ -59,9 +61,13 @@ def check_rotary(
     *,
     make: Callable[[Any], Callable[..., Any]] | None = None,
     keys: Callable[..., Any] | None = None,
-    axes: str = "seq width",
-    call: str = "x, positions",
-    positions: str = "seq",
+    axes: str | None = None,
+    call: str | None = None,
+    positions: str | None = None,
+    heads: str | None = None,
+    rank: int | None = None,
+    ranks: int | None = None,
+    zigzag: bool = False,
     backend: Any = None,
     dtype: str = "float32",
     length: int | None = None,
@@ -80,10 +86,20 @@ def check_rotary(
         like: The expected RoPE: a spec, or a preset's name with fields (``"llama3.1"``).
         make: A function(spec) that builds the function for a spec: then two models in one process are compared too.
         keys: The function for keys, if they are treated differently (xPos).
-        axes: The axes of x in the function's order: ``"batch heads seq width"``.
+        axes: The axes of x in the function's order: ``"batch heads seq width"``; ``"seq heads*width"`` if heads and
+            width are one axis.
         call: The arguments of the function: ``"x, positions"``; ``"x"`` if it counts its rows itself; ``"x, offset"``;
-            ``"q, k, positions"`` if it returns both queries and keys.
+            ``"q, k, positions"`` if it returns both queries and keys; ``"q, k, cos, sin"`` or ``"q, k, freqs_cis"`` if
+            it is given what rotates them, which is made from `like`; ``"positions -> cos, sin"`` or
+            ``"dim, end, theta -> freqs_cis"`` if it returns this, which then rotates tokens. By default it is read from
+            the names of the parameters, and is ``"x, positions"`` if they are not known.
         positions: The axes of its positions: ``"seq"`` or ``"batch seq"``; with ``axes`` for several coordinates.
+        heads: The heads of a rank, ``"4:8"``: every call has as many.
+        rank: The rank, from 0, of a function that has a part of a sequence and finds out which tokens these are:
+            ``"x"``, ``"x, cu_seqlens"``, or ``"q, k, cos, sin"`` of the whole sequence.
+        ranks: The number of ranks.
+        zigzag: Whether a rank has chunks r and 2 R - 1 - r of 2 R, of each document if it takes ``cu_seqlens``, as in
+            ring attention and Megatron's context parallelism; see `clockhands.encodings.sharding.rank_positions`.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The dtype of its tokens.
         length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the frequencies of the spec depend on the
@@ -117,6 +133,8 @@ def check_rotary(
             'Wrap the function so that it takes positions, and pass call="x, positions" or "q, k, positions".',
         )
 
+    own_heads = head_part(heads, None)
+
     def outside(
         function: Callable[..., Any], own: Rotary, key: Callable[..., Any] | None = None, first: str | None = None
     ) -> CheckedRotary:
@@ -126,6 +144,11 @@ def check_rotary(
             axes=axes,
             call=call,
             positions=positions,
+            rotary=own,
+            rank=rank,
+            ranks=ranks,
+            zigzag=zigzag,
+            heads=None if own_heads is None else len(own_heads),
             coordinates=own.number_of_axes,
             backend=backend,
             dtype=dtype,
@@ -138,7 +161,10 @@ def check_rotary(
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     it = outside(function_of(fn, make, spec), spec, keys)
-    return checked("rotary", named(fn, make), it, (*SMALL, EVERY), partial(_explained, it), raises=raises)
+    experiments = (*SMALL, EVERY)
+    if it.called.part is not None:
+        experiments = (*part_experiments("several heads", keys=it.called.shape.pairs), EVERY_OF_PART)
+    return checked("rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
 
 
 def checked_length(spec: Rotary, length: int | None) -> int:
@@ -174,9 +200,15 @@ CROSSED = FaultModel(("queries-and-keys-crossed",), {}, lambda: _crossed)
 """A function that returns the keys as queries and the queries as keys."""
 
 
+def _of_other_side(seen: RotaryObservations, side: str) -> FaultModel:
+    """A function that rotates one of queries and keys by the positions of the other, which are in reverse order."""
+    one, other = ("keys", "queries") if side == "key" else ("queries", "keys")
+    return seen.suspect("positions-of-other-side", {"one": one, "other": other}, places=lambda at, _: at[..., ::-1])
+
+
 def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanation, ...]:
     """The explanations of the failures."""
-    small = [one for one in runs if one.experiment is not EVERY]
+    small = [one for one in runs if one.experiment.name != EVERY.name]
     every = next((one for one in runs if one.experiment is EVERY), None)
     first_wrong = first_right = None
     if every is not None:
@@ -188,7 +220,14 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
         return unexplained(it, runs)
     side = _wrong_side(it, runs)
     seen = replace(_seen(it, first_wrong, side), first_right=first_right)
-    suspects = [*rotary_suspects(it.spec, seen), *[CROSSED] * (it.call == PAIRS)]
+    shape = it.called.shape
+    suspects = [*rotary_suspects(it.spec, seen), *[CROSSED] * shape.pairs]
+    if it.called.part is not None:  # which tokens a rank has is tried first: rows that it counts itself are such a case
+        found = exact_fits(small, it.called.part.suspects(seen), partial(it.suspected, side=side))
+        if found:
+            return one_sided(explanations(found, SHARDING, None), side)
+    if {"q_positions", "k_positions"} <= {*shape.takes} and side is not None:
+        suspects.append(_of_other_side(seen, side))
 
     def built(suspect: FaultModel) -> CheckedRotary:
         return it.suspected(suspect, None if suspect is CROSSED else side)
@@ -239,7 +278,7 @@ def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:
 
 def _wrong_side(it: CheckedRotary, runs: list[ExperimentRun]) -> str | None:
     """``"key"`` or ``"query"`` if only these are wrong, else None."""
-    if it.call != PAIRS:
+    if not it.called.shape.pairs:
         return None
     names = {one.experiment.name for one in runs}
     failed = failed_of(runs)
@@ -277,6 +316,9 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
             return tuple(found)
         return ()
 
+    part = it.called.part
+    if part is not None:
+        at = part.positions(4 * ROWS)
     samples = answer_of(at)
     turning, alike = pair_factors(samples, it.spec)
     seen = RotaryObservations(
@@ -290,7 +332,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
         axes=it.called.axes,
         samples=samples,
         role=role,
-        counted="positions" not in it.call,
+        counted=it.called.shape.counts or it.call == "x, offset" or part is not None,
         coordinates=apart,
         apart=() if apart is None else answer_of(apart, given=True),
     )
@@ -337,7 +379,7 @@ def _even(rates: np.ndarray) -> bool:
 
 def _recognised(it: CheckedRotary) -> tuple[Rotary, ...]:
     """The specs of the RoPE that the function computes, if it is another known one."""
-    if it.spec.axes is not None or it.call == PAIRS or len(it.called.axes) > 2 or it.length < 300:
+    if it.spec.axes is not None or it.called.shape.pairs or len(it.called.axes) > 2 or it.length < 300:
         return ()
 
     def answer_of(x: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ from clockhands.recognition.calling import Refused
 from clockhands.recognition.suspects import FaultModel, StagedRotary
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import SINGLE, UNIT, rotation_error
-from clockhands.testing.functions._calls import PAIRS
 from clockhands.testing.functions._tokens import (
     CheckedTokens,
     a_few_positions,
@@ -59,7 +58,7 @@ class CheckedRotary(CheckedTokens):
 
     def beside(self, *needed: str) -> tuple[int, int, str]:
         """See `CheckedTokens`; raises `Unasked` if both numbers are 1, or if an axis of ``needed`` is missing."""
-        batch, heads = 3 if "batch" in self.axes else 1, 2 if "heads" in self.axes else 1
+        batch, heads = 3 if "batch" in self.axes else 1, self.called.heads if "heads" in self.axes else 1
         if batch * heads == 1 or not {*needed} <= {*self.axes}:
             missing = " or ".join(word for word in needed or ("batch", "heads") if word not in self.axes)
             raise Unasked(f"it is called without an axis of {missing} (pass axes= if it takes one)")
@@ -194,9 +193,9 @@ def keys_at_positions_of_their_own(it: CheckedRotary) -> list[Answer]:
 
 
 def _keys_apart(it: CheckedRotary) -> None:
-    if it.call != PAIRS and it.spec.xpos is None:
+    if not it.called.shape.pairs and it.spec.xpos is None:
         raise Unasked("it treats queries and keys alike")
-    if it.call != PAIRS and it.keys is None:
+    if not it.called.shape.pairs and it.keys is None:
         raise Unasked("xPos treats keys differently: pass keys=, the function for them")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import ROWS, Answer, Experiment, Unasked, experiment
-from clockhands.testing.functions._calls import PAIRS, Called, first_places, first_shape, in_runs, numbered
+from clockhands.testing.functions._calls import Called, first_places, first_shape, in_runs, numbered
 from clockhands.testing.functions._subject import CheckedFunction
 
 COUNTS = "it counts its rows itself"
@@ -116,7 +116,7 @@ class CheckedTokens(CheckedFunction):
     def tokens(self, *shape: int, seed: int = 0, dtype: str | None = None) -> np.ndarray:
         """Tokens [batch, heads, seq, width] that the dtype represents exactly; zeros if it returns a table."""
         shape, dtype = (*shape, self.width), dtype or self.dtype
-        if self.call == "positions":
+        if self.called.shape.is_table:
             return np.zeros(shape)
         if (shape, seed, dtype) in self.drawn:
             return self.drawn[shape, seed, dtype]
@@ -157,13 +157,13 @@ class CheckedTokens(CheckedFunction):
         if self.process is not None:
             return self._simulated(x, positions, dtype or self.dtype, role)
         called = self.keys if role == "key" and self.keys is not None else self.called
-        if role == "key" and self.call == PAIRS:
+        if role == "key" and self.called.shape.pairs:
             return called(other_tokens(x), positions, dtype=dtype, beside=x)
         return called(x, positions, dtype=dtype)
 
     def _simulated(self, x: np.ndarray, positions: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
         """The output of the suspect, which is called as often as the user's function, because it may keep state."""
-        if self.call == "x" and self.gets_whole_sequences:
+        if self.called.shape.counts and self.gets_whole_sequences and self.called.part is None:
             return numbered(lambda part, at: self.model(part, at, dtype, role), x, positions, self.length)
         if self.call == "x, offset":
             return in_runs(lambda part, at: self.model(part, at, dtype, role), x, positions)
@@ -172,7 +172,7 @@ class CheckedTokens(CheckedFunction):
     def first_call(self, dtype: str | None) -> None:
         """See `CheckedFunction`."""
         shape = first_shape(self.axes, self.width)
-        x = np.zeros(shape) if self.call == "positions" else np.ones(shape)
+        x = np.zeros(shape) if self.called.shape.is_table else np.ones(shape)
         self(x, self.called.start + first_places(self.coordinates or 1), dtype=dtype)
 
     def of(self, spec: Any, first: str | None = None) -> Any:
@@ -289,7 +289,7 @@ def coarser_model_first(it: CheckedTokens) -> list[Answer]:
 
 
 def _needs_coarser(it: CheckedTokens) -> None:
-    if it.call == "positions":
+    if it.called.shape.is_table:
         raise Unasked(ALONE)
     if it.coarse is None or it.coarse == it.dtype:
         raise Unasked("no lower-precision dtype is available")

@@ -6,7 +6,7 @@ row by row; each row belongs to a position.
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from clockhands.models.measured_rotations import rotated_by
+from clockhands.encodings.rotary import Rotary
 from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.bounds import treated_error
-from clockhands.testing.functions._calls import CALLS, Called
+from clockhands.testing.functions._call_shapes import CallShape
+from clockhands.testing.functions._calls import Called
 from clockhands.testing.modules._module_tensors import as_it_was, put_parameters
 from clockhands.testing.reports import CannotCheck
 
-WAVES = ("x, positions -> cos, sin", "positions -> cos, sin")
 _HINT = (
     "Pass call=, axes=, positions=, width= or length= for what it takes; call= may be a function(module, x, positions),"
     ' or "x, positions -> cos, sin" if it returns cosines and sines.'
@@ -67,7 +67,7 @@ class ModuleCaller:
         self,
         module: torch.nn.Module,
         *,
-        call: str | Callable[..., Any],
+        call: str | Callable[..., Any] | None,
         method: str | None,
         axes: str | None,
         positions: str | None,
@@ -76,14 +76,16 @@ class ModuleCaller:
         width: int | None,
         length: int | None,
         coordinates: int,
+        rotary: Rotary | None,
+        additive: bool,
         is_bias: bool,
         timeout: float,
     ) -> None:
         """Detect the width of its tokens and the number of its positions, unless they are given."""
         self.call, self.method, self.layout, self.timeout = call, method, layout, timeout
-        waves = call in WAVES
-        self.axes = axes or ("batch heads seq width" if waves else "seq width")
-        self.places = positions or ("batch seq" if waves else "seq")
+        self.given_axes, self.given_places, self.rotary, self.additive = axes, positions, rotary, additive
+        self.shape: CallShape | None = None
+        self.shape_words: Mapping[str, Any] = {}
         self.dtype, self.coordinates = dtype, coordinates
         self.kind = "bias" if is_bias else "tokens"
         self.width = width or 0
@@ -103,33 +105,36 @@ class ModuleCaller:
             def called_module(*arguments: Any) -> Any:
                 with around():
                     return given(module, *arguments)
-        elif call in WAVES:
-
-            def called_module(*arguments: Any) -> Any:
-                x, positions = arguments
-                with around():
-                    waves = bound(x, positions) if call == WAVES[0] else bound(positions)
-                    return rotated_by(x, waves, self.layout)
         else:
 
             def called_module(*arguments: Any) -> Any:
                 with around():
                     return bound(*arguments)
 
+            # The names of its arguments are read from it.
+            called_module.__wrapped__ = getattr(bound, "forward", bound)  # type: ignore[attr-defined]
         called_module.__qualname__ = type(module).__name__
         return called_module
 
     @property
     def called_as(self) -> str:
         """How the function is called, as `Called` names it."""
-        if callable(self.call):
-            return "x" if len(inspect.signature(self.call).parameters) == 2 else CALLS[0]
-        return CALLS[0] if self.call in WAVES else self.call
+        return "" if self.shape is None else self.shape.call
+
+    @property
+    def axes(self) -> str:
+        """The axes of its tokens."""
+        return "" if self.shape is None else self.shape.axes_text
+
+    @property
+    def places(self) -> str:
+        """The axes of its positions."""
+        return "" if self.shape is None else " ".join(self.shape.places)
 
     @property
     def positions_given(self) -> bool:
         """Whether it takes positions or an offset."""
-        return self.kind == "bias" or "positions" in self.called_as or "offset" in self.called_as
+        return self.shape is None or not self.shape.counts
 
     def hear(
         self,
@@ -161,25 +166,37 @@ class ModuleCaller:
 
     def called(self, module: torch.nn.Module, width: int, dtype: str, around: Around = nullcontext) -> Called:
         """The module as a function of NumPy arrays."""
-        return Called(
+        given: Any = self.shape or self.call
+        if callable(given):
+            given = "x" if len(inspect.signature(given).parameters) == 2 else "x, positions"
+        rotary = self.rotary
+        if rotary is None and not self.additive and width % 2 == 0:  # which turns tokens by the cosines that it returns
+            rotary = Rotary(width, layout=self.layout)  # type: ignore[arg-type]
+        made = Called(
             self.function(module, around),
             width,
-            axes=self.axes,
-            call=self.called_as,
-            positions=self.places,
+            axes=self.given_axes,
+            call=given,
+            positions=self.given_places,
+            rotary=rotary,
             coordinates=self.coordinates,
             backend="torch",
             dtype=dtype,
             timeout=self.timeout,
         )
+        if self.shape is None:
+            self.shape, self.shape_words = made.shape, made.shape_words
+        return made
 
     def arguments(self, device: str) -> tuple[torch.Tensor, ...]:
-        """The arguments of a call with 3 tokens on a device: tokens, and positions if it takes them."""
-        sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width}
-        x = torch.ones([sizes[word] for word in self.axes.split()], device=device)
-        places = [{**sizes, "axes": self.coordinates}[word] for word in self.places.split()]
-        positions = torch.zeros(places, dtype=torch.int64, device=device)
-        return {"x": (x,), "positions": (positions,)}.get(self.called_as, (x, positions))
+        """The arguments of a call with 3 tokens on a device: tokens and positions; raises `Unasked` for others."""
+        assert self.shape is not None
+        if not {*self.shape.takes} <= {"x", "positions"}:
+            raise Unasked("it takes other arguments than tokens and positions")
+        sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width, "axes": self.coordinates}
+        x = torch.ones([sizes[word] for word in self.shape.axes], device=device)
+        places = torch.zeros([sizes[word] for word in self.shape.places], dtype=torch.int64, device=device)
+        return tuple({"x": x, "positions": places}[word] for word in self.shape.takes)
 
     def _hear_bias(self, module: torch.nn.Module, at: np.ndarray, around: Around) -> ModuleOutput:
         function = self.function(module, around)
@@ -211,7 +228,7 @@ class ModuleCaller:
 
     def _find_width(self, module: torch.nn.Module) -> int:
         said = ""
-        for width in dict.fromkeys(_likely_widths(module, self)):
+        for width in dict.fromkeys(_likely_widths(module)):
             try:
                 self.called(module, width, self.dtype)
             except CannotCheck as error:
@@ -238,18 +255,8 @@ class ModuleCaller:
         )
 
 
-def _likely_widths(module: torch.nn.Module, asking: ModuleCaller) -> Iterator[int]:
-    """Possible widths: from what it returns, from its attributes and tensors, then common ones."""
-    if asking.call in WAVES:
-        bound = module if asking.method is None else getattr(module, asking.method)
-        at = torch.arange(3)[None]
-        with torch.no_grad():
-            try:
-                waves = bound(torch.ones(1, 1, 3, 8), at) if asking.call == WAVES[0] else bound(at)
-                yield int(waves[0].shape[-1])
-            except Exception:  # noqa: BLE001 - the later call reports the error
-                yield 64
-        return
+def _likely_widths(module: torch.nn.Module) -> Iterator[int]:
+    """Possible widths: from its attributes and tensors, then common ones."""
     for owner in module.modules():
         for name in ("head_dim", "head_width", "dim", "width", "d_model", "embed_dim", "embedding_dim", "hidden_size"):
             value = getattr(owner, name, None)

@@ -22,7 +22,7 @@ def check_module(
     like: Any = None,
     *,
     make: Callable[..., Any] | None = None,
-    call: str | Callable[..., Any] = "x, positions",
+    call: str | Callable[..., Any] | None = None,
     method: str | None = None,
     axes: str | None = None,
     positions: str | None = None,
@@ -52,9 +52,8 @@ def check_module(
             `check_rotary`, `check_additive` or `check_bias`. None compares the module with itself only.
         make: Builds the module: a function of a spec, so that models of several encodings can be compared, or a
             function without arguments.
-        call: The arguments, as for `check_rotary` and `check_bias`; or ``"x, positions -> cos, sin"`` or
-            ``"positions -> cos, sin"`` if it returns cosines and sines, which then rotate tokens [batch, heads, seq,
-            width]; or a function(module, x, positions), or (module, x) if it counts its rows itself.
+        call: The arguments, as for `check_rotary` and `check_bias`; or a function(module, x, positions), or (module, x)
+            if it counts its rows itself. By default it is read from the names of the parameters.
         method: The name of the method to call, if not the module itself.
         axes: The axes of x, as for `check_rotary`.
         positions: The axes of the positions, as for `check_rotary`.
@@ -105,11 +104,12 @@ def check_module(
     from clockhands.testing.modules._module_report import report_of_module
     from clockhands.testing.modules._module_tensors import as_it_was
 
+    rotary = spec if isinstance(spec, Rotary) else None
     known = {"layout": layout or getattr(spec, "layout", "halves"), "width": width or _width(spec)}
     one_of(
         "layout", known["layout"], ("halves", "interleaved"), "It says which dimensions the cosines and sines rotate."
     )
-    if call == "x, positions" and isinstance(spec, BiasCode):
+    if call is None and isinstance(spec, BiasCode):
         call = "queries, keys"
     with as_it_was(module):
         asking = ModuleCaller(
@@ -121,6 +121,8 @@ def check_module(
             dtype=dtype,
             length=_length(spec, length),
             coordinates=spec.number_of_axes if isinstance(spec, Rotary | AdditiveCode) else 1,
+            rotary=rotary,
+            additive=isinstance(spec, AdditiveCode),
             is_bias=isinstance(spec, BiasCode) or call in ("queries, keys", "counts"),
             timeout=timeout,
             **known,

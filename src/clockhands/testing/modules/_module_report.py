@@ -49,6 +49,7 @@ def report_of_module(subject: ModuleSubject, values: Any, backend: str | None, w
             "dtype": asking.dtype,
             "calls": asking.calls + (0 if function is None else function.called["calls"]),
             "rows": 0 if function is None else function.called["rows"],
+            **asking.shape_words,
             "length": asking.length,
             "notes": (*_notes(original, spec), *subject.notes),
         },

@@ -181,7 +181,8 @@ def _inference(subject: ModuleSubject) -> Treated:
 
 def _trained_after_inference(subject: ModuleSubject) -> Treated:
     """A tensor that was made in inference mode cannot be used in a graph that records gradients."""
-    if subject.asking.kind == "bias" or "offset" in subject.asking.called_as or subject.asking.called_as[0] == "q":
+    shape = subject.asking.shape
+    if shape is None or not {*shape.takes} <= {"x", "positions"}:
         raise Unasked("gradients are checked only if it takes tokens and positions")
 
     def trained(module: torch.nn.Module) -> None:
@@ -189,7 +190,8 @@ def _trained_after_inference(subject: ModuleSubject) -> Treated:
             x, *positions = subject.asking.arguments("cpu")
             if x.is_floating_point():
                 x.requires_grad_()
-            made = subject.asking.function(module)(x, *positions)
+            made: Any = subject.asking.function(module)(x, *positions)
+            made = sum(made) if isinstance(made, tuple) else made
             if made.requires_grad:
                 made.sum().backward()
 

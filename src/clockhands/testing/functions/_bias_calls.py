@@ -1,0 +1,173 @@
+"""A user's bias wrapped as a function of two NumPy arrays of positions: its arguments and return value are checked."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from clockhands.arguments import one_of
+from clockhands.errors import InvalidType
+from clockhands.phrases import shown
+from clockhands.recognition.calling import (
+    FLOATS,
+    ForeignFunction,
+    Refused,
+    float_name,
+    kind_of,
+    library_name,
+    refusals,
+)
+from clockhands.testing._experiments import Unasked
+from clockhands.testing.functions._call_shapes import spaced
+from clockhands.testing.functions._rank_parts import ROWS, SequencePart
+from clockhands.testing.reports import CannotCheck
+
+BIAS_CALLS = ("queries, keys", "counts", "keys")
+"""The arguments that a bias may take: the positions of both, the numbers of both, or the number of keys."""
+
+_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
+
+
+class CalledBias(ForeignFunction):
+    """A user's bias as a function of two NumPy arrays of positions; returns float64 [heads, queries, keys].
+
+    Attributes:
+        library: The array library that it is called with.
+        home: The library of its last output.
+        dtype: The precision that its numbers must have.
+        output: The dtype of its last output.
+        calls, rows: The number of calls, and of queries in all calls.
+        changed: The names of the arguments that it changed.
+        first: The queries and keys of the first call, which finds out how it is called.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        heads: int,
+        *,
+        call: str = "queries, keys",
+        aligned: str = "end",
+        part: SequencePart | None = None,
+        tokens: int | None = None,
+        backend: Any = None,
+        dtype: str = "float32",
+        timeout: float = 60.0,
+    ) -> None:
+        """Validate the arguments, and find out which library it takes."""
+        if not callable(function):
+            raise InvalidType(
+                f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or pass make=."
+            )
+        super().__init__(function, dtype, timeout)
+        self.heads, self.part = heads, part
+        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
+        self.aligned = one_of("aligned", aligned, ("end", "start"), "It is the alignment of the queries with the keys.")
+        self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is the precision that the numbers must have.")
+        self.home = ""
+        self.first: list[tuple[np.ndarray, np.ndarray]] = []
+        # More keys than queries, so that one axis cannot be taken for the other.
+        queries, keys = (7, 12) if tokens is None and call != "keys" else (tokens or 12, tokens or 12)
+        if part is not None:
+            queries, keys = ROWS, ROWS * part.ranks
+        self._find_library(backend, self.standing(queries, keys), np.arange(keys))
+
+    def beside(self, function: Callable[..., Any], heads: int) -> "CalledBias":
+        """Another function that is called in the same way; it is not called yet."""
+        other = copy.copy(self)
+        other.function, other.heads, other.first = function, heads, []
+        return other
+
+    def standing(self, queries: int, keys: int) -> np.ndarray:
+        """The positions of the queries: at the last or the first keys (``aligned``), or those of the rank."""
+        if self.part is not None:
+            return self.part.positions(queries)
+        return np.arange(queries) + (keys - queries if self.aligned == "end" else 0)
+
+    def _find_library(self, backend: Any, queries: np.ndarray, keys: np.ndarray) -> None:
+        as_called = f"The function was called as {self.call_text(len(queries), len(keys))}:"
+
+        def attempt() -> None:
+            if not np.isfinite(self(queries, keys)).any():
+                raise CannotCheck(
+                    f"{as_called} it returned no finite number.",
+                    "Look for a division by zero, or a mask over all keys.",
+                )
+
+        if tried := self.find_library(backend, attempt):
+            # A function that takes counts gets no arrays, so the libraries do not matter.
+            told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
+            raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
+        self.first = [(queries, keys)]
+
+    def _advice(self, keys: np.ndarray) -> str:
+        """The hint of a refused call: another value of ``call`` if one works, else how to wrap the function."""
+        for call in BIAS_CALLS:
+            if call == self.call:
+                continue
+            trial = copy.copy(self)
+            trial.call, trial.changed = call, set()
+            try:
+                trial(keys, keys)
+            except Refused as error:
+                if "did not return" in str(error):
+                    return "Wrap it in a function(queries, keys) that returns."
+                continue
+            except Unasked:
+                continue
+            return f'It can be called with call="{call}": pass this.'
+        return _WRAP
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """See `ForeignFunction`."""
+        return super().summary | ({} if self.takes_positions else {"library": self.home})
+
+    def call_text(self, queries: int, keys: int) -> str:
+        """The call with its sizes, as text for messages."""
+        if self.call == "counts":
+            return f"function({queries}, {keys})"
+        if self.call == "keys":
+            return f"function({keys})"
+        return f"function(queries [{queries}], keys [{keys}])"
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether it takes arbitrary positions, not only counts of queries and keys."""
+        return self.call == "queries, keys"
+
+    def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias of these queries and keys, float64 [heads, queries, keys]."""
+        arguments: dict[str, Any]
+        number = len(queries)
+        if self.call == "queries, keys":
+            arguments = {"queries": self.library.positions(queries), "keys": self.library.positions(keys)}
+        else:
+            counted = np.arange(len(keys))
+            if not np.array_equal(keys, counted) or not np.array_equal(queries, self.standing(number, len(keys))):
+                raise Unasked("it counts its queries and keys, so other positions cannot be checked")
+            arguments = {"queries": number, "keys": len(keys)}
+            if self.call == "keys":
+                if number not in (1, len(keys)):
+                    raise Unasked("it takes the number of keys alone")
+                arguments = {"keys": len(keys)}
+        answer = self.ask(arguments, number)
+        return self._checked(answer, number, len(keys))
+
+    def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
+        answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))
+        shape = tuple(answer.shape)
+        axes = shape
+        while len(axes) > 3 and axes[0] == 1:
+            axes = axes[1:]
+        # It is added to scores [heads, queries, keys], so one row that is broadcast over all queries is allowed.
+        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
+            raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
+        self.home = library_name(answer)
+        numbers = self.numbers(answer).reshape(axes)
+        if axes[1] not in (1, queries):
+            if self.call != "keys":
+                raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
+            numbers = numbers[:, -queries:]  # the last queries of a full square
+        return np.broadcast_to(numbers, (self.heads, queries, keys))

@@ -1,0 +1,237 @@
+"""Functions in the shapes that people have are checked without an adapter, and the report says in which shape."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import clockhands as ch
+from clockhands.encodings.scaling import Linear, Yarn
+from clockhands.testing import CannotCheck, check_rotary
+from testing import written_shapes as written
+from testing.written_shapes import halves, llama, neighbours, transformers, vllm, waves
+
+HALVES, PAIRS = ch.Rotary(16), ch.Rotary(16, "interleaved")
+IN_PART = ch.Rotary(16, rotated=8)
+
+
+def doubled(row):
+    return np.repeat(row, 2, -1)
+
+
+# The function, what it computes, and words of the shape in which it fits.
+SOUND = [
+    (transformers, HALVES, "q [batch, heads, seq, width]", "cos [batch, seq, 16, both halves equal]"),
+    (transformers, ch.Rotary(16, base=5e5, scaling=Yarn(8.0, 1024)), "cos [batch, seq, 16, both halves equal]"),
+    (functools.partial(transformers, unsqueeze_dim=2), HALVES, "q [batch, seq, heads, width]"),
+    (written.transformers_4, HALVES, "cos [seq, 16, both halves equal]", "positions [batch, seq]"),
+    (written.neox, HALVES, "cos [batch, seq, 16, both halves equal]"),
+    (written.neox, IN_PART, "cos [batch, seq, 8, both halves equal]"),
+    (written.esm, HALVES, "cos [batch, 1, seq, 16, both halves equal]"),
+    (written.timm, PAIRS, "sin [batch, seq, 16, neighbours equal]"),
+    (written.timm_cat, PAIRS, "sin_cos [batch, seq, 16, neighbours equal]"),
+    (written.flash, HALVES, "cos [batch, seq, 8, one for each pair]"),
+    (written.flash, IN_PART, "cos [batch, seq, 4, one for each pair]"),
+    (written.megatron, ch.Rotary(16, scaling=Linear(4.0)), "freqs [batch, seq, 16, both halves equal]"),
+    (written.meta, PAIRS, "q [batch, seq, heads, width]", "freqs_cis [batch, seq, 8, one for each pair]"),
+    (written.meta_table, ch.Rotary(16, "interleaved", base=5e5), "function(dim, end, theta) -> freqs_cis"),
+    (llama(), HALVES, "positions [batch, seq]) -> cos, sin"),
+    (llama(5e5), ch.Rotary(32, base=5e5), "positions [batch, seq]) -> cos, sin"),
+    (llama(repeat=doubled), PAIRS, "positions [batch, seq]) -> cos, sin"),
+    (llama(repeat=lambda row: row), HALVES, "positions [batch, seq]) -> cos, sin"),
+    (written.of_positions, HALVES, "function(positions [batch, seq]) -> cos, sin"),
+    (vllm(), HALVES, "positions [seq], q [seq, heads*width]"),
+    (vllm(apart=neighbours, repeat=doubled), PAIRS, "positions [seq], q [seq, heads*width]"),
+    (written.esm_module(), HALVES, "function(q [batch, heads, seq, width], k [batch, heads, seq, width])"),
+    (written.of_two, HALVES, "q_positions [seq], k_positions [seq]"),
+]
+
+
+def test_sound_functions_of_every_shape_pass(cases):
+    for function, spec, *words in SOUND:
+        with cases(function, words):
+            report = check_rotary(function, spec, length=3000)
+            assert report.called["shape"] in str(report).replace("\n", " ").replace("  ", " ")
+            assert [each for each in words if each not in report.called["shape"]] == []
+            assert 0 < report.worst <= 1
+
+
+def test_drawn_bases_widths_and_layouts_pass(cases):
+    draw = np.random.default_rng(7)
+    for _ in range(12):
+        width, base = int(2 * draw.integers(2, 40)), float(10 ** draw.uniform(2, 7))
+        for layout, apart, repeat in (("halves", halves, waves.__defaults__[2]), ("interleaved", neighbours, doubled)):
+            spec = ch.Rotary(width, layout, base=base)
+            functions = [vllm(base, width, apart, repeat), llama(base, repeat=repeat)]
+            functions += [written.meta, written.timm] if layout == "interleaved" else [transformers, written.flash]
+            for function in functions:
+                with cases(spec, function):
+                    assert check_rotary(function, spec, length=700).sound
+
+
+def _exchanged(q, k, cos, sin):
+    return transformers(q, k, sin, cos)
+
+
+def _keys_left(q, k, cos, sin):
+    return transformers(q, k, cos, sin)[0], k
+
+
+def _queries_left(q, k, cos, sin):
+    return q, transformers(q, k, cos, sin)[1]
+
+
+def _crossed(q, k, cos, sin):
+    return transformers(k, q, cos, sin)
+
+
+def _backward(q, k, cos, sin):
+    return transformers(q, k, cos, -sin)
+
+
+def _repeated_for_pairs(x, cos, sin):
+    cos, sin = (doubled(wave)[:, None] for wave in (cos, sin))
+    return x * cos + halves(x) * sin
+
+
+def _waves_exchanged(x, position_ids):
+    return llama()(x, position_ids)[::-1]
+
+
+def _positions_of_keys(q, k, q_positions, k_positions):  # noqa: ARG001
+    return written.of_two(q, k, k_positions, k_positions)
+
+
+def _positions_of_queries(q, k, q_positions, k_positions):  # noqa: ARG001
+    return written.of_two(q, k, q_positions, q_positions)
+
+
+def _conjugated(xq, xk, freqs_cis):
+    return written.meta(xq, xk, freqs_cis.conj())
+
+
+def _complex_keys_left(xq, xk, freqs_cis):
+    return written.meta(xq, xk, freqs_cis)[0], xk
+
+
+def _base_left_out(dim, end, theta=10000.0):  # noqa: ARG001
+    return written.meta_table(dim, end)
+
+
+def _from_first(positions, query, key):
+    return vllm()(positions - positions[0], query, key)
+
+
+def _flat_keys_left(positions, query, key):
+    return vllm()(positions, query, key)[0], key
+
+
+FAULTY = [
+    (_exchanged, HALVES, "sine-and-cosine-swapped", ""),
+    (_keys_left, HALVES, "no-rotation", "for keys only"),
+    (_queries_left, HALVES, "no-rotation", "for queries only"),
+    (_crossed, HALVES, "queries-and-keys-crossed", ""),
+    (_backward, HALVES, "other-direction", ""),
+    (transformers, PAIRS, "other-layout", "half-split instead of interleaved"),
+    (written.timm, HALVES, "other-layout", "interleaved instead of half-split"),
+    (_repeated_for_pairs, HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
+    (llama(repeat=doubled), HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
+    (_waves_exchanged, HALVES, "sine-and-cosine-swapped", ""),
+    (llama(5e5), HALVES, "another-base", "500,000 instead of 10,000"),
+    (_positions_of_keys, HALVES, "positions-of-other-side", "rotates queries by the positions of keys"),
+    (_positions_of_queries, HALVES, "positions-of-other-side", "rotates keys by the positions of queries"),
+    (_conjugated, PAIRS, "other-direction", ""),
+    (_complex_keys_left, PAIRS, "no-rotation", "for keys only"),
+    (_base_left_out, ch.Rotary(16, "interleaved", base=5e5), "another-base", "10,000 instead of 500,000"),
+    (vllm(5e5), HALVES, "another-base", "500,000 instead of 10,000"),
+    (vllm(apart=neighbours, repeat=doubled), HALVES, "other-layout", "interleaved instead of half-split"),
+    (_from_first, HALVES, "positions-from-first", "every call starts at position 0"),
+    (_flat_keys_left, HALVES, "no-rotation", "for keys only"),
+    (written.esm_module(5e5), HALVES, "another-base", "500,000 instead of 10,000"),
+]
+
+
+def test_faults_of_every_shape_are_named(cases):
+    for function, spec, code, said in FAULTY:
+        with cases(function, code):
+            report = check_rotary(function, spec, length=3000, raises=False)
+            assert report.codes == {code}
+            assert said in report.explanations[0].message
+
+
+def test_a_function_of_today_is_called_as_before_and_no_other_shape_is_tried():
+    calls = []
+
+    def plain(x, positions):
+        calls.append(x.shape)
+        return written.rotated(x, positions)
+
+    report = check_rotary(plain, HALVES, length=300)
+    assert calls[:2] == [(4, 16), (40, 16)]
+    assert "shape" not in report.called
+
+
+def test_what_fits_no_shape_is_told_with_the_number_of_layouts():
+    def of_five_axes(q, k, cos, sin):
+        batch, heads, seq, width, _ = q.shape
+        raise AssertionError((batch, heads, seq, width, k, cos, sin))
+
+    with pytest.raises(CannotCheck, match=r"q \[3, 2, 4, 16\].* and in 143 other layouts: .*not enough values"):
+        check_rotary(of_five_axes, HALVES, backend="numpy")
+
+
+def test_layouts_that_did_not_fit_are_in_the_report_with_the_reason():
+    called = check_rotary(written.meta, PAIRS, length=300).called
+    assert len(called["did_not_fit"]) == 6
+    assert all("q [batch, heads, seq, width]" in shape for shape in called["did_not_fit"])
+    assert all(reason.startswith("it raised ValueError") for reason in called["did_not_fit"].values())
+
+
+def test_what_is_given_is_not_tried_otherwise():
+    report = check_rotary(transformers, HALVES, call="q, k, cos, sin", axes="batch seq heads width", raises=False)
+    assert not report.sound or "q [batch, seq, heads, width]" in report.called["shape"]
+    assert all("q [batch, seq, heads, width]" in shape for shape in report.called["did_not_fit"])
+
+
+def test_two_arrays_of_tokens_are_no_cosines_and_sines():
+    def with_tokens(x, positions):
+        return written.rotated(x, positions), x
+
+    with pytest.raises(CannotCheck, match="returned tuple of 2, not an array"):
+        check_rotary(with_tokens, HALVES, axes="seq width", positions="seq", length=100)
+
+
+def test_code_in_pytorch_of_meta_passes():
+    torch = pytest.importorskip("torch")
+
+    def apply_rotary_emb(xq, xk, freqs_cis):
+        factors = freqs_cis.view(1, xq.shape[1], 1, -1)
+
+        def of(x):
+            pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * factors).flatten(3).type_as(x)
+
+        return of(xq), of(xk)
+
+    assert check_rotary(apply_rotary_emb, PAIRS, length=500).called["library"] == "torch"
+
+
+@pytest.mark.slow
+def test_functions_and_modules_of_transformers_pass(cases):
+    pytest.importorskip("transformers")
+    from transformers import LlamaConfig
+    from transformers.models.cohere import modeling_cohere
+    from transformers.models.esm import modeling_esm
+    from transformers.models.gpt_neox import modeling_gpt_neox
+    from transformers.models.llama import modeling_llama
+
+    llama_module = modeling_llama.LlamaRotaryEmbedding(LlamaConfig(hidden_size=64, num_attention_heads=4))
+    for function, spec in (
+        (modeling_llama.apply_rotary_pos_emb, HALVES),
+        (modeling_gpt_neox.apply_rotary_pos_emb, HALVES),
+        (modeling_cohere.apply_rotary_pos_emb, PAIRS),
+        (llama_module, HALVES),
+        (getattr(modeling_esm, "apply_rotary_pos_emb", modeling_llama.apply_rotary_pos_emb), HALVES),
+    ):
+        with cases(function):
+            assert check_rotary(function, spec, length=500).sound
