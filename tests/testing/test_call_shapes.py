@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.encodings.scaling import Linear, Yarn
+from clockhands.encodings.rotary import XPos, chunked, interleaved
+from clockhands.encodings.scaling import Linear, Llama3, Yarn
 from clockhands.testing import CannotCheck, check_rotary
 from testing import written_shapes as written
 from testing.written_shapes import halves, llama, neighbours, transformers, vllm, waves
 
 HALVES, PAIRS = ch.Rotary(16), ch.Rotary(16, "interleaved")
 IN_PART = ch.Rotary(16, rotated=8)
+COORDINATES = ch.Rotary(32, axes=interleaved((6, 5, 5)))
 
 
 def doubled(row):
@@ -28,6 +30,9 @@ SOUND = [
     (written.neox, HALVES, "cos [batch, seq, 16, both halves equal]"),
     (written.neox, IN_PART, "cos [batch, seq, 8, both halves equal]"),
     (written.esm, HALVES, "cos [batch, 1, seq, 16, both halves equal]"),
+    (transformers, IN_PART, "q [batch, heads, seq, 8]", "cos [batch, seq, 8, both halves equal]"),
+    (written.meta, ch.Rotary(16, "interleaved", rotated=8, part="last"), "q [batch, seq, heads, 8]"),
+    (written.backward, ch.Rotary(16, direction="backward"), "cos [batch, seq, 8, one for each pair]"),
     (written.timm, PAIRS, "sin [batch, seq, 16, neighbours equal]"),
     (written.timm_cat, PAIRS, "sin_cos [batch, seq, 16, neighbours equal]"),
     (written.flash, HALVES, "cos [batch, seq, 8, one for each pair]"),
@@ -40,6 +45,10 @@ SOUND = [
     (llama(repeat=doubled), PAIRS, "positions [batch, seq]) -> cos, sin"),
     (llama(repeat=lambda row: row), HALVES, "positions [batch, seq]) -> cos, sin"),
     (written.of_positions, HALVES, "function(positions [batch, seq]) -> cos, sin"),
+    (written.of_length, HALVES, "function(x [batch, heads, seq, width], end) -> cos, sin"),
+    (written.table_of_length, HALVES, "function(dim, end, theta)"),
+    (written.table_of_length, ch.Rotary(16, direction="backward", base=5e5), "function(dim, end, theta)"),
+    (written.mrope(COORDINATES), COORDINATES, "positions [axes, batch, seq]) -> cos, sin"),
     (vllm(), HALVES, "positions [seq], q [seq, heads*width]"),
     (vllm(apart=neighbours, repeat=doubled), PAIRS, "positions [seq], q [seq, heads*width]"),
     (written.esm_module(), HALVES, "function(q [batch, heads, seq, width], k [batch, heads, seq, width])"),
@@ -136,6 +145,10 @@ FAULTY = [
     (written.timm, HALVES, "other-layout", "interleaved instead of half-split"),
     (_repeated_for_pairs, HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
     (llama(repeat=doubled), HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
+    (transformers, ch.Rotary(16, "interleaved", rotated=8), "other-layout", "half-split instead of interleaved"),
+    (written.table_of_length, ch.Rotary(16, scaling=Llama3(8.0, 2048)), "scaling-dropped", ""),
+    (written.mrope(COORDINATES), ch.Rotary(32, axes=chunked((6, 5, 5))), "other-axes-order", "interleaved sections"),
+    (transformers, ch.Rotary(16, direction="backward"), "other-direction", "forward instead of backward"),
     (_waves_exchanged, HALVES, "sine-and-cosine-swapped", ""),
     (llama(5e5), HALVES, "another-base", "500,000 instead of 10,000"),
     (_positions_of_keys, HALVES, "positions-of-other-side", "rotates queries by the positions of keys"),
@@ -191,6 +204,21 @@ def test_what_is_given_is_not_tried_otherwise():
     report = check_rotary(transformers, HALVES, call="q, k, cos, sin", axes="batch seq heads width", raises=False)
     assert not report.sound or "q [batch, seq, heads, width]" in report.called["shape"]
     assert all("q [batch, seq, heads, width]" in shape for shape in report.called["did_not_fit"])
+
+
+def test_xpos_has_no_cosines_that_could_be_given():
+    with pytest.raises(CannotCheck, match="xPos has no cosines and sines that hold for queries and keys"):
+        check_rotary(transformers, ch.Rotary(16, xpos=XPos()))
+
+
+def test_names_that_are_not_known_need_the_call():
+    def unknown(a, b, c, d):
+        return transformers(a, b, c, d)
+
+    with pytest.raises(CannotCheck, match="missing 2 required") as caught:
+        check_rotary(unknown, HALVES)
+    assert 'call="q, k, cos, sin"' in caught.value.hint
+    assert check_rotary(unknown, HALVES, call="q, k, cos, sin", length=300).sound
 
 
 def test_two_arrays_of_tokens_are_no_cosines_and_sines():

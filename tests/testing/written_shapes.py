@@ -101,6 +101,32 @@ def llama(base=1e4, **more):
     return forward
 
 
+def of_length(x, seq_len):
+    """The first releases of Transformers with Llama: all rows, with two more axes in front."""
+    return tuple(wave[None, None].astype(x.dtype) for wave in waves(np.arange(seq_len)))
+
+
+def table_of_length(dim, end, base=1e4):
+    return waves(np.arange(end), dim, base, lambda row: row)
+
+
+def backward(x, cos, sin):
+    """As nanochat writes it."""
+    first, second = np.split(x, 2, -1)
+    return np.concatenate([first * cos + second * sin, second * cos - first * sin], -1)
+
+
+def mrope(spec):
+    """Cosines and sines of three rows of positions, [3, batch, seq]."""
+
+    def forward(x, position_ids):
+        angles = np.moveaxis(position_ids, 0, -1)[..., list(spec.axes)] * np.array(spec.rates)
+        angles = np.concatenate([angles, angles], -1)
+        return np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
+
+    return forward
+
+
 def of_positions(positions):
     return waves(positions)
 

@@ -29,8 +29,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "q_positions": ("query_positions", "q_pos", "q_position_ids"),
     "k_positions": ("key_positions", "k_pos", "k_position_ids"),
     "offset": (),
-    "cos": ("cos_emb", "cosine", "cosines", "freqs_cos", "cos_cached"),
-    "sin": ("sin_emb", "sine", "sines", "freqs_sin", "sin_cached"),
+    "cos": ("cos_emb", "cos_pos", "cosine", "cosines", "freqs_cos", "cos_cached"),
+    "sin": ("sin_emb", "sin_pos", "sine", "sines", "freqs_sin", "sin_cached"),
     "sin_cos": ("emb", "rot_pos_emb"),
     "freqs": ("angles", "rotary_pos_emb"),
     "freqs_cis": ("freqs_complex", "pos_cis", "rope_cache"),
@@ -127,6 +127,7 @@ class CallShape:
         places: The axes of its positions.
         table: The layout of the cosines and sines that it takes, or None.
         compared: Whether this is one of several layouts, of which the one that fits is looked for.
+        partly: Whether it gets those dimensions of tokens alone that rotate.
     """
 
     takes: tuple[str, ...]
@@ -136,6 +137,7 @@ class CallShape:
     places: tuple[str, ...] = ("seq",)
     table: TableLayout | None = None
     compared: bool = False
+    partly: bool = False
 
     @property
     def call(self) -> str:
@@ -179,6 +181,7 @@ class CallShape:
 
     def text(self, sizes: Mapping[str, Any], rotated: int) -> str:
         """The call with its shapes, for messages."""
+        sizes = {**sizes, "width": rotated} if self.partly else sizes
         held = [str(sizes[word]) for word in self.axes]
         if self.flat:
             held[-2:] = [str(sizes["heads"] * sizes["width"]) if isinstance(sizes["width"], int) else "heads*width"]
@@ -218,19 +221,24 @@ def _parsed(call: Any) -> CallShape:
     """The shape that ``call`` names; raises `InvalidValue` for a call that no check makes."""
     takes, _, returns = (spaced(call) if isinstance(call, str) else "").partition(" -> ")
     words = tuple(takes.split(", "))
-    tokens, sizes = {*words} & {"x", "q", "k"}, {*words} & {"dim", "end", "theta"}
-    known = (
-        {*words} <= {*NAMES} - RESIZING
-        and len({*words}) == len(words)
-        and returns in {"", WAVES, "sin, cos", "freqs_cis"}
-    )
-    whole = tokens in (set(), {"x"}, {"q", "k"}) and sizes in (set(), {"dim", "end"}, {"dim", "end", "theta"})
-    if words[0] == "table" and {*words} <= RESIZING and not returns:
-        return CallShape(words)
-    answered = ("positions" in words or bool(sizes)) if returns else bool(tokens) or words == ("positions",)
-    if not (known and whole and answered) or (sizes and tokens):
+    if not _can_be_made(words, returns):
         one_of("call", call, CALLS, "It names the arguments of the function.")
     return CallShape(words, returns)
+
+
+def _can_be_made(words: tuple[str, ...], returns: str) -> bool:
+    """Whether a check can make this call, and use what it returns."""
+    given = {*words}
+    tokens, sizes = given & {"x", "q", "k"}, given & {"dim", "end", "theta"}
+    if len(given) < len(words) or not given <= {*NAMES} or returns not in {"", WAVES, "sin, cos", "freqs_cis"}:
+        return False
+    if given & RESIZING:
+        return "table" in given and given <= RESIZING and not returns
+    if tokens not in (set(), {"x"}, {"q", "k"}):
+        return False
+    if sizes:  # then it returns the rows from position 0 on
+        return "end" in sizes and bool(returns) and given - sizes <= {"x"}
+    return "positions" in given if returns else bool(tokens) or words == ("positions",)
 
 
 def named_arguments(function: Callable[..., Any]) -> tuple[str, ...] | None:
@@ -293,7 +301,8 @@ def shapes(
 
 
 def _returned(words: tuple[str, ...]) -> str:
-    return " -> freqs_cis" if "dim" in words else ""
+    """What a function that is given sizes returns, as a call names it; of others it shows when they are called."""
+    return " -> freqs_cis" if "dim" in words else f" -> {WAVES}" if "end" in words else ""
 
 
 def _laid_out(one: CallShape, axes: str, places: str, table: TableLayout | None = None) -> CallShape:
@@ -303,7 +312,10 @@ def _laid_out(one: CallShape, axes: str, places: str, table: TableLayout | None 
 def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | None) -> Iterator[CallShape]:
     """The shape in all usual layouts of what was not given."""
     each = (axes,) if axes is not None else _USUAL_AXES[:1] if one.returns else _USUAL_AXES
-    positions = (places,) if places is not None else ("batch seq", "seq") if "positions" in one.call else ("seq",)
+    usual = (
+        ("axes batch seq", "batch seq", "seq") if spec is not None and spec.number_of_axes > 1 else ("batch seq", "seq")
+    )
+    positions = (places,) if places is not None else usual if "positions" in one.takes else ("seq",)
     if one.is_table and not one.is_plain:
         for rows in ("batch seq", "seq", "batch width"):
             yield replace(one, table=TableLayout(rows, "rows"))
@@ -315,8 +327,12 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
     own = "halves" if spec is None or spec.layout == "halves" else "interleaved"
     complex_alone = {*one.takes} & {*TABLES} == {"freqs_cis"}
     orders = ("pairs",) if complex_alone else tuple(dict.fromkeys((own, "halves", "interleaved", "pairs")))
-    for order, words, rows, at in product(orders, each, _USUAL_TABLES, positions):
-        yield _laid_out(one, words, at, TableLayout(rows, order))
+    # Of a head of which a part rotates, that part may be cut out before the call.
+    in_part = spec is not None and spec.rotated < spec.head_width
+    for partly in (False, True) if in_part else (False,):
+        for order, words, rows, at in product(orders, each, _USUAL_TABLES, positions):
+            if not (partly and "*" in words):
+                yield replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
 
 
 def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> np.ndarray:
@@ -326,6 +342,8 @@ def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> np
         Refused: The layout has no axis for the sequences of a batch.
     """
     several = spec.axes is not None
+    if spec.xpos is not None:
+        raise Refused("xPos has no cosines and sines that hold for queries and keys")
     if at.ndim > 1 + several and "batch" not in layout.axes:
         raise Refused("it takes cosines and sines of one sequence")
     right = StagedRotary(spec)
@@ -366,6 +384,7 @@ def rotated_by(x: np.ndarray, waves: tuple[np.ndarray, np.ndarray], spec: Rotary
     halves or, for interleaved pairs, equal neighbours. Where the dimensions of a pair have two numbers, each keeps its.
     """
     cosine, sine = (_rows(wave, x) for wave in waves)
+    sine = -sine if spec.direction == "backward" else sine
     number = cosine.shape[-1]
     if number not in {spec.rotated, spec.rotated // 2} and (number % 2 or number > spec.head_width):
         raise Refused(f"it returned {number} cosines for {spec.rotated} dimensions that rotate")

@@ -191,7 +191,8 @@ class Called(ForeignFunction):
                 said = [f'axes="{axes}"'] * (shape.axes != self.axes) + [f'call="{call}"'] * (call != self.call)
                 return f"It can be called with {' and '.join(said)}: pass these."
         return (
-            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call=."
+            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call=, "
+            'such as call="q, k, cos, sin".'
         )
 
     @property
@@ -279,6 +280,16 @@ class Called(ForeignFunction):
         return self._output(x, positions, dtype, beside)
 
     def _output(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
+        if not self.shape.partly:
+            return self._answer(x, positions, dtype, beside)
+        assert self.rotary is not None
+        start = self.rotary.start
+        part = slice(start, start + self.rotary.rotated)
+        y = np.array(x if beside is None else beside)
+        y[..., part] = self._answer(x[..., part], positions, dtype, None if beside is None else beside[..., part])
+        return y
+
+    def _answer(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> np.ndarray:
         arguments = {word: self._argument(word, x, positions, dtype, beside) for word in self.shape.takes}
         answer = self.ask(arguments, x.size // self.width)
         if self.shape.returns:
@@ -353,6 +364,8 @@ class Called(ForeignFunction):
     def _rotated(self, x: np.ndarray, answer: Any, positions: np.ndarray) -> np.ndarray:
         """Tokens rotated by the cosines and sines that it returned."""
         assert self.rotary is not None
+        if self.rotary.xpos is not None:
+            raise Refused("xPos has no cosines and sines that hold for queries and keys")
         held = []
         for wave in waves_in(answer, self.shape.returns):
             array: Any = as_numpy(self.array_or_refuse(wave, kind_of(wave)))
@@ -363,6 +376,7 @@ class Called(ForeignFunction):
         if len(held) != 2:
             raise Refused("it returned one array of real numbers, not cosines and sines")
         if "positions" not in self.shape.takes:  # it returned all rows from position 0 on
+            held = [rows.reshape(-1, rows.shape[-1]) for rows in held]
             if len(held[0]) <= np.max(positions, initial=0):
                 raise Refused(f"it returned {len(held[0]):,} rows for {int(np.max(positions)) + 1:,} positions")
             held = [rows[positions] for rows in held]
