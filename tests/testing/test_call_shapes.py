@@ -7,7 +7,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.encodings.rotary import XPos, chunked, interleaved
-from clockhands.encodings.scaling import Linear, Llama3, Yarn
+from clockhands.encodings.scaling import Linear, Yarn
 from clockhands.testing import CannotCheck, check_rotary
 from testing import written_shapes as written
 from testing.written_shapes import halves, llama, neighbours, transformers, vllm, waves
@@ -146,7 +146,7 @@ FAULTY = [
     (_repeated_for_pairs, HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
     (llama(repeat=doubled), HALVES, "table-and-pairs-disagree", "its table is for interleaved pairs"),
     (transformers, ch.Rotary(16, "interleaved", rotated=8), "other-layout", "half-split instead of interleaved"),
-    (written.table_of_length, ch.Rotary(16, scaling=Llama3(8.0, 2048)), "scaling-dropped", ""),
+    (written.table_of_length, ch.Rotary(64, scaling=Yarn(8.0, 1024)), "scaling-dropped", ""),
     (written.mrope(COORDINATES), ch.Rotary(32, axes=chunked((6, 5, 5))), "other-axes-order", "interleaved sections"),
     (transformers, ch.Rotary(16, direction="backward"), "other-direction", "forward instead of backward"),
     (_waves_exchanged, HALVES, "sine-and-cosine-swapped", ""),

@@ -191,8 +191,8 @@ class Called(ForeignFunction):
                 said = [f'axes="{axes}"'] * (shape.axes != self.axes) + [f'call="{call}"'] * (call != self.call)
                 return f"It can be called with {' and '.join(said)}: pass these."
         return (
-            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call=, "
-            'such as call="q, k, cos, sin".'
+            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call="
+            ', such as call="q, k, cos, sin".'
         )
 
     @property
