@@ -1,6 +1,7 @@
 """Functions in the shapes that people have are checked without an adapter, and the report says in which shape."""
 
 import functools
+import time
 
 import numpy as np
 import pytest
@@ -62,6 +63,7 @@ def test_sound_functions_of_every_shape_pass(cases):
             report = check_rotary(function, spec, length=3000)
             assert report.called["shape"] in str(report).replace("\n", " ").replace("  ", " ")
             assert [each for each in words if each not in report.called["shape"]] == []
+            assert not [why for why in report.left_out.values() if why.startswith("it returned")]
             assert 0 < report.worst <= 1
 
 
@@ -191,6 +193,18 @@ def test_what_fits_no_shape_is_told_with_the_number_of_layouts():
 
     with pytest.raises(CannotCheck, match=r"q \[3, 2, 4, 16\].* and in 143 other layouts: .*not enough values"):
         check_rotary(of_five_axes, HALVES, backend="numpy")
+
+
+def test_a_function_that_does_not_return_is_not_called_in_other_layouts():
+    calls = []
+
+    def waits(q, k, cos, sin):
+        calls.append((q, k, cos, sin))
+        time.sleep(5)
+
+    with pytest.raises(CannotCheck, match=r"did not return within 0\.1 seconds"):
+        check_rotary(waits, HALVES, backend="numpy", timeout=0.1)
+    assert len(calls) <= 2  # and once for the hint
 
 
 def test_layouts_that_did_not_fit_are_in_the_report_with_the_reason():

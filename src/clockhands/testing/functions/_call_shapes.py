@@ -6,6 +6,7 @@ are) is tried in the layouts that are usual.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
@@ -408,9 +409,10 @@ def rotated_by(x: np.ndarray, waves: tuple[np.ndarray, np.ndarray], spec: Rotary
 
 def _rows(wave: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Cosines or sines as [batch, 1, seq, n] or [seq, n]."""
-    held: Any = wave.reshape([size for size in wave.shape[:-1] if size > 1] + [wave.shape[-1]])
-    if held.size == wave.shape[-1]:
-        held = held.reshape(1, -1)
-    if held.shape[-2] != x.shape[-2] or (held.ndim > 2 and held.shape[0] != len(x)) or held.ndim > 3:
-        raise Refused(f"it returned cosines of shape {list(wave.shape)} for {x.shape[-2]} positions")
-    return held[:, None] if held.ndim == 3 else held
+    batch, seq = len(x), x.shape[-2]
+    sizes = [size for size in wave.shape[:-1] if size > 1]
+    if math.prod(sizes) == seq and len(sizes) < 2:
+        return wave.reshape(seq, -1)
+    if sizes == [size for size in (batch, seq) if size > 1]:
+        return wave.reshape(batch, 1, seq, -1)
+    raise Refused(f"it returned cosines of shape {list(wave.shape)} for {seq} positions")

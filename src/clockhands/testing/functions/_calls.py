@@ -16,6 +16,7 @@ from clockhands.recognition.calling import (
     ForeignFunction,
     Library,
     Refused,
+    TimedOut,
     as_numpy,
     float_name,
     kind_of,
@@ -101,34 +102,32 @@ class Called(ForeignFunction):
     def _find_shape(self, candidates: Sequence[CallShape], backend: Any) -> None:
         """Keep the first of these shapes in which its numbers are right, or else the one that fits best (see `fit`)."""
         libraries = [Library(name) for name in (likely_libraries(self.function) if backend is None else (backend,))]
-        best: tuple[int, Called] | None = None
+        found: list[tuple[int, Called]] = []
         errors: list[tuple[str, Refused]] = []
         for shape, library in itertools.product(candidates, libraries):
-            if best is not None and library is not best[1].library:
+            if found and library is not found[0][1].library:
                 continue
             trial = self._as(shape, library)
             try:
-                fit = trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1)
+                found.append((trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1), trial))
             except Refused as error:
                 self.tried.setdefault(shape, str(error))
-                errors += [(library.name, error)] * (shape is candidates[0])
-            else:
-                self.tried[shape] = "its numbers differ"
-                best = (fit, trial) if best is None or fit > best[0] else best
+                errors += [(library.name, error)] * (shape is candidates[0] or isinstance(error, TimedOut))
             self.calls, self.rows = self.calls + trial.calls, self.rows + trial.rows
-            if best is not None and best[0] == _RIGHT:
-                break
-        if best is None:
+            if (found and found[-1][0] == _RIGHT) or (errors and isinstance(errors[-1][1], TimedOut)):
+                break  # each further call of a function that does not return would take as long
+        if not found:
             self.shape = candidates[0]
-            others = len(candidates) - 1
+            others = len(self.tried) - 1
             more = f", and in {others} other layouts" if others and not self.shape.is_plain else ""
             raise CannotCheck(
                 f"The function was called as {self.call_text(self._first_shape)}{more}: {refusals(errors)}.",
                 self._advice(backend),
             ) from next((error.__cause__ for _, error in errors if error.__cause__), None)  # its traceback has the line
-        found = best[1]
-        self.shape, self.library, self.output, self.changed = found.shape, found.library, found.output, found.changed
-        del self.tried[self.shape]
+        best = max(found, key=lambda each: each[0])[1]
+        self.tried |= {trial.shape: "its numbers differ" for _, trial in found if trial is not best}
+        self.tried.pop(best.shape, None)  # refused with another library
+        self.shape, self.library, self.output, self.changed = best.shape, best.library, best.output, best.changed
 
     def _as(self, shape: CallShape, library: Library) -> "Called":
         """The same function in another shape, with another library; its calls are counted anew."""
@@ -290,6 +289,7 @@ class Called(ForeignFunction):
         return y
 
     def _answer(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> np.ndarray:
+        self._outside(x)  # raises for sequences and heads that it has no axes for
         arguments = {word: self._argument(word, x, positions, dtype, beside) for word in self.shape.takes}
         answer = self.ask(arguments, x.size // self.width)
         if self.shape.returns:
