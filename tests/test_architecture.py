@@ -37,7 +37,7 @@ encodings.clocks encodings.traces
 encodings.additive encodings.rotary encodings.biases encodings.scores
 encodings.mixtures
 encodings.specs
-encodings.presets encodings.heads
+encodings.presets encodings.heads encodings.protocols
 formats measures recognition jax
 configs torch
 models

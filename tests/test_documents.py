@@ -27,6 +27,8 @@ DOCUMENTS = [path for path in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("doc
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 # A block that is not run says so: ```sh (not run: why)
 NOT_RUN = "(not run:"
+# A block that the others need as a file says its name: ```python (saved as name.py)
+SAVED = re.compile(r"\(saved as (?P<name>[\w.]+)\)")
 
 
 def test_each_promise_of_the_security_policy_names_tests_that_are_there():
@@ -47,8 +49,15 @@ def blocks(document: Path, *languages: str) -> list[tuple[int, str]]:
     return [
         (text.count("\n", 0, found.start()) + 1, found["text"])
         for found in BLOCK.finditer(text)
-        if found["language"] in languages and NOT_RUN not in found["note"]
+        if found["language"] in languages and NOT_RUN not in found["note"] and not SAVED.search(found["note"])
     ]
+
+
+def save_files(document: Path, folder: Path) -> None:
+    """Save the blocks of a document that are files."""
+    for found in BLOCK.finditer(document.read_text(encoding="utf-8")):
+        if saved := SAVED.search(found["note"]):
+            (folder / saved["name"]).write_text(found["text"], encoding="utf-8")
 
 
 def run_python(document: Path, folder: Path) -> int:
@@ -58,7 +67,9 @@ def run_python(document: Path, folder: Path) -> int:
     """
     namespace: dict[str, object] = {"__name__": "document"}
     count = 0
-    with contextlib.chdir(folder):
+    save_files(document, folder)
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
         for line, text in blocks(document, "python", "pycon"):
             where = f"{document.name}:{line}"
             if ">>>" in text:
@@ -179,6 +190,7 @@ def run_commands(documents: list[Path], folder: Path, cases, run=run_command) ->
     for number, document in enumerate(documents):
         own = folder / str(number)
         own.mkdir()
+        save_files(document, own)
         for line, command in commands(document):
             with cases(f"{document.relative_to(ROOT)}:{line}", command):
                 done = run(command, own)

@@ -40,6 +40,7 @@ class CodeProperties:
         properties: What was measured; None without a spec.
         notes: What was assumed, which numbers are missing, and where the length comes from.
         why: Why nothing was measured.
+        sampled: What the numbers are, where they were sampled and the spec only holds them; else "".
     """
 
     code: LayerEncoding
@@ -49,10 +50,13 @@ class CodeProperties:
     properties: Properties | None
     notes: tuple[str, ...] = ()
     why: str | None = None
+    sampled: str = ""
 
     @property
     def says(self) -> str:
         """The code as text."""
+        if self.sampled:
+            return self.sampled
         if self.spec is not None:
             return describe(self.spec)
         return "no position encoding" if self.code.kind == "none" else self.code.kind or "a code that is not recognised"
@@ -61,7 +65,7 @@ class CodeProperties:
         """One element of ``codes`` in the JSON of `clockhands properties`."""
         return {
             **as_json(self.code, "part", "layers"),
-            **as_json(self, "says", "spec"),
+            **as_json(self, "says", *([] if self.sampled else ["spec"])),
             **as_json(self.code, "usable_length", "window"),
             **as_json(self, "length", "dtype", "notes", "why"),
             "properties": None if self.properties is None else json_value(dict(self.properties)),

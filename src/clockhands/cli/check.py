@@ -13,12 +13,12 @@ import click
 from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
-from clockhands.configs.callables import load, refuse_source
+from clockhands.configs.callables import IN_FILE, load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import listed, number_of
 from clockhands.testing import CannotCheck, Report
 
-KINDS = ("rotary", "additive", "bias", "module", "generation", "positions")
+KINDS = ("rotary", "additive", "bias", "module", "generation", "positions", "encoding")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 EXAMPLES = """\b
@@ -28,6 +28,7 @@ Examples:
   clockhands check mymodel.rotary:build --make --like llama3.1:head_width=64
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
+  clockhands check my_codes.py:Mine
   clockhands check mymodel.processing:get_rope_index --kind positions --like qwen2_vl
   clockhands check batch.npz --kind positions --like path/to/config.json
 """
@@ -43,7 +44,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 
 
 @click.command("check", epilog=EXAMPLES)
-@click.argument("target", metavar="PACKAGE.MODULE:CALLABLE")
+@click.argument("target", metavar="PACKAGE.MODULE:CALLABLE|FILE.py:NAME")
 @click.option(
     "--like",
     metavar="SPEC",
@@ -109,9 +110,10 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     CALLABLE is imported from the current folder or from an installed package, and called many times: RoPE or an
     additive encoding with (x [seq, width], positions [seq]), or as the names of its arguments say, such as
-    (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. With --kind
-    positions CALLABLE gives tokens their positions, or is a file, .npz or .pt, of a batch with its positions. Exit
-    code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
+    (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. FILE.py:NAME
+    without --like is an encoding of your own, with the methods of clockhands.encodings.protocols: its laws are checked
+    without a reference. With --kind positions CALLABLE gives tokens their positions, or is a file, .npz or .pt, of a
+    batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
     """
     options = {name: value for name, value in given.items() if value is not None}
     running = hanging()
@@ -149,6 +151,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if kind == "positions" and Path(target).is_file():
         others = {name: value for name, value in options.items() if name != "like"}
         return replace(_batch(Path(target), options.get("like"), others), subject=target)
+    if kind == "encoding" or (kind is None and not make and "like" not in options and IN_FILE.fullmatch(target)):
+        return replace(_laws(target, options), subject=target)
     function = load(target)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
@@ -163,6 +167,19 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     check_options(check, options)
     subject = [] if make else [_built(function) if kind == "generation" else function]
     return replace(check(*subject, raises=False, **options), subject=target)
+
+
+def _laws(target: str, options: Mapping[str, Any]) -> Report:
+    """The laws of an encoding in a file of code."""
+    from clockhands.configs.own_encodings import named_encoding
+    from clockhands.encodings.protocols import ModelSizes
+    from clockhands.testing import check_encoding
+    from clockhands.testing.kinds import check_options
+
+    sizes = replace(ModelSizes(), **{name: options[name] for name in ("width",) if name in options})
+    others = {name: value for name, value in options.items() if name != "width"}
+    check_options(check_encoding, others)
+    return check_encoding(named_encoding(target).made(sizes), sizes=sizes, **others, raises=False)
 
 
 def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:

@@ -10,6 +10,7 @@ from clockhands.auditing import Audit
 from clockhands.cli.audit import Failure, audited
 from clockhands.cli.group import complain, talk
 from clockhands.cli.output import OutPath, not_there, write_text
+from clockhands.configs.callables import IN_FILE
 
 EXAMPLES = """\b
 Examples:
@@ -17,6 +18,7 @@ Examples:
   clockhands explore path/to/model
   clockhands explore model.gguf config.json --out page.html
   clockhands explore vaswani2017:width=8 --out toy.html
+  clockhands explore my_codes.py:Mine llama3 --out mine.html
 """
 
 
@@ -31,14 +33,14 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
 
     A TARGET is what `clockhands audit` takes: a model folder, a config.json, a .gguf file, a preset, ... The page opens
     with the first TARGET that has frequencies, and shows the findings of every TARGET. It is a single file that works
-    without a network and sends nothing.
+    without a network and sends nothing. FILE.py:NAME is an encoding of your own: the file is run.
     """
     if force and out is None:
         raise click.UsageError("--force is for --out, which says what to replace.")
     if out is not None:
         not_there(out, force=force, reads=targets)
     failures: list[Failure] = []
-    audits = [found for target in targets if (found := audited(target, failures, alone=len(targets) == 1)) is not None]
+    audits = [found for target in targets if (found := _audited(target, failures, len(targets) == 1)) is not None]
     if targets and not audits:
         return 2
     # Imported when there is something to show.
@@ -53,6 +55,17 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     else:
         opened = _browser_shows(text)
     return 0 if opened and not failures else 2
+
+
+def _audited(target: str, failures: list[Failure], alone: bool) -> Audit | None:
+    """The audit of a target; of an encoding of the user's own, of the spec that gives its numbers."""
+    if not IN_FILE.fullmatch(target):
+        return audited(target, failures, alone=alone)
+    # Imported when a file of code is named.
+    from clockhands.auditing.sampled_encodings import audit_of_own
+    from clockhands.configs.own_encodings import named_encoding
+
+    return audit_of_own(named_encoding(target))
 
 
 def _title(audits: list[Audit]) -> str:

@@ -65,7 +65,7 @@ def command(target: str, positions: str | None, width: int | None, as_json: bool
 
     FILE is a .npy, .npz, .safetensors (or its index), .pt, .onnx or .gguf file, or a model folder. Without TENSOR,
     all tables that are named like position embeddings are identified, or all tables if there are only a few.
-    CALLABLE(x [seq, width], positions [seq]) is imported from the current folder or from an installed package, and
+    CALLABLE(x [seq, width], positions [seq]) is imported from the current folder, an installed package or FILE.py, and
     called.
     """
     options = {name: chosen[name] for name in ("backend", "dtype", "longest", "timeout") if chosen[name] is not None}

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import tomllib
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -100,6 +101,7 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
 
     Without STUDY, all studies in the store continue, each with its study file as it was at the first run.
     """
+    from clockhands.lab.own_codes import refuse_other_code
     from clockhands.lab.store import Store
     from clockhands.lab.study import parse
 
@@ -108,6 +110,7 @@ def resume(study: str | None, store: Path, **how: Any) -> int:
     code = 0
     for stored in chosen:
         talk(f"{stored.name} ({stored.hash[:12]})")
+        refuse_other_code(tomllib.loads(stored.text), Path.cwd())
         code = max(code, _report(_run(parse(stored.text, stored.name), store, how, again=True), None, False))
     return code
 

@@ -5,6 +5,7 @@ import click
 from clockhands.cli.group import one_thread, talk
 from clockhands.cli.lengths import Length
 from clockhands.cli.output import DTYPES, json_option, print_json, showing_what_is_fetched
+from clockhands.configs.callables import IN_FILE
 
 EXAMPLES = """\b
 Examples:
@@ -12,6 +13,7 @@ Examples:
   clockhands properties model.gguf --length 32768
   clockhands properties positions.npy --dtype bfloat16
   clockhands properties vaswani2017:width=64 --json
+  clockhands properties my_codes.py:Mine
 """
 
 
@@ -36,14 +38,21 @@ def command(target: str, length: int | None, dtype: str, as_json: bool) -> None:
 
     TARGET is as for `clockhands audit`: a model folder, a config, a file of weights (its learned tables are measured),
     a .npy or .npz file (FILE:NAME picks one array), a preset (PRESET:field=value,...), - for a config on standard
-    input, or the name of a model, such as org/name.
+    input, or the name of a model, such as org/name. FILE.py:NAME is an encoding of your own: the file is run, and the
+    encoding is sampled by calls.
     """
     one_thread()
     # Imported when it is called: the help of all commands needs none of it.
-    from clockhands.auditing.target_properties import target_properties
+    if IN_FILE.fullmatch(target):
+        from clockhands.auditing.sampled_encodings import own_properties
+        from clockhands.configs.own_encodings import named_encoding
 
-    with showing_what_is_fetched():
-        report = target_properties(target, length, dtype)
+        report = own_properties(named_encoding(target), length, dtype)
+    else:
+        from clockhands.auditing.target_properties import target_properties
+
+        with showing_what_is_fetched():
+            report = target_properties(target, length, dtype)
     for note in report.notes:
         talk(f"note: {note}")
     if as_json:

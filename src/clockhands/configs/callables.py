@@ -1,12 +1,14 @@
-"""Imports a function by its name, ``package.module:callable``, from the user's path, only when a command calls it.
+"""Imports what a user names in code, ``package.module:callable`` or ``file.py:callable``, only when a command calls it.
 
-Importing runs the module. So this is never used for a target that could be a file or a preset, and only by commands
-that call functions.
+Importing runs the module. So this is never used for a target that could be a file of a model or a preset, and only by
+commands that call functions.
 """
 
+import hashlib
 import importlib
 import re
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,33 +19,23 @@ from clockhands.phrases import did_you_mean, shown
 NAMED = re.compile(r"(?P<module>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 """What a function's name looks like."""
 
+IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(:(?P<fields>.+))?")
+"""An encoding in a file of code: ``path/file.py:Name``, with fields after it as of a preset."""
+
 
 def load(text: str) -> Callable[..., Any]:
-    """The function with that name; its module is searched in the current folder first, as with ``python -m``.
+    """The function with that name, of a file or a module; modules are searched in the current folder first.
 
     Raises:
         Unreadable: There is no such module or name, importing it fails, or the object cannot be called.
     """
-    found = NAMED.fullmatch(text)
-    if found is None:
+    if found := IN_FILE.fullmatch(text):
+        home, value = found["file"], module_of_source(text_of_file(Path(found["file"])), Path(found["file"]))
+    elif found := NAMED.fullmatch(text):
+        home, value = found["module"], _imported(found["module"])
+    else:
         raise Unreadable(f"{shown(text)} does not name a function.", "Write package.module:callable.")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        value: Any = importlib.import_module(found["module"])
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise _unimported(found["module"], error) from error
-    finally:
-        if here in sys.path:
-            sys.path.remove(here)
-    for part in found["name"].split("."):
-        if not hasattr(value, part):
-            question = did_you_mean(part, dir(value))
-            hint = f"{question} Write package.module:callable.".lstrip()
-            raise Unreadable(f"{found['module']} has no {part!r}.", hint)
-        value = getattr(value, part)
+    value = named_in(value, home, found["name"])
     if not callable(value):
         raise Unreadable(
             f"{text} is of type {type(value).__name__}, which cannot be called.",
@@ -52,26 +44,87 @@ def load(text: str) -> Callable[..., Any]:
     return value
 
 
-def refuse_source(target: str) -> None:
-    """Refuse a function that is named by its source file.
+def _imported(name: str) -> Any:
+    """The module of this name; the current folder is searched first, as with ``python -m``."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise unimported(name, error) from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def named_in(value: Any, home: str, name: str) -> Any:
+    """What a module has by a name with dots.
 
     Raises:
-        InvalidValue: The target is ``folder/module.py:callable``; the hint gives the right form.
+        Unreadable: It has no such name.
     """
-    file, _, name = target.partition(".py:")
-    if target.endswith(".py"):
-        file, name = target.removesuffix(".py"), "FUNCTION"
-    if not name or not Path(f"{file}.py").is_file():
-        return
-    module = Path(file)
-    where = "" if str(module.parent) == "." else f" in the folder {module.parent}"
-    raise InvalidValue(
-        f"{file}.py is a Python file. Give the function as MODULE:FUNCTION, not as a file.",
-        f"Write {module.name}:{name}{where}.",
-    )
+    for part in name.split("."):
+        if not hasattr(value, part):
+            question = did_you_mean(part, dir(value))
+            hint = f"{question} Write package.module:callable, or file.py:Name for an encoding.".lstrip()
+            raise Unreadable(f"{home} has no {part!r}.", hint)
+        value = getattr(value, part)
+    return value
 
 
-def _unimported(module: str, error: BaseException) -> Unreadable:
+def text_of_file(path: Path) -> str:
+    """The text of a file of code.
+
+    Raises:
+        Unreadable: There is no such file, or it is not text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read: {error.strerror}.", "Write path/file.py:NAME.") from None
+    except UnicodeDecodeError:
+        raise Unreadable(f"{path} is not text in UTF-8.", "Write path/file.py:NAME.") from None
+
+
+def module_of_source(source: str, path: Path) -> Any:
+    """The module that source code makes; the same object for the same source and path.
+
+    Raises:
+        Unreadable: Running it fails.
+    """
+    digest = hashlib.sha256(str(path).encode() + b"\0" + source.encode()).hexdigest()
+    name = f"{path.stem}_{digest[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.path.insert(0, str(path.parent))
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))  # the user named this file to be run
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        del sys.modules[name]
+        raise unimported(str(path), error) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def refuse_source(target: str) -> None:
+    """Refuse a file of code without the name of a function in it.
+
+    Raises:
+        InvalidValue: The target is such a file.
+    """
+    if target.endswith(".py") and Path(target).is_file():
+        raise InvalidValue(f"{target} is a Python file.", f"Name the function or the encoding in it: {target}:NAME.")
+
+
+def unimported(module: str, error: BaseException) -> Unreadable:
+    """The error that says why a module could not be imported."""
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
         return Unreadable(
             f"There is no module {error.name!r} in {Path.cwd()}, nor is one installed.",

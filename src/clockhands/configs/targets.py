@@ -17,7 +17,7 @@ from typing import IO
 
 from clockhands import formats
 from clockhands.configs.base_models import on_base, open_modelfile
-from clockhands.configs.callables import NAMED
+from clockhands.configs.callables import IN_FILE, NAMED
 from clockhands.configs.kept_headers import with_kept
 from clockhands.configs.local_models import PREFIXES, local_path, open_local
 from clockhands.configs.opened import READ, Opened
@@ -79,7 +79,9 @@ def path_of(text: str) -> Path | None:
 
 
 def is_function(text: str) -> bool:
-    """Whether ``text`` can only be ``package.module:callable``: no path, preset or model has this name."""
+    """Whether ``text`` names a function: ``file.py:callable``, or what can only be ``package.module:callable``."""
+    if IN_FILE.fullmatch(text):
+        return True
     if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]) or text.startswith(PREFIXES):
         return False
     return _path_and_tensor(text) is None and not _is_preset(text)

@@ -51,7 +51,7 @@ class Attention(nn.Module):
             part.view(batch, length, -1, self.head_width).transpose(1, 2)
             for part in self.into(x).split(self.split, dim=-1)
         )
-        query, key = ready.turn(self.query_norm(query), self.key_norm(key))
+        query, key = ready.turn(self.query_norm(query), self.key_norm(key), x=x)
         if self.kv_heads != self.heads:
             key, value = (part.repeat_interleave(self.heads // self.kv_heads, dim=1) for part in (key, value))
         scale = logit_scale / math.sqrt(self.head_width)

@@ -9,11 +9,14 @@ import torch
 from torch import nn
 
 import clockhands.torch as held
+from clockhands.configs.own_encodings import NamedEncoding
 from clockhands.encodings import additive, biases, rotary
 from clockhands.encodings.mixtures import LayerCode, LayerMixture
-from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.encodings.protocols import ModelSizes
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
-from clockhands.lab.study import Arm, Study
+from clockhands.lab.study import Arm, Model, Study
+from clockhands.recognition.calling import error_text
 from clockhands.recognition.suspects import (
     AdditiveObservations,
     BiasObservations,
@@ -40,9 +43,10 @@ def check(study: Study) -> None:
         arm, model, trained = study.arms[key.arm], sizes_of(study, key), study.training_of(key).length
         causal, learned = study.tasks[key.task].task.causal, None
         for variant, length, dropped in wanted(study, key):
+            made = Setting(None)
             try:
                 made = setting(arm, model, trained, length, variant, dropped=dropped, causal=causal)
-                code = ModelCode(made, arm, causal, 0)
+                code = ModelCode(made, arm, causal, 0, sizes_for(model, trained))
                 numbers = {name: each.shape for name, each in code.named_parameters()}
                 learned = numbers if learned is None else learned
                 if not numbers.items() <= ({} if dropped else learned).items():
@@ -52,9 +56,20 @@ def check(study: Study) -> None:
                         "Use an encoding without learned numbers at test time.",
                     )
                 few = length if code.faulty else min(length, _FEW)
-                code.prepare(model.layers, few, None, code.embed(torch.zeros(1, few, model.width)))
+                x = code.embed(torch.zeros(1, few, model.width))
+                heads = x.new_zeros(1, model.heads, few, model.head_width)
+                for ready in code.prepare(model.layers, few, None, x):
+                    ready.attend(*ready.turn(heads, heads, x=x), heads)
             except ClockhandsError as wrong:
                 raise in_arm(key, wrong, variant) from None
+            except Exception as error:
+                if not isinstance(made.spec, NamedEncoding):
+                    raise
+                wrong = Unreadable(
+                    f"{made.spec.name} of {made.spec.file} raised {error_text(error)}.",
+                    f"`clockhands check {made.spec.file}:{made.spec.name}` says what is wrong with it.",
+                )
+                raise in_arm(key, wrong, variant) from error
 
 
 class ModelCode(nn.Module):
@@ -65,17 +80,18 @@ class ModelCode(nn.Module):
         arm: What the arm changes about it: channels, a factor, drawn slopes, a window.
         causal: Whether a query sees only keys before it.
         seed: Of drawn slopes and of learned numbers.
+        sizes: The sizes of the model, for an encoding of the user's own.
     """
 
     module: held.PositionModule
     slopes: torch.Tensor | None
 
-    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int) -> None:
+    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int, sizes: ModelSizes) -> None:
         super().__init__()
         self.arm, self.causal, self.spec, self.faulty = arm, causal, of.spec, bool(of.fault)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.module = _module(of)
+            self.module = _module(of, sizes)
         self.register_buffer("slopes", _slope_factors(of.spec, arm, seed), persistent=False)
 
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
@@ -110,7 +126,16 @@ class ModelCode(nn.Module):
         ready.mask = mask
 
 
-def _module(of: Setting) -> held.PositionModule:
+def sizes_for(model: Model, trained: int) -> ModelSizes:
+    """The sizes of a model by the names of the protocol."""
+    return ModelSizes(model.width, model.heads, model.head_width, model.layers, trained)
+
+
+def _module(of: Setting, sizes: ModelSizes) -> held.PositionModule:
+    if isinstance(of.spec, NamedEncoding):
+        first = of.spec.made(sizes)
+        alone = not getattr(first, "shared", True)
+        return held.OwnEncoding([first, *(of.spec.made(sizes) for _ in range(1, sizes.layers if alone else 1))])
     # A study only takes encodings (`specs.CODES`), so a spec is never a scale of scores.
     spec = cast("LayerCode | LayerMixture", of.spec)
     return FaultyCode(spec, of.fault) if of.fault else held.module(spec)
@@ -199,7 +224,9 @@ class _PreparedMatrices(held.Prepared):
         super().__init__(is_causal=is_causal)
         self._matrices = for_queries, for_keys
 
-    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
+    def turn(
+        self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2, *, x: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys [batch, heads, length, head_width], each multiplied."""
         return _times(self._matrices[0], queries), _times(self._matrices[1], keys)
 

@@ -32,7 +32,7 @@ from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.formats import files
 from clockhands.lab import study as studies
 from clockhands.lab._model import Transformer
-from clockhands.lab._model_codes import ModelCode
+from clockhands.lab._model_codes import ModelCode, sizes_for
 from clockhands.lab._start import load_start
 from clockhands.lab.arms import AT_ONCE, Setting, setting, sizes_of
 from clockhands.lab.store import Key, Measurement
@@ -132,7 +132,8 @@ class TrialRun:
         )
 
     def _code(self, of: Setting) -> ModelCode:
-        return ModelCode(of, self.arm, self.task.causal, self.key.seed + (_CODE << 40)).to(self.device)
+        seed, sizes = self.key.seed + (_CODE << 40), sizes_for(self.sizes, self.training.length)
+        return ModelCode(of, self.arm, self.task.causal, seed, sizes).to(self.device)
 
     def _built(self) -> Transformer:
         code = self._code(self._setting(self.training.length))

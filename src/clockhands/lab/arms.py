@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.arguments import real
+from clockhands.configs.own_encodings import NamedEncoding
 from clockhands.encodings import additive, biases, rotary, specs
 from clockhands.encodings.memory import refuse_larger
 from clockhands.encodings.mixtures import LayerMixture
@@ -35,7 +36,7 @@ NONE = "none"
 AT_ONCE = 1 << 14
 """Tokens of an evaluation batch."""
 
-Code = specs.Spec | None
+Code = specs.Spec | NamedEncoding | None
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0, *, causal:
     """The spec that a study file's ``code`` says, at the sizes of a model.
 
     Args:
-        code: "none", a preset with its fields as on the command line, or a table with ``type``. Fields that follow from
+        code: "none", a preset with its fields as on the command line, a table with ``type``, or one with ``python``, the
+            name of an encoding in a file of code. Fields that follow from
             the model (``width``, ``heads``, ``head_width``, ``rows``, ``length``) may be left out; ``base`` sets the
             base of the frequencies, and ``share`` the part of each head that is rotary. A table with ``codes`` and
             ``pattern`` gives layers different codes.
@@ -129,6 +131,10 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         return _fitting(preset(name, **{**sizes, **given}), sizes)
     if not isinstance(code, Mapping):
         raise InvalidType(f"`code` must be text or a table, got {shown(code)}.", 'Write code = {type = "Rotary"}.')
+    if "python" in code:
+        table = {name: value for name, value in code.items() if name not in ("python", "source")}
+        file, _, name = code["python"].rpartition(":")
+        return NamedEncoding(file, name, code["source"], tuple(table.items()))
     if "codes" in code and "type" not in code:
         refuse_unknown(code, ("codes", "pattern"), "`code`")
         if not isinstance(code["codes"], list):

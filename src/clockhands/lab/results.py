@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.specs import describe
+from clockhands.encodings.specs import WRITTEN, describe
 from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
@@ -339,7 +339,9 @@ class Results:
                 model = sizes_of(self.study, key)
             causal = self.study.tasks[task].task.causal
             spec = spec_of(arm.code, model, self.study.training_of(key).length, arm.channels, causal=causal)
-            code = "no position encoding" if spec is None else describe(spec)
+            code = (
+                "no position encoding" if spec is None else describe(spec) if isinstance(spec, WRITTEN) else str(spec)
+            )
         return {"says": arm.says, "code": code, "tasks": self.facts(name)}
 
     def _task(self, name: str) -> dict[str, Any]:

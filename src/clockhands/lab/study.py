@@ -11,7 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from clockhands.configs.callables import IN_FILE
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, Unreadable
+from clockhands.lab.own_codes import SOURCES, add_sources, with_sources
 from clockhands.lab.sections import (
     BOUNDS,
     CODES,
@@ -64,7 +66,8 @@ class Study:
     Attributes:
         name: What it is called by.
         question: The question of the study, one sentence.
-        text: The file's text; its SHA-256 is the study's identity in a store.
+        text: The file's text, after which the code of encodings of the user's own stands in a table ``sources``; its
+            SHA-256 is the study's identity in a store.
         tasks, arms: By name.
         gates: In the order of the file.
         published: Published figures to be shown beside, one line each with their source.
@@ -149,7 +152,8 @@ def read(name: str | Path) -> Study:
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         try:
-            return parse(path.read_text("utf-8-sig"), path.stem)  # Windows' editors write a byte order mark
+            text = path.read_text("utf-8-sig")  # Windows' editors write a byte order mark
+            return parse(with_sources(text, _toml(text), path.parent), path.stem)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise Unreadable(
@@ -164,6 +168,13 @@ def read(name: str | Path) -> Study:
     return parse(files("clockhands.lab").joinpath("studies", f"{name}.toml").read_text("utf-8"), str(name))
 
 
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits are ValueErrors
+        raise Unreadable(f"The study is not TOML: {error}.", "See docs/lab.md for the format.") from None
+
+
 def parse(text: str, name: str = "study") -> Study:
     """The study that a TOML text says, checked as far as that is possible without building a model.
 
@@ -171,12 +182,10 @@ def parse(text: str, name: str = "study") -> Study:
         Unreadable: The text is not TOML.
         InvalidValue, InvalidType: It is no valid study; the message says where, and what is allowed.
     """
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits are ValueErrors
-        raise Unreadable(f"The study is not TOML: {error}.", "See docs/lab.md for the format.") from None
+    data = _toml(text)
     tops = [each.name for each in dataclasses.fields(Head)]
-    refuse_unknown(data, (*tops, *_SECTIONS, "tasks", "arms", "gates", "tuning", "grid"), "The study")
+    refuse_unknown(data, (*tops, *_SECTIONS, "tasks", "arms", "gates", "tuning", "grid", SOURCES), "The study")
+    add_sources(data)
     for each, cls in _SECTIONS.items():
         checked(cls, data.get(each, {}), each)
     head: Head = section(Head, {key: value for key, value in data.items() if key in tops}, "study")
@@ -401,6 +410,11 @@ def schema() -> dict[str, Any]:
         {"type": "object", "required": ["type"], "properties": {"type": {"enum": list(CODES)}}},
         {
             "type": "object",
+            "required": ["python"],
+            "properties": {"python": {"type": "string", "pattern": IN_FILE.pattern.replace("?P", "?")}},
+        },
+        {
+            "type": "object",
             "required": ["codes"],
             "properties": {
                 "codes": {"type": "array", "items": {"$ref": "#/$defs/Code"}},
@@ -423,6 +437,10 @@ def schema() -> dict[str, Any]:
             "arms": {"additionalProperties": {"$ref": "#/$defs/Arm"}, **named},
             "gates": {"type": "array", "items": {"$ref": "#/$defs/Gate"}},
             "tuning": {"$ref": "#/$defs/Tuning"},
+            SOURCES: {
+                "type": "object",
+                "description": "Code of files that `python` names; added when the file is read.",
+            },
             "grid": {"type": "object", "description": "Makes this a study of every arm at every rate of `tuning`."},
         },
         "$defs": {

@@ -1,7 +1,8 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
 `check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_generation` a
-model with a KV cache, `check_positions` a function that numbers tokens. `laws` are properties that hold for every
+model with a KV cache, `check_positions` a function that numbers tokens, `check_encoding` an encoding of one's own, which has
+no reference. `laws` are properties that hold for every
 encoding of a kind.
 
 >>> import clockhands as ch
@@ -15,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clockhands.testing.encodings import EncodingReport, check_encoding
     from clockhands.testing.functions import check_additive, check_bias, check_rotary
     from clockhands.testing.generation import check_generation
     from clockhands.testing.laws import (
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 # Every run of pytest imports the plugin, and so this package: its modules are imported on first use. Names that are not
 # listed here are in `laws`.
 _HOME = {
+    "encodings": ("EncodingReport", "check_encoding"),
     "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
     "modules": ("check_module",),
@@ -55,6 +58,7 @@ __all__ = [
     "BiasSubject",
     "CannotCheck",
     "CheckFailed",
+    "EncodingReport",
     "Explanation",
     "Failure",
     "Law",
@@ -65,6 +69,7 @@ __all__ = [
     "check_additive",
     "check_batch",
     "check_bias",
+    "check_encoding",
     "check_generation",
     "check_module",
     "check_positions",

@@ -1,7 +1,7 @@
 """The common interface of all position modules, so that one model implementation works with any encoding."""
 
 import copy
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -42,8 +42,13 @@ class Prepared:
         count("index", index, least=0)
         return self
 
-    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
-        """Queries and keys [..., seq, head_width], rotated if the code is rotary, else unchanged."""
+    def turn(
+        self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2, *, x: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [..., seq, head_width], rotated if the code is rotary, else unchanged.
+
+        ``x`` [batch, seq, width] are the states that they were made of; only an encoding of one's own may need them.
+        """
         return queries, keys
 
     def attend(
@@ -91,7 +96,9 @@ class PreparedRotary(Prepared):
         self._key = self._new_key if same else None
         self._role = roles[1]
 
-    def turn(self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2) -> tuple[torch.Tensor, torch.Tensor]:
+    def turn(
+        self, queries: torch.Tensor, keys: torch.Tensor, seq_axis: int = -2, *, x: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Queries and keys [..., seq, head_width], each rotated by its positions.
 
         If fewer queries than keys were prepared and as many keys as queries are passed, they are the new keys of a
@@ -115,6 +122,14 @@ class PreparedMixture:
     def layer(self, index: int) -> Prepared:
         """The `Prepared` of layer ``index``, counted from 0."""
         return self._parts[self._pattern[count("index", index, least=0) % len(self._pattern)]]
+
+
+class PreparedLayers(Protocol):
+    """`Prepared` of layers that differ."""
+
+    def layer(self, index: int) -> Prepared:
+        """The `Prepared` of layer ``index``, counted from 0."""
+        ...
 
 
 # Where a module keeps its spec, and that of the heads that it has.
@@ -172,7 +187,7 @@ class PositionModule(torch.nn.Module):
 
     def prepare(
         self, queries: Any, keys: Any = None, *, like: torch.Tensor, causal: bool = True
-    ) -> Prepared | PreparedMixture:
+    ) -> "Prepared | PreparedLayers":
         """What attention needs, computed once per forward pass for all layers that share the code.
 
         Args:

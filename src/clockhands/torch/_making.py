@@ -6,14 +6,16 @@ import torch
 
 from clockhands.arguments import count
 from clockhands.encodings import additive, biases, mixtures, rotary
+from clockhands.encodings.protocols import METHODS, Encoding
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import shown
 from clockhands.torch._interface import PositionModule, Prepared, PreparedMixture
 from clockhands.torch._modules import Additive, Bias, Rotary
+from clockhands.torch._own_encodings import OwnEncoding
 
 
 def module(
-    spec: mixtures.LayerCode | mixtures.LayerMixture,
+    spec: mixtures.LayerCode | mixtures.LayerMixture | Encoding,
     values: Any = None,
     *,
     device: torch.device | str | None = None,
@@ -29,6 +31,7 @@ def module(
     a bias                       `clockhands.torch.Bias`
     `LayerMixture`               `clockhands.torch.Mixture`
     None, `NoPosition`           `clockhands.torch.NoCode`, which does nothing
+    an encoding of one's own     `clockhands.torch.OwnEncoding`, see `clockhands.encodings.protocols`
     ============================ =========================================
 
     Args:
@@ -59,6 +62,8 @@ def module(
         return Bias(spec, values, device=device, dtype=dtype)
     if isinstance(spec, additive.AdditiveCode) and not isinstance(spec, additive.NoPosition):
         return Additive(spec, values, device=device, dtype=dtype)
+    if any(hasattr(spec, name) for name in METHODS) and not isinstance(spec, type):
+        return OwnEncoding([spec]).to(device=device, dtype=dtype)
     if spec is not None and not isinstance(spec, rotary.Rotary | additive.NoPosition):
         raise InvalidType(
             f"`module` takes a position code, a mixture or None, got {type(spec).__name__} {shown(spec)}.",

@@ -8,8 +8,11 @@ import numpy as np
 
 from clockhands.auditing import Audit
 from clockhands.auditing.fixes import changed_lines
+from clockhands.auditing.sampled_encodings import SAMPLED, sampled_codes
 from clockhands.auditing.target_properties import held_codes
 from clockhands.configs import open_target
+from clockhands.configs.callables import IN_FILE
+from clockhands.configs.own_encodings import named_encoding
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.biases import Alibi, Buckets
@@ -231,6 +234,9 @@ def model_biases(audits: Sequence[Audit]) -> list[dict[str, Any]]:
 
 def _tables(target: str) -> dict[tuple[str, str | None], np.ndarray]:
     """The trained tables of a target by part and layers; those that cannot be read are not among them."""
+    if IN_FILE.fullmatch(target):
+        held = sampled_codes(named_encoding(target), SAMPLED)
+        return {("text", None): np.asarray(each.values, np.float64) for each in held if each.values is not None}
     if not Path(target).exists():  # a preset, standard input, or a module that was loaded
         return {}
     try:
