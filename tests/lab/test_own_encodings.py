@@ -109,7 +109,7 @@ def test_code_that_is_wrong_is_refused_before_training(folder):
         studies.parse(STUDY)
 
 
-def test_code_of_a_store_runs_only_where_the_user_has_it(folder, tmp_path):
+def test_code_of_a_store_runs_only_where_the_user_has_it(folder):
     data = studies.tomllib.loads(studies.read(folder / "mine.toml").text)
     refuse_other_code(data, folder)
     (folder / "my_codes.py").write_text(CODE + "\n", encoding="utf-8")

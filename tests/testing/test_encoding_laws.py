@@ -1,13 +1,14 @@
-"""The laws of encodings without a reference: sound ones keep them, and each deliberate fault breaks the law that names it."""
+"""The laws of encodings without a reference: sound ones keep them, each fault breaks the law that names it."""
 
 import dataclasses
 import json
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import clockhands as ch
-from clockhands.encodings.protocols import METHODS, Rotates, ModelSizes, encoding_of, methods_of
+from clockhands.encodings.protocols import METHODS, ModelSizes, Rotates, encoding_of, methods_of
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.testing import CannotCheck, CheckFailed, check_encoding
 from late import Late
@@ -170,7 +171,7 @@ def test_specs_of_the_library_break_no_law(spec):
 
 def test_what_an_encoding_says_of_itself_is_by_nature():
     class Meant(QueriesAlone):
-        by_nature = {"distance only": "keys stay where they are"}
+        by_nature: ClassVar = {"distance only": "keys stay where they are"}
 
     law = next(law for law in check_encoding(Meant()).laws if law.law == "distance only")
     assert law.state == "broken by nature"
@@ -236,4 +237,4 @@ def test_what_cannot_be_checked_says_why():
     with pytest.raises(InvalidValue, match="at least 8"):
         check_encoding(Rope(), length=3)
     assert methods_of(Float64Back()) == METHODS[:2]
-    assert ModelSizes(width=8).named_in(lambda width, other=1: None) == {"width": 8}
+    assert ModelSizes(width=8).named_in(lambda width, other=1: (width, other)) == {"width": 8}

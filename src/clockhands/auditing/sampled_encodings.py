@@ -29,7 +29,7 @@ from clockhands.measures.property import Property, not_computed
 from clockhands.phrases import said
 from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
-from clockhands.testing.encodings import EncodingCalls, EncodingSubject, DrawnTokens, drawn_tokens
+from clockhands.testing.encodings import DrawnTokens, EncodingCalls, EncodingSubject, drawn_tokens
 
 LENGTH = 1_024
 """Positions that are sampled of a table or a bias, unless more are asked for."""
@@ -87,8 +87,8 @@ def _mean_scores(calls: EncodingCalls, length: int, why: str) -> HeldCode:
     spread = float(numbers.std(axis=0).max())
     note = (
         f"Sampled by calls: {why}. The numbers are what it adds to the score of a key that equals the query, by "
-        f"distance: the mean over {_DRAWN} drawn sequences of {length} tokens. Of single sequences they differ from it by up to "
-        f"{said(spread)} (standard deviation)."
+        f"distance: the mean over {_DRAWN} drawn sequences of {length} tokens. Of single sequences they differ from it "
+        f"by up to {said(spread)} (standard deviation)."
     )
     return HeldCode(*_by_distance(numbers.mean(axis=0)), (note,), length=length)
 

@@ -1,37 +1,34 @@
-"""The protocol of position encodings: the methods by which the lab, the checks, `properties` and the explorer take one.
+"""The protocol of position encodings: the methods by which checks, `properties`, the explorer and the lab take one.
 
 An encoding of one's own is any object with at least one of these methods. Positions are whole numbers, [seq]; tokens
 are numbered from 0. Arrays are of one library: PyTorch in the lab; elsewhere also NumPy and JAX.
 
-=================================================================== =====================================================
-method                                                              what it gives
-=================================================================== =====================================================
-``embed(positions, width)``                                         rows [seq, width], which are added to the tokens
-``add(x, positions)``                                               the tokens x [..., seq, width] with their positions
-``rotate(q, k, positions, x=None)``                                 queries and keys [batch, heads, seq, head_width],
-                                                                    changed so that ``q kᵀ`` holds the positions
-``bias(q_positions, k_positions, heads, q=None, k=None, x=None)``   [heads, queries, keys] or [batch, heads, queries,
-                                                                    keys], added to ``q kᵀ / sqrt(head_width)``
-``scores(q, k, q_positions, k_positions, x=None)``                  what enters the softmax, [batch, heads, queries,
-                                                                    keys], without a causal mask: the exact form, however
-                                                                    slow; compared with ``rotate`` and ``bias`` where
-                                                                    these are there too
-=================================================================== =====================================================
+``embed(positions, width)``
+    rows [seq, width], which are added to the tokens
+``add(x, positions)``
+    the tokens x [..., seq, width] with their positions
+``rotate(q, k, positions, x=None)``
+    queries and keys [batch, heads, seq, head_width], changed so that ``q kᵀ`` holds the positions
+``bias(q_positions, k_positions, heads, q=None, k=None, x=None)``
+    [heads, queries, keys] or [batch, heads, queries, keys], added to ``q kᵀ / sqrt(head_width)``
+``scores(q, k, q_positions, k_positions, x=None)``
+    what enters the softmax, [batch, heads, queries, keys], without a causal mask: the exact form, however slow;
+    compared with ``rotate`` and ``bias`` where these are there too
 
 ``x`` are the states of all tokens, [batch, seq, width], for encodings that depend on them; ``q`` and ``k`` of ``bias``
 are the queries and keys before any rotation. Queries are the last of the tokens: all of them, or one in decoding.
 Arguments that a method does not name are not passed. Learned numbers are the parameters of a `torch.nn.Module`; of
 another library ``parameters`` maps a name to each array. Further attributes, all optional:
 
-============ ================================================================================================
-attribute    what it says
-============ ================================================================================================
-``cache``    what decoding keeps of past tokens: ``"keys"``, as `rotate` returned them (the default), or
-             ``"tokens"``: all past tokens are given again at each step
-``causal``   False if a number may depend on later tokens; True by default
-``shared``   False if each layer has an object of its own; True by default: all layers share one
-``by_nature``  the laws of `clockhands.testing.check_encoding` that this encoding does not keep, with the reason of each
-============ ================================================================================================
+``cache``
+    what decoding keeps of past tokens: ``"keys"``, as `rotate` returned them (the default), or ``"tokens"``: all past
+    tokens are given again at each step
+``causal``
+    False if a number may depend on later tokens; True by default
+``shared``
+    False if each layer has an object of its own; True by default: all layers share one
+``by_nature``
+    the laws of `clockhands.testing.check_encoding` that this encoding does not keep, with the reason of each
 
 >>> class Wave:
 ...     def embed(self, positions, width):

@@ -95,8 +95,8 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0, *, causal:
     """The spec that a study file's ``code`` says, at the sizes of a model.
 
     Args:
-        code: "none", a preset with its fields as on the command line, a table with ``type``, or one with ``python``, the
-            name of an encoding in a file of code. Fields that follow from
+        code: "none", a preset with its fields as on the command line, a table with ``type``, or one with ``python``,
+            the name of an encoding in a file of code. Fields that follow from
             the model (``width``, ``heads``, ``head_width``, ``rows``, ``length``) may be left out; ``base`` sets the
             base of the frequencies, and ``share`` the part of each head that is rotary. A table with ``codes`` and
             ``pattern`` gives layers different codes.

@@ -236,7 +236,8 @@ def _tables(target: str) -> dict[tuple[str, str | None], np.ndarray]:
     """The trained tables of a target by part and layers; those that cannot be read are not among them."""
     if IN_FILE.fullmatch(target):
         held = sampled_codes(named_encoding(target), SAMPLED)
-        return {("text", None): np.asarray(each.values, np.float64) for each in held if each.values is not None}
+        sampled = [np.asarray(each.values, np.float64) for each in held if each.values is not None]
+        return {("text", None): sampled[0]} if sampled else {}
     if not Path(target).exists():  # a preset, standard input, or a module that was loaded
         return {}
     try:

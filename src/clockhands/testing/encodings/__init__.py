@@ -8,17 +8,17 @@ from clockhands.encodings.protocols import ModelSizes
 from clockhands.errors import InvalidValue
 from clockhands.phrases import number_of
 from clockhands.recognition.calling import Refused
-from clockhands.testing.encodings._encoding_calls import EncodingCalls, DrawnTokens, drawn_tokens
+from clockhands.testing.encodings._encoding_calls import DrawnTokens, EncodingCalls, drawn_tokens
 from clockhands.testing.encodings._laws import LAWS, LENGTH, EncodingSubject, LawResult, judged
 from clockhands.testing.reports import CannotCheck, Failure, Report, ReportLine, settled
 
 __all__ = [
     "LAWS",
+    "DrawnTokens",
     "EncodingCalls",
     "EncodingReport",
     "EncodingSubject",
     "LawResult",
-    "DrawnTokens",
     "check_encoding",
     "drawn_tokens",
 ]

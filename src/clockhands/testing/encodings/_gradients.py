@@ -8,7 +8,7 @@ import torch
 
 from clockhands.encodings.protocols import accepted
 from clockhands.recognition.calling import Refused, error_text
-from clockhands.testing.encodings._encoding_calls import EncodingCalls, DrawnTokens
+from clockhands.testing.encodings._encoding_calls import DrawnTokens, EncodingCalls
 
 _STEP = {"float64": 1e-3, "float32": 2e-3}
 _DIRECTIONS = 5
@@ -83,7 +83,7 @@ def _errors(calls: EncodingCalls, encoding: Any, tokens: DrawnTokens, dtype: str
             scale = max(abs(slope), 1e-3 * float(total.detach().abs()), 1e-6)
             errors.append(abs(along - slope) / scale)
         middle = sorted(errors)[_DIRECTIONS // 2]
-        if grad is None and middle > 0.5 or (grad is None and name in learned):
+        if grad is None and (middle > 0.5 or name in learned):
             found[name] = None
         elif grad is not None:
             found[name] = middle if torch.isfinite(grad).all() else float("nan")

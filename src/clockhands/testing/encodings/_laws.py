@@ -1,9 +1,9 @@
 """The laws of an encoding without a reference: what any encoding keeps, and what one of its kind usually keeps.
 
-A law of *use* holds for every encoding that a model can be trained and run with: a sequence gets the same numbers alone,
-in a batch, in pieces. A law of *kind* (`distance only`, `norms`) is a property that many encodings have and others do not
-by their nature; it is broken where it holds for some tokens and not for others, or where nothing in the encoding
-explains that it does not hold.
+A law of *use* holds for every encoding that a model can be trained and run with: a sequence gets the same numbers
+alone, in a batch, in pieces. A law of *kind* (`distance only`, `norms`) is a property that many encodings have and
+others do not by their nature; it is broken where it holds for some tokens and not for others, or where nothing in the
+encoding explains that it does not hold.
 
 Allowed errors, for float32: numbers that are computed from the same tokens and positions in another way may differ by
 ``2^-18`` of the largest one (32 roundings). Where positions move by up to P tokens, a phase in float32 may be off by
@@ -20,7 +20,7 @@ import numpy as np
 
 from clockhands.phrases import listed, number_of, percent, said
 from clockhands.recognition.calling import Refused
-from clockhands.testing.encodings._encoding_calls import EncodingCalls, DrawnTokens, drawn_tokens
+from clockhands.testing.encodings._encoding_calls import DrawnTokens, EncodingCalls, drawn_tokens
 from clockhands.testing.encodings._gradients import gradient_errors
 
 State = Literal["holds", "broken by nature", "broken", "not applicable"]
