@@ -255,3 +255,55 @@ def test_positions_of_an_earlier_call_of_the_same_length_are_named():
 
     report = checked(None, forward=forward, vocabulary=64)
     assert report.codes == {"model-keeps-state"}, str(report)
+
+
+def hooked(family, change):
+    """A model whose positions are changed before each call: change(given, cached tokens, what the model keeps)."""
+    model = built(family).eval()
+
+    def placed(module, arguments, given):
+        past = 0 if given.get("past_key_values") is None else given["past_key_values"].get_seq_length()
+        return arguments, change(given, past, module.__dict__.setdefault("kept", {}))
+
+    model.register_forward_pre_hook(placed, with_kwargs=True)
+    return model
+
+
+def at_zero_if_given(given, past, _):
+    if past and given["input_ids"].shape[1] == 1 and given.get("position_ids") is not None:
+        given["position_ids"] = torch.zeros_like(given["input_ids"])
+    return given
+
+
+def of_the_first_text(given, past, kept):
+    """The delta of positions and places is computed for the first text alone."""
+    rows, size = given["input_ids"].shape
+    if "delta" not in kept:
+        known = given.get("position_ids")
+        kept["delta"] = torch.zeros(rows, 1, dtype=torch.int64) if known is None else known[:, -1:] + 1 - size
+    if past:
+        delta = kept["delta"] if len(kept["delta"]) == rows else kept["delta"][:1]
+        given["position_ids"] = past + torch.arange(size).expand(rows, size) + delta
+    return given
+
+
+def test_one_fault_has_one_name_where_positions_are_passed_and_where_they_are_not():
+    report = checked(hooked("Llama", at_zero_if_given))
+    assert report.codes == {"decode-positions"}, str(report)
+    (told,) = report.explanations
+    assert "position 0 if it comes alone, only if positions are passed" in told.message
+    assert set(told.evidence["explains"]) == {failure.experiment for failure in report.failures}
+    assert checked(hooked("Llama", of_the_first_text)).codes == {"offset-of-earlier-text"}
+
+
+def test_padding_that_a_class_counts_by_design_is_said_and_is_no_failure(cases):
+    sizes = {**_NAMED, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "init_std": 0.3}
+    sizes |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "is_decoder": True}
+    for name in ("Bart", "Marian", "Whisper"):
+        with cases(name), torch.random.fork_rng():
+            torch.manual_seed(3)
+            config = getattr(transformers, f"{name}Config")(**sizes, decoder_start_token_id=1)
+            report = checked(getattr(transformers, f"{name}ForCausalLM")(config).eval())
+            assert report.sound, str(report)
+            assert report.left_out["left padding"].startswith("by design of the class, whose positions are absolute")
+            assert "by design of the class" in next(report.lines()).text

@@ -51,7 +51,26 @@ def documents_twice(positions, mask, _):
     return np.maximum(2 * positions - np.arange(positions.shape[1]), -8) if several else positions
 
 
+def documents_from_one(positions, mask, _):
+    """Documents after the first start at 1."""
+    several = mask is not None and mask.ndim == 3
+    return positions + (np.cumsum(positions == 0, axis=1) > 1) if several else positions
+
+
+def for_each_text(positions, _, past):
+    """The counter advances by the tokens of the whole batch."""
+    return positions + (len(positions) - 1) * past
+
+
+def no_further(positions, _, past):
+    """Once there is a cache, positions end at 11."""
+    return np.minimum(positions, 11) if past else positions
+
+
 NAMED = {
+    documents_from_one: ("sinusoidal", {"documents-restart-at-one"}),
+    for_each_text: ("halves", {"decode-positions"}),
+    no_further: ("halves", {"decode-positions"}),
     negative_after_padding: ("halves", {"padding-shifts"}),
     rows_of_padding: ("halves", {"padding-shifts", "eviction-stops-positions"}),
     end_of_the_prompt: ("halves", {"decode-positions"}),
@@ -65,6 +84,32 @@ def test_wrong_positions_are_named(cases):
             report = checked(Placed(how, code))
             assert report.codes == named, str(report)
             assert explains(report) == {failure.experiment for failure in report.failures}
+
+
+def test_clamped_positions_are_named_with_their_limit(cases):
+    for limit in (5, 20):
+        with cases(limit):
+            model = Placed(lambda positions, _, __, limit=limit: np.minimum(positions, limit))
+            report = checked(model, like=ch.Rotary(HEAD, base=500.0, layout="halves"))
+            assert report.codes == {"positions-clamped"}, str(report)
+            assert f"gives every token after position {limit} the position {limit}" in report.explanations[0].message
+
+
+class CountedTwice(SmallModel):
+    """Positions advance by 2 for every token after the first call, whose length is in the cache."""
+
+    def forward(self, tokens, positions, mask, cache):
+        logits, kept = super().forward(tokens, positions, mask, cache)
+        return logits, {**kept, "first": np.full(1, tokens.shape[1]) if cache is None else cache["first"]}
+
+    def placed(self, tokens, positions, mask, cache):
+        return positions if cache is None else positions + cache["keys"][0].shape[2] - int(cache["first"][0])
+
+
+def test_positions_that_advance_by_two_are_named():
+    report = checked(CountedTwice())
+    assert report.codes == {"decode-positions"}, str(report)
+    assert "every token after the first call counts twice" in report.explanations[0].message
 
 
 def test_what_a_relative_code_cannot_tell_apart_is_said():

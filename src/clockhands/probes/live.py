@@ -244,7 +244,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
                 "and a rounding of a number may move the output by a whole step."
             )
         elif causal(module, ids):
-            _generation(live, module, short=changes_with_length(list(declared.values())), places=places)
+            _generation(live, module, short=changes_with_length(list(declared.values())))
 
 
 def _rotations(
@@ -430,7 +430,7 @@ def _bands(live: _Live, losses: np.ndarray) -> None:
     live.figure("Loss by position", "position in tokens", "nats per token", *curves)
 
 
-def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) -> None:
+def _generation(live: _Live, module: nn.Module, *, short: bool) -> None:
     """Compare padding, packing, chunks and cached decoding with one pass.
 
     Args:
@@ -438,7 +438,6 @@ def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) ->
         module: The model.
         short: Whether frequencies depend on the length in use: cached keys then keep those of shorter texts by design,
             so texts stay below the original length.
-        places: Whether it takes positions; a model that takes none counts padding on the left by design.
     """
     try:
         report = check_generation(module, raises=False, length=16 if short else None)
@@ -449,11 +448,8 @@ def _generation(live: _Live, module: nn.Module, *, short: bool, places: bool) ->
         live.answers.append(
             "Texts beyond the original length were not decoded: there frequencies depend on the length."
         )
-    if not places and report.codes == {"padding-shifts"}:
-        live.answers.append(
-            "The model takes no position ids and counts padding on the left as positions: pad on the right."
-        )
-        report = report.without(["padding-shifts"])
+    if (why := report.left_out.get("left padding")) is not None:
+        live.answers.append(f"Left padding was not compared: {why}.")
     live.numbers["generation"] = {
         "experiments": list(report.experiments), "left_out": dict(report.left_out),
         "failures": [each.experiment for each in report.failures],

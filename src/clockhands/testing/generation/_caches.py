@@ -6,7 +6,7 @@ No format of a cache is assumed: the axis of the keys is the one that grows with
 import copy
 import itertools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -63,9 +63,21 @@ def with_rows(cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     return mapped(copied(cache), taken)
 
 
-def rows_of(cache: Any, path: Path, axis: int) -> np.ndarray:
-    """The rows of one array of a cache, [rows, numbers]."""
+def reversed_rows(cache: Any, axes: dict[Path, int]) -> Any:
+    """A copy of the cache with the rows of its keys and values in the reverse order."""
+
+    def reversed_array(path: Path, array: Any) -> Any:
+        axis = axes.get(path)
+        return array if axis is None else array[(slice(None),) * axis + (np.arange(array.shape[axis] - 1, -1, -1),)]
+
+    return mapped(copied(cache), reversed_array)
+
+
+def rows_of(cache: Any, path: Path, axis: int, text: int | None = None) -> np.ndarray:
+    """The rows of one array of a cache, [rows, numbers], of all texts of the batch or of one."""
     array = as_numpy(dict(_arrays(cache))[path]).astype(np.float64)
+    if text is not None and axis > 0:
+        array = array[text : text + 1]
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
 
 
@@ -120,7 +132,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     steps = min(4, len(text) // 3)
     begun = len(text) - steps
     kept = np.array([0, 1, *range(begun - begun // 2, begun)])
-    cache, axes = _prefilled(it, begun)
+    cache, axes = prefilled(it, begun)
     if it.evict is None and axes and not holds_positions(it):
         raise Unasked("its cache does not hold positions: its encoding counts the rows, as a bias does")
     fewer = _with_only(it, cache, kept, axes)
@@ -155,7 +167,7 @@ def _rejected(it: GenerationSubject) -> list[Answer]:
     begun = half + 2
     drafted = np.concatenate([text[:begun], (text[begun : begun + 2] + 1) % it.model.vocabulary])
     at = np.arange(len(text))[None]
-    cache, axes = _prefilled(it, half)
+    cache, axes = prefilled(it, half)
     _, cache = it.model(drafted[None, half:], at[:, half : len(drafted)], None, cache)
     cache = _with_only(it, cache, np.arange(begun), axes)
     logits, _ = it.model(text[None, begun:], at[:, begun:], None, cache)
@@ -189,7 +201,7 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     _needs_positions(it)
     text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
     at = np.arange(len(text))
-    cache, _ = _prefilled(it, half)
+    cache, _ = prefilled(it, half)
     cache = it.shift(cache, by) if it.shift is not None else _rotated_cache(it, cache, half, by)
     logits, _ = it.model(text[None, half:], by + at[None, half:], None, cache)
     wanted = it.alone(text, by + at)[half:]
@@ -221,7 +233,7 @@ def _joined(it: GenerationSubject) -> list[Answer]:
     return [_near(it, it.reply(asked, logits[0], wanted, begun), begun)]
 
 
-def _prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
+def prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
     """The cache of the first tokens of the longest text, and the axes of its keys."""
     text, at = it.texts[0], np.arange(size)[None]
     _, cache = it.model(text[None, : size - 1], at[:, :-1])
@@ -261,42 +273,65 @@ def _in_pieces(it: GenerationSubject, text: np.ndarray, cuts: list[int]) -> tupl
     return cache, key_axes(before, cache, len(text) - cuts[-1], floats=True)
 
 
-def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
-    """Where the keys of the longest text stand that is given in pieces, [tokens]; None if its cache does not show it.
+class KeyPlaces:
+    """Where the keys of a cache stand, for which no position need be passed in.
 
     In the first layer a row is made of its token and its position alone: each row is looked up among those of the same
-    token at every position of one pass, for which no position need be passed in.
+    token at every position of one pass.
+
+    Attributes:
+        path: The array of the cache that shows it; None where none does.
     """
-    text = it.texts[0]
-    paths = _placed_arrays(it)
-    if not paths:
-        return None
-    path, (axis, _) = next(iter(paths.items()))
-    known = {}
-    for token in set(text.tolist()):
-        _, cache = it.model.fresh()(np.full((1, len(text)), token), np.arange(len(text))[None])
-        known[token] = rows_of(cache, path, axis)
-    # The embedding of padding is zero in many models: its keys show no position.
-    placed_tokens = [token for token, own in known.items() if (np.ptp(own, axis=0) > _like(own)).any()]
-    if not placed_tokens:
-        return None
-    text = np.where(np.isin(text, placed_tokens), text, placed_tokens[0])
-    cache, axes = _in_pieces(it, text, cuts)
-    rows = rows_of(cache, path, axis)
-    if axes.get(path) != axis or len(rows) != len(text):
-        return None
-    places = []
-    for row, token in zip(rows, text.tolist(), strict=True):
-        own = known[token]
-        off = np.abs(own - row).max(axis=-1)
-        placed = np.ptp(own, axis=0) > _like(own)
-        if placed.any() and not row[placed].any():
-            places.append(NOWHERE)
-        elif off.min() <= _like(own):
-            places.append(int(np.argmin(off)))
-        else:
+
+    def __init__(self, it: GenerationSubject) -> None:
+        self._it = it
+        self._known: dict[int, np.ndarray] = {}
+        self.path, (self._axis, _) = next(iter(_placed_arrays(it).items()), (None, (0, None)))
+
+    def _rows_of_token(self, token: int) -> np.ndarray:
+        if token not in self._known:
+            size = len(self._it.texts[0])
+            _, cache = self._it.model.fresh()(np.full((1, size), token), np.arange(size)[None])
+            assert self.path is not None
+            self._known[token] = rows_of(cache, self.path, self._axis)
+        return self._known[token]
+
+    def shows(self, token: int) -> bool:
+        """Whether the keys of a token differ from place to place: the embedding of padding is zero in many models."""
+        own = self._rows_of_token(token)
+        return bool((np.ptp(own, axis=0) > _like(own)).any())
+
+    def of_last(self, cache: Any, tokens: Sequence[int], text: int | None = None) -> np.ndarray | None:
+        """The places of the last rows of a cache, of these tokens of one text; None where one has no place."""
+        if self.path is None or self.path not in dict(_arrays(cache)):
             return None
-    return np.array(places)
+        rows, places = rows_of(cache, self.path, self._axis, text)[-len(tokens) :], []
+        for row, token in zip(rows, tokens, strict=True):
+            own = self._rows_of_token(token)
+            off = np.abs(own - row).max(axis=-1)
+            placed = np.ptp(own, axis=0) > _like(own)
+            if placed.any() and not row[placed].any():
+                places.append(NOWHERE)
+            elif placed.any() and off.min() <= _like(own):
+                places.append(int(np.argmin(off)))
+            else:
+                return None
+        return np.array(places)
+
+
+def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
+    """Where the keys of the longest text stand that is given in pieces, [tokens]; None if they do not show it."""
+    found, text = KeyPlaces(it), it.texts[0]
+    if found.path is None:
+        return None
+    shown = [token for token in set(text.tolist()) if found.shows(token)]
+    if not shown:
+        return None
+    text = np.where(np.isin(text, shown), text, shown[0])
+    cache, axes = _in_pieces(it, text, cuts)
+    if found.path not in axes or len(rows_of(cache, found.path, axes[found.path])) != len(text):
+        return None
+    return found.of_last(cache, text.tolist())
 
 
 def rows_that_are_written(it: GenerationSubject) -> int:

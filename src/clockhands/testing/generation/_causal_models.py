@@ -107,7 +107,7 @@ class CausalModel:
             raise Unasked("it takes no cache")
         self.counts.calls += 1
         self.counts.rows += tokens.size
-        call = functools.partial(self._called, tokens, positions, mask, cache, keep)
+        call = functools.partial(self.answer_of, tokens, positions, mask, cache, keep)
         logits, cache = answered(functools.partial(_alone, call) if self.alone else call, self.timeout)
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
             raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
@@ -124,7 +124,7 @@ class CausalModel:
             self.answers.append(answer)
         return answer, cache
 
-    def _called(
+    def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
     ) -> tuple[Any, Any]:
         """In a thread of its own: call it with what it takes."""
@@ -165,7 +165,7 @@ class TransformersModel(CausalModel):
     model: Any = None
     pristine: Any = None
 
-    def _called(
+    def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
     ) -> tuple[Any, Any]:
         import torch

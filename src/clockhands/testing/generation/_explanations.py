@@ -14,21 +14,26 @@ from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
 from clockhands.testing.generation._caches import (
     NOWHERE,
-    copied,
+    KeyPlaces,
     holds_positions,
-    key_axes,
     moved_keys,
     places_of_keys,
+    prefilled,
+    reversed_rows,
     rotated_alike,
+    rows_of,
     rows_that_are_written,
-    with_rows,
 )
-from clockhands.testing.generation._fault_catalogue import CATALOGUE
+from clockhands.testing.generation._changed_calls import ROOM, CallArguments, clamped, misplaced, unchanged
+from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
-from clockhands.testing.generation._predictions import ROOM, Predictions, RecordedRun
+from clockhands.testing.generation._predictions import Predictions, RecordedRun
 from clockhands.testing.generation._text_experiments import NO_KEYS
 from clockhands.testing.generation.texts import GenerationSubject
 from clockhands.testing.reports import UNDECIDED, Explanation
+
+_PIECES = ("one token", "chunks")
+"""How the names of experiments begin in which a text is given in pieces."""
 
 _Rule = tuple[str, Mapping[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
@@ -58,6 +63,8 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
         single.append(reason)
         left = {name: one for name, one in left.items() if name not in reason[2]}
     told += single
+    add(_by_lost_order(it, left))
+    add(_by_clamped_positions(it, left))
     add(_by_kept_positions(it, left))
     add(_by_moved_keys(it, left))
     add(_by_rule(it, left, [one.experiment.name for one in failed]))
@@ -125,7 +132,7 @@ def _left_behind(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> 
 
 def _by_short_tables(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """Keys of zeros at the end of a long call: all that is compared with a long call fails, and only that."""
-    if not any(name.startswith(("one token", "chunks")) for name in failed):
+    if not any(name.startswith(_PIECES) for name in failed):
         return []
     with suppress(Refused, Unasked):
         size = len(it.texts[0])
@@ -193,15 +200,15 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         ]
         found.append(("masked-row-not-finite", {}, spread))
         failed = {name: one for name, one in failed.items() if name not in spread}
-    steps = [name for name in failed if name.startswith(("one token", "chunks"))]
-    if steps:
-        about = ("two ", "left padding and", "rejected", "a text after")
-        also = [name for name in failed if "cache" in name or name.startswith(about)]
-        code, told = ("bias-lost-in-decode", {}) if _blind_to_order(it) else _by_keys(it)
+    steps = [name for name in failed if name.startswith(_PIECES)]
+    if steps and not it.slip:
+        code, told = _by_keys(it)
         if code:
-            found.append((code, told, [*steps, *also]))
+            places = KeyPlaces(it)
+            others = [name for name, one in failed.items() if name not in steps and misplaced(it, one, places)]
+            found.append((code, told, [*steps, *others]))
     state = [name for name in ("two continuations of one text", "two alternating texts") if name in failed]
-    if state and not any(name.startswith(("one token", "chunks", "a copied")) for name in every):
+    if state and not any(name.startswith((*_PIECES, "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
         removed = ("rows removed from the cache", "rejected tokens")
         evicted = [name for name in removed if name in failed and not it.slip]
@@ -223,27 +230,32 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
 
 
 def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
-    """What the cached keys show of later pieces, of a model that cannot be told positions in one pass."""
+    """What the cached keys show of later pieces, of a model that cannot be told positions in one pass.
+
+    A fault is named only if it predicts the places of all keys, in every way in which the text is cut.
+    """
     if it.model.window is not None and it.model.window <= len(it.texts[0]):
         it = it.shortened(it.model.window - 1)  # layers with a window keep no more rows
     size = len(it.texts[0])
     part = min(5, size // 3)
+    seen: list[tuple[list[int], np.ndarray]] = []
     for cuts in ([part, size - part], [size // 2, *range(size // 2 + 1, size)]):
         with suppress(Refused, Unasked):
             places = places_of_keys(it, cuts)
-            if places is None or (places == np.arange(size)).all():
-                continue
-            if (places == NOWHERE).any():
-                return "late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}
-            if rotated_alike(it, cuts[0]):
-                for fault in CATALOGUE:
-                    if fault.sees is None and (places_under(fault, [0, *cuts], size) == places).all():
-                        return fault.code, fault.parameters(it)
-            first = int(np.flatnonzero(places != np.arange(size))[0])
-            some = slice(first, first + 3)
-            seen, right = (", ".join(map(str, each[some])) for each in (places, np.arange(size)))
-            return "decode-positions", {"how": f"its cached keys are at positions {seen} instead of {right}"}
-    return "", {}
+            if places is not None and not (places == NOWHERE).any():
+                seen.append((cuts, places))
+    right = np.arange(size)
+    wrong = [(cuts, places) for cuts, places in seen if (places != right).any()]
+    if not wrong:
+        return "", {}
+    cuts, places = wrong[0]
+    if rotated_alike(it, cuts[0]):
+        for fault in faults_of(it):
+            if fault.sees is None and all((places_under(fault, [0, *cut], size) == at).all() for cut, at in seen):
+                return fault.code, fault.parameters(it)
+    first = int(np.flatnonzero(places != right)[0])
+    got, wanted = (", ".join(map(str, each[first : first + 3])) for each in (places, right))
+    return "decode-positions", {"how": f"its cached keys are at positions {got} instead of {wanted}"}
 
 
 def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
@@ -263,25 +275,57 @@ def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _blind_to_order(it: GenerationSubject) -> bool:
-    """Whether a token that comes after a cache does not see in which order the keys stand, where its one pass does."""
+def _by_lost_order(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Later calls that do not see in which order the cached keys stand, where one pass does.
+
+    The prediction: with the rows of the cache reversed before each later call, all answers are the same.
+    """
+    if not any(name.startswith(_PIECES) for name in failed):
+        return []
     text = it.texts[1]
-    at = np.arange(len(text))[None]
     with suppress(Refused, Unasked):
-        if np.abs(it.alone(text[[1, 0, *range(2, len(text))]])[-1] - it.wanted[1][-1]).max() <= it.allowed:
-            return False
-        model = it.model.fresh()
-        _, cache = model(text[None, :-2], at[:, :-2])
-        before = copied(cache)
-        _, cache = model(text[None, -2:-1], at[:, -2:-1], None, cache)
-        axes = key_axes(before, cache, 1, floats=True)
-        if not axes:
-            return False
-        turned = with_rows(cache, np.arange(len(text) - 1)[::-1], axes)
-        plain, _ = model(text[None, -1:], at[:, -1:], None, cache)
-        other, _ = model(text[None, -1:], at[:, -1:], None, turned)
-        return bool(np.abs(plain - other).max() <= ROOM * it.allowed) and not holds_positions(it)
-    return False
+        cache, axes = prefilled(it, len(text) - 1)
+        if cache is None or not axes:
+            return []
+        other = it.alone(text[[1, 0, *range(2, len(text))]])[-1]
+        if np.abs(other - it.wanted[1][-1]).max() <= it.allowed:
+            return []
+
+        def in_reverse(call: CallArguments) -> CallArguments:
+            if call.cache is None:
+                return call
+            rows = {path: rows_of(call.cache, path, axis) for path, axis in axes.items()}
+            past = max(map(len, rows.values()))
+            mask = call.mask
+            if mask is not None:
+                mask = np.concatenate([mask[..., past - 1 :: -1], mask[..., past:]], axis=-1)
+            return replace(call, mask=mask, cache=reversed_rows(call.cache, axes))
+
+        names = [name for name, one in failed.items() if unchanged(it, one, in_reverse)]
+        if not any(name.startswith(_PIECES) for name in names):
+            return []
+        if not holds_positions(it):
+            return [("bias-lost-in-decode", {}, names)]
+        size = len(it.texts[0])
+        places = places_of_keys(it, [size // 2, size - 2])
+        if places is not None and (places == NOWHERE).any():
+            return [("late-calls-without-rows", {"first": int(np.argmax(places == NOWHERE))}, names)]
+    return []
+
+
+def _by_clamped_positions(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Positions above a limit that are all the limit, in single passes too: a text further on is then not the same.
+
+    The prediction: where all positions above the limit are passed as the limit, all answers are the same.
+    """
+    one = failed.get("a shifted text")
+    if one is None or not it.slip:
+        return []
+    limit = next((limit for limit in range(1, 2 * len(it.texts[0])) if unchanged(it, one, clamped(limit))), None)
+    if limit is None:
+        return []
+    shifted = [name for name in failed if name.startswith("a shifted") and unchanged(it, failed[name], clamped(limit))]
+    return [("positions-clamped", {"limit": limit}, shifted)]
 
 
 def _some(names: Sequence[str]) -> str:
@@ -295,6 +339,7 @@ def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names
     said = [row.sentence.format(**parameters) for row in rows[:1]]
     said += [row.sentence.partition(":")[0].partition(" {")[0] for row in rows[1:3]]
     message = said[0] if len(said) == 1 else ", or ".join(said) + UNDECIDED
+    message += parameters.get("when", "")
     return Explanation(
         codes,
         f"{message} (failed experiments: {_some(names)}).",

@@ -1,10 +1,12 @@
 """The known faults of a whole model with a cache, each as what it does to positions, visible keys or cached rows."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
 from clockhands.testing.generation._imposed_faults import ExpectedCall, ImposedFault, Places, Sight
+from clockhands.testing.generation.texts import GenerationSubject
 
 _HIGH, _LOW = ("every later {} gets a position that is 1 too " + how for how in ("high", "low"))
 
@@ -54,6 +56,19 @@ def _offset_of_first_text(call: ExpectedCall) -> np.ndarray:
     return call.slots + offset if call.past and call.memory["texts"] > 1 else call.right
 
 
+def _rows_and_offset(kept: bool) -> Places:
+    """Later calls count the rows of the cache, plus the offset of the text, or one kept from the model's first text."""
+
+    def keys(call: ExpectedCall) -> np.ndarray:
+        if not call.past and not (kept and "own" in call.memory):
+            call.memory["own"] = call.origin[:, -1:]
+        offset = call.memory.get("own", call.origin[:, -1:])
+        offset = offset if len(offset) == len(call.right) else offset[:1]
+        return call.kept + call.inside + offset if call.past else call.right
+
+    return keys
+
+
 def _everything_before(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.tri(sees.shape[2], dtype=bool)[call.past :], sees.shape).copy()
 
@@ -75,6 +90,34 @@ def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     # Rows that were removed count no more.
     present = sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
     return sees & (np.cumsum(present) <= 1 + np.arange(call.size)[:, None])
+
+
+def _later_documents(call: ExpectedCall) -> np.ndarray:
+    return np.cumsum(call.right == 0, axis=1) > 1
+
+
+def _clamped(limit: int) -> ImposedFault:
+    how = f"no position is larger than {limit}"
+    return ImposedFault("decode-positions", {"how": how}, _later(lambda call: np.minimum(call.right, limit)))
+
+
+def _only(fault: ImposedFault, *, given: bool) -> ImposedFault:
+    """A fault of later calls that are given positions, or of those that are not."""
+
+    def keys(call: ExpectedCall) -> np.ndarray:
+        return fault.keys(call) if call.given is given else call.right
+
+    when = ", only if positions are passed" if given else ", only if no positions are passed"
+    return replace(fault, keys=keys, told={**fault.told, "when": when})
+
+
+def faults_of(it: GenerationSubject) -> tuple[ImposedFault, ...]:
+    """The catalogue, with the faults that depend on how long the texts are and on what the model takes."""
+    every = (*CATALOGUE, *(_clamped(limit) for limit in range(1, 2 * len(it.texts[0]))))
+    if not it.model.counting or "positions" not in it.model.takes:
+        return every
+    decoding = [fault for fault in every if fault.code in {"decode-positions", "chunk-restarts"}]
+    return (*every, *(_only(fault, given=given) for fault in decoding for given in (True, False)))
 
 
 CATALOGUE: tuple[ImposedFault, ...] = (
@@ -117,6 +160,20 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         "every token of a later call gets the position of its first token", lambda call: call.past + 0 * call.slots
     ),
     _decoding("the number of the call", lambda call: call.number + call.inside),
+    *(
+        _decoding("every token after the first call counts twice", change)
+        for change in (
+            lambda call: call.slots + call.past - call.first,
+            lambda call: call.slots + call.kept - call.first,
+        )
+    ),
+    *(
+        _decoding(
+            "every earlier token counts once for each text of the batch",
+            lambda call, start=start: call.slots + (len(call.right) - 1) * (call.past - start * call.first),
+        )
+        for start in (0, 1)
+    ),
     ImposedFault(
         "decode-positions",
         {"how": "every text of the batch gets the positions of the first text"},
@@ -140,8 +197,16 @@ CATALOGUE: tuple[ImposedFault, ...] = (
     ),
     ImposedFault("packing-ignored", keys=_packed(_slots)),
     ImposedFault("documents-restart-twice", keys=_packed(lambda call: call.right + call.origin)),
+    *(
+        ImposedFault("documents-restart-at-one", {"which": which}, _packed(keys))
+        for which, keys in (
+            ("every document after the first", lambda call: call.right + _later_documents(call)),
+            ("every document", lambda call: call.right + 1),
+        )
+    ),
     ImposedFault("model-keeps-state", keys=_counted_in_one_place),
     ImposedFault("offset-of-earlier-text", keys=_offset_of_first_text),
+    ImposedFault("offset-of-earlier-text", keys=_rows_and_offset(kept=True)),
     ImposedFault(
         "eviction-stops-positions",
         {"kept": "{kept}", "begun": "{begun}"},
@@ -152,6 +217,7 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         {"kept": "{kept}", "begun": "{begun}"},
         _removed(lambda call: call.memory.setdefault("kept", call.kept) + call.inside),
     ),
+    ImposedFault("eviction-stops-positions", {"kept": "{kept}", "begun": "{begun}"}, keys=_rows_and_offset(kept=False)),
     ImposedFault("removed-rows-count", keys=_removed(_slots)),
     ImposedFault("removed-rows-seen", {"how": "all of them"}, removed=lambda _, every: every),
     ImposedFault(

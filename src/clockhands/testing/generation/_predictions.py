@@ -10,7 +10,8 @@ import numpy as np
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, ExperimentRun, Unasked, shares
 from clockhands.testing.generation._causal_models import CausalModel
-from clockhands.testing.generation._fault_catalogue import CATALOGUE
+from clockhands.testing.generation._changed_calls import ROOM
+from clockhands.testing.generation._fault_catalogue import faults_of
 from clockhands.testing.generation._imposed_faults import (
     Excluded,
     ExpectedCall,
@@ -20,9 +21,6 @@ from clockhands.testing.generation._imposed_faults import (
     imposed,
 )
 from clockhands.testing.generation.texts import GenerationSubject
-
-ROOM = 2.0
-"""Rounding on both sides: of the model and of what is predicted."""
 
 _MOST_PASSES = 500
 _NONE = ImposedFault("")
@@ -51,6 +49,7 @@ class Predictions:
         it: The subject.
         passed: Experiments in which nothing was wrong.
         sound: A model whose single passes are right.
+        faults: Those that can show in this model.
         passes: Those that were made.
         telling: Those of them that a fault can contradict; None before they were asked for.
         fitting: Faults that give the answers of some experiment, also where others contradict them.
@@ -60,6 +59,7 @@ class Predictions:
     it: GenerationSubject
     passed: Sequence[RecordedRun]
     sound: CausalModel = field(init=False)
+    faults: list[ImposedFault] = field(init=False)
     passes: dict[bytes, np.ndarray] = field(default_factory=dict)
     telling: list[RecordedRun] | None = None
     fitting: set[ImposedFault] = field(default_factory=set)
@@ -68,10 +68,11 @@ class Predictions:
     def __post_init__(self) -> None:
         """Copy the model."""
         self.sound = self.it.model.fresh()
+        self.faults = [fault for fault in faults_of(self.it) if self._can_show(fault)]
 
     def single_faults(self, failed: Runs) -> Iterator[tuple[tuple[str, ...], Parameters, list[str]]]:
         """Faults that give all answers of experiments, the one that explains most of them first."""
-        faults = [fault for fault in CATALOGUE if self._can_show(fault)]
+        faults = self.faults
         left = dict(sorted(self._imposable(failed).items(), key=lambda item: len(item[1].heard)))
         fits: dict[str, list[ImposedFault]] = {}
         for name, one in left.items():
@@ -123,8 +124,7 @@ class Predictions:
         """Two faults at once that give the answers of an experiment which none of them gives alone."""
         if not self.it.model.copied and self.it.model.counting:
             return
-        possible = [fault for fault in CATALOGUE if self._can_show(fault)]
-        faults = [fault for fault in possible if fault in self.found or fault not in self.fitting]
+        faults = [fault for fault in self.faults if fault in self.found or fault not in self.fitting]
         sight = [fault for fault in faults if fault.sees or fault.removed]
         pairs = [(one, other) for one in self.found for other in faults if one.code != other.code]
         pairs += [(one, other) for one in faults for other in sight if not one.sees and not one.removed]

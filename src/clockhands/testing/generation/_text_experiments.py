@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -283,13 +284,22 @@ class GenerationExperiment(Experiment):
     codes: frozenset[str] = frozenset()
 
 
+_BY_DESIGN = (
+    "by design of the class, whose positions are absolute: it takes no position_ids and counts padding on the left; "
+    "pad on the right"
+)
+
+
 def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     """Those that a model can be asked, in order."""
+    # Masked pads change only what counts them: a class that takes no positions cannot be told where a text begins.
+    without = it.model.counting and "positions" not in it.model.takes
+    by_design: dict[str, Any] = {"note": _BY_DESIGN, "codes": frozenset({"padding-shifts"})} if without else {}
     yield GenerationExperiment("a longer text", "A token's logits do not change as the text grows.", _longer)
     yield GenerationExperiment("with other texts", "The texts of a batch do not affect each other.", _beside)
     named = "positions" in it.model.takes
     yield GenerationExperiment(
-        "left padding", "Left padding does not change a text.", lambda it: _left_padded(it, not named)
+        "left padding", "Left padding does not change a text.", lambda it: _left_padded(it, not named), **by_design
     )
     if it.model.counting and named:
         yield GenerationExperiment(
@@ -301,7 +311,9 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
         )
     yield GenerationExperiment(NO_KEYS, "A query whose keys are all masked gets finite logits.", _without_keys)
     yield GenerationExperiment("right padding", "Right padding does not change a text.", _right_padded)
-    yield GenerationExperiment("left padding and decoding", "Padded texts continue as they do alone.", _padded_decoding)
+    yield GenerationExperiment(
+        "left padding and decoding", "Padded texts continue as they do alone.", _padded_decoding, **by_design
+    )
     yield GenerationExperiment("packing", "Packed documents do not affect each other.", lambda it: _packed(it, True))
     if it.model.counting and named:
         yield GenerationExperiment(
