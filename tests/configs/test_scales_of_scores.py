@@ -236,3 +236,40 @@ def test_two_models_that_differ_in_it_alone(tmp_path):
         "scores multiplied by 1 + 0.3 ln(1 + floor(p / 16)) at position p against multiplied by"
         " 1 + 0.2 ln(1 + floor(p / 16)) at position p"
     ) in " ".join(done.output.split())
+
+
+def test_the_scale_of_the_softmax_is_that_of_the_class_and_of_its_key(cases):
+    """As the classes of Transformers compute it; nothing is said of a type whose class was not read."""
+    for changed, scale, source in (
+        ({"model_type": "llama"}, 8**-0.5, "config.json:head_dim, architecture of llama"),
+        ({"model_type": "granite", "attention_multiplier": 0.25}, 0.25, "config.json:attention_multiplier"),
+        ({"model_type": "granite"}, 1.0, "class default of granite"),
+        ({"model_type": "gemma2", "query_pre_attn_scalar": 64}, 0.125, "config.json:query_pre_attn_scalar"),
+        ({"model_type": "gemma2"}, 0.0625, "class default of gemma2"),
+        ({"model_type": "hyperclovax"}, None, None),  # its default depends on the sizes
+        ({"model_type": "gemma2", "query_pre_attn_scalar": "x"}, None, None),
+        ({"model_type": "unheard-of"}, None, None),
+        (MISTRAL4, 16**-0.5, "config.json:qk_nope_head_dim"),
+    ):
+        with cases(changed):
+            code = next(each for each in resolved(SIZES | changed).codes if each.part == "text")
+            assert code.softmax_scale == (scale and pytest.approx(scale))
+            assert source is None or code.source["softmax_scale"].startswith(source)
+
+
+def test_the_report_names_a_scale_of_the_softmax_that_is_not_that_of_the_width():
+    unusual = audit(SIZES | {"model_type": "granite", "attention_multiplier": 0.25})
+    assert "q k times 0.25, where 1 / sqrt(width of a head) is 0.353553" in report([unusual], explorer=False)
+    assert "q k times" not in report([audit(SIZES | {"model_type": "llama"})], explorer=False)
+    assert unusual.to_dict()["layers"][0]["softmax_scale"] == 0.25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["llama", "granite", "gemma2", "deepseek_v3", "vaultgemma", "qwen3_next"])
+def test_the_rules_are_those_of_the_classes(name):
+    """The tool that reads the classes writes the same again."""
+    pytest.importorskip("transformers")
+    from clockhands.configs._score_fields import softmax_rules
+    from softmax_scales import rule_of
+
+    assert rule_of(name) == softmax_rules()[name]

@@ -46,7 +46,7 @@ def llama(**changed):
         return of_sizes(**changed).eval()
 
 
-_LATENT = {
+LATENT = {
     "num_key_value_heads": 4, "moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2,
     "n_group": 1, "topk_group": 1, "first_k_dense_replace": 3, "q_lora_rank": 48, "qk_nope_head_dim": 16,
     "qk_rope_head_dim": 16, "v_head_dim": 16,
@@ -57,11 +57,11 @@ _LATENT = {
 }  # fmt: skip
 
 
-def latent(version, rank=32):
+def latent(version, rank=32, **changed):
     """DeepSeek-V2 or V3: a head has an unrotated and a rotated part, and YaRN's factor is on the scores."""
     transformers = pytest.importorskip("transformers")
 
-    config = getattr(transformers, f"DeepseekV{version}Config")(**{**_SIZES, **_LATENT}, kv_lora_rank=rank)
+    config = getattr(transformers, f"DeepseekV{version}Config")(**{**_SIZES, **LATENT, **changed}, kv_lora_rank=rank)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return getattr(transformers, f"DeepseekV{version}ForCausalLM")(config).eval()

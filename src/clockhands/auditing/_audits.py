@@ -66,6 +66,7 @@ LAYER_FIELDS = (
     "window",
     "two_sided",
     "chunk",
+    "softmax_scale",
     "score_scale",
     "usable_length",
     "length",

@@ -113,6 +113,7 @@ def in_short(code: LayerEncoding) -> str:
     if code.window is not None:
         words.append(f"sliding window, {code.seen}" if code.two_sided else f"sliding window {spoken(code.window)}")
     words += [] if code.chunk is None else [f"chunks of {spoken(code.chunk)}"]
+    words += [f"q k times {spoken(code.softmax_scale)}"] if unusual_scale(code) else []
     words += [] if code.score_scale is None else [f"scores {code.score_scale.words}"]
     words += [says for _, says, _ in details_of(code)]
     return ", ".join(words)
@@ -199,9 +200,17 @@ def _window(code: LayerEncoding) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "window", code.seen, ("window",)
     if code.chunk is not None:
         yield "chunk", code.seen, ("chunk",)
+    if unusual_scale(code) and code.width is not None:
+        usual = f"where 1 / sqrt(width of a head) is {spoken(code.width**-0.5)}"
+        yield "softmax", f"q k times {spoken(code.softmax_scale)}, {usual}", ("softmax_scale",)
     if code.score_scale is not None:
         yield "scores", score_scale_in_words(code), ("score_scale",)
     yield from details_of(code)
+
+
+def unusual_scale(code: LayerEncoding) -> bool:
+    """Whether the scale of the softmax is known not to be 1 / sqrt(width of a head)."""
+    return code.softmax_scale is not None and bool(code.width) and abs(code.softmax_scale**2 * code.width - 1) > 1e-6
 
 
 def score_scale_in_words(code: LayerEncoding) -> str:

@@ -1,15 +1,19 @@
-"""Reads from a config the scale of attention scores that depends on the position.
+"""Reads from a config what the scores of attention are multiplied by: the scale of the softmax, and a factor on it.
 
-Which type has one, and in which layers, is data beside the types (``scores`` in ``model_types.json``). Its numbers are
-at the top level of a config, in its rotary block, or in a separate object.
+Which type has a factor, and in which layers, is data beside the types (``scores`` in ``model_types.json``). Its numbers
+are at the top level of a config, in its rotary block, or in a separate object. What gives the scale of the softmax was
+read from the class of each type, see ``tools/softmax_scales.py``; there a type that is not listed was not read.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from clockhands.configs._scaling_fields import scaling_type
-from clockhands.configs.fields import Fields, Sourced, above_zero
+from clockhands.configs.fields import Fields, Sourced, above_zero, is_number
+from clockhands.configs.model_types import table
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, FloorLogScale, LogScale, ScoreScale
@@ -59,6 +63,35 @@ def with_scores(code: LayerEncoding, scale: Sourced[ScoreScale] | None) -> Layer
     if scale is None:
         return code
     return replace(code, score_scale=scale.value, source={**code.source, "score_scale": scale.source})
+
+
+def with_softmax_scale(code: LayerEncoding, type_name: str, fields: Fields) -> LayerEncoding:
+    """The code of rotated layers with the scale of their softmax, if the class of the type was read."""
+    rule = softmax_rules().get(type_name)
+    if rule is None or any(fields.values.get(key, value) != value for key, value in rule.get("only", {}).items()):
+        return code
+    read_from = f"architecture of {type_name} ({table()['softmax_scales']['library']})"
+    value: Any = rule.get("fixed")
+    if "key" in rule:
+        held = fields.values.get(rule["key"])
+        value, read_from = (
+            (rule.get("default"), fields.default_source) if held is None else (held, fields.source(rule["key"]))
+        )
+        if not is_number(value) or not 0 < value < math.inf:
+            return code
+        value = float(value) ** rule["power"]
+    elif value is None:
+        if not code.width:
+            return code
+        value, read_from = code.width**-0.5, f"{code.source.get('width', '')}, {read_from}"
+    return replace(code, softmax_scale=value, source={**code.source, "softmax_scale": read_from})
+
+
+@cache
+def softmax_rules() -> Mapping[str, Mapping[str, Any]]:
+    """What gives the scale of each type: a ``key`` and its ``power``, a ``fixed`` number, else the width of a head."""
+    held = table()["softmax_scales"]
+    return {name: {} for name in held["of_width"]} | held["others"]
 
 
 def steps_of(holder: Fields, first: int, *beside: Sourced[Any] | None) -> Sourced[ScoreScale] | None:

@@ -23,7 +23,15 @@ from clockhands.configs.released_code import ReleasedClass, class_in
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
 
-FILES = ("config_keys", "model_types", "types_of_classes", "types_of_mlx_lm", "type_details", "gguf_architectures")
+FILES = (
+    "config_keys",
+    "model_types",
+    "types_of_classes",
+    "types_of_mlx_lm",
+    "type_details",
+    "gguf_architectures",
+    "softmax_scales",
+)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,9 @@ class LayerEncoding:
         window: Tokens that a query of these layers can see: the last ones, or those around it.
         two_sided: Whether the window lies on both sides of the query, as in encoders.
         chunk: Tokens of each chunk of a text, if a query of these layers only sees its own chunk.
-        score_scale: An additional factor on the scores of these layers that depends on the position of the query.
+        softmax_scale: What the product of a query and a key is multiplied by: 1 / sqrt(width of a head) in most types,
+            the value of a key or a fixed number in others; None where it is not known.
+        score_scale: An additional factor on the scores of these layers, which may depend on the position of the query.
         usable_length: Number of usable positions: rows of a table from the first position on, else the declared
             context.
         length: The length in tokens for all figures of a report on this code, see `Resolved.with_lengths`.
@@ -102,6 +104,7 @@ class LayerEncoding:
     window: int | None = None
     two_sided: bool = False
     chunk: int | None = None
+    softmax_scale: float | None = None
     score_scale: ScoreScale | None = None
     usable_length: int | None = None
     length: int | None = None

@@ -10,7 +10,7 @@ from clockhands.configs._block_fields import RotaryBlocks, completed, conflict_c
 from clockhands.configs._head_fields import HeadShapeParser
 from clockhands.configs._layer_fields import LayerGroup, layer_groups
 from clockhands.configs._scaling_fields import DeclaredScaling, ScalingContext, read_scaling, scaling_type
-from clockhands.configs._score_fields import score_scale_of, with_scores
+from clockhands.configs._score_fields import score_scale_of, with_scores, with_softmax_scale
 from clockhands.configs._table_fields import patches_along
 from clockhands.configs.fields import LONGEST, WIDEST_HEAD, Fields, Sourced, above_one, above_zero, code_from, value_of
 from clockhands.configs.layer_rules import area_of
@@ -166,6 +166,8 @@ class RotaryResolver:
         if self.part == INDEXER:
             return code
         says = {} if self.known is None else self.known.scores
+        if self.known is not None and code.kind == "rotary":
+            code = with_softmax_scale(code, self.known.name, self.fields)
         return with_scores(code, score_scale_of(says, self.fields, block, rotating=code.kind != "none"))
 
     def _without_width(self) -> None:

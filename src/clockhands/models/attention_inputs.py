@@ -261,14 +261,14 @@ def attended(
         yield watch.seen
 
 
-def attended_once(module: nn.Module, ids: Tensor) -> list[Attended]:
-    """The inputs of attention in one pass.
+def attended_once(module: nn.Module, ids: Tensor, *, scores: bool = False) -> list[Attended]:
+    """The inputs of attention in one pass; ``scores``: with its scores.
 
     Raises:
         InvalidValue: The model does not run on token ids, or no attention was seen.
     """
     try:
-        with attended(module) as seen, torch.no_grad():
+        with attended(module, scores=scores) as seen, torch.no_grad():
             runner(module)(ids)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
         raise InvalidValue(

@@ -17,7 +17,16 @@ from clockhands.encodings.ladders import Explicit
 from clockhands.encodings.layouts import Layout
 from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.layer_biases import DeclaredBias
-from clockhands.models.layer_rotations import ROUNDINGS, ROWS, TOKENS, DeclaredLayer, moved, rows_of, tolerance
+from clockhands.models.layer_rotations import (
+    ROUNDINGS,
+    ROWS,
+    TOKENS,
+    DeclaredLayer,
+    by_position,
+    moved,
+    rows_of,
+    tolerance,
+)
 from clockhands.models.measured_rotations import rates_at
 from clockhands.models.position_removals import all_removed, reached
 from clockhands.models.running_models import runner
@@ -148,11 +157,6 @@ def some_tokens(ids: Tensor, seen: Sequence[Attended]) -> Tensor:
     count = min(TOKENS, max(2, -(-ROWS // heads)))
     unique = ids.flatten().unique()
     return unique[:: max(1, len(unique) // count)][:count]
-
-
-def by_position(heads: Tensor) -> Tensor:
-    """[texts, heads, tokens, channels] reshaped to texts of one token, by position."""
-    return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
 
 
 # References

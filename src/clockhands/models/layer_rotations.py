@@ -7,7 +7,7 @@ The residual shows whether these two channels are a pair; cosine and sine are en
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
-from clockhands.encodings.scores import score_scale
 from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.measured_rotations import compared, padded, rates_at
 from clockhands.models.running_models import runner
@@ -147,6 +146,25 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
     ]
 
 
+def by_position(heads: Tensor) -> Tensor:
+    """[texts, heads, tokens, channels] reshaped to texts of one token, by position."""
+    return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
+
+
+def repeated_tokens(module: nn.Module, tokens: Tensor, length: int) -> list[Attended]:
+    """Each layer's queries and keys in texts of one repeated token, as `single_tokens` gives them.
+
+    All values are equal there, so hidden states are too, at every position.
+    """
+    with attended(module) as given, torch.no_grad():
+        runner(module)(tokens[:, None].repeat(1, length))
+    return [
+        replace(each, queries=by_position(each.queries), keys=by_position(each.keys))
+        for each in given
+        if each.keys.shape[-2] == length
+    ]
+
+
 def rows_of(heads: Tensor, positions: int) -> np.ndarray:
     """Queries or keys as [positions, tokens x heads, channels], float64."""
     return heads.double().cpu().numpy().reshape(positions, -1, heads.shape[-1])
@@ -157,9 +175,16 @@ def moved(rows: np.ndarray) -> float:
     return float(np.abs(rows - rows[:1]).max() / max(np.abs(rows[0]).max(), 1e-30))
 
 
-def _sizes(rows: np.ndarray) -> np.ndarray:
-    """The length of each row, which a rotation keeps."""
-    return np.linalg.norm(rows, axis=-1, keepdims=True)
+def growth(rows: np.ndarray, allowed: float) -> np.ndarray:
+    """What rows [positions, rows, channels] are multiplied by as a whole at each position, beside the first one.
+
+    All ones where no single number of each position does that, or none shows.
+    """
+    sizes = np.linalg.norm(rows, axis=-1)
+    ratio = sizes / np.maximum(sizes[:1], 1e-30)
+    mean = ratio.mean(axis=1)
+    one = np.abs(ratio - mean[:, None]).max() <= allowed * mean.max() and np.abs(mean - 1).max() > allowed
+    return mean if one else np.ones(len(rows))
 
 
 def tolerance(dtype: torch.dtype) -> float:
@@ -201,8 +226,7 @@ def differing(
                 continue
             known.add((each.layer, of))
             rows = rows_of(heads, len(positions))
-            if of == "queries" and want.code.score_scale is not None and moved(_sizes(rows)) > tolerance(heads.dtype):
-                rows = rows / score_scale(want.code.score_scale, positions)[:, None, None]
+            rows = rows / growth(rows, tolerance(heads.dtype))[:, None, None]
             found = _of_heads(rows, want, positions, length, heads.dtype)
             if found is not None:
                 yield LayerRotation(each.layer, each.path, of, *found)

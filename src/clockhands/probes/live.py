@@ -10,7 +10,7 @@ one pass.
 import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from clockhands.models.attention_inputs import Attended, attended, attended_once
 from clockhands.models.compared_runs import (
     WholePasses,
     biased_reference,
-    by_position,
     causal,
     counts_itself,
     divergence,
@@ -36,6 +35,7 @@ from clockhands.models.compared_runs import (
     rounds_activations,
     some_tokens,
 )
+from clockhands.models.image_towers import parts_beside_text
 from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -45,13 +45,20 @@ from clockhands.models.layer_rotations import (
     declared_layers,
     differing,
     moved,
+    repeated_tokens,
     rows_of,
     single_tokens,
     tolerance,
 )
-from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
+from clockhands.models.layer_scores import (
+    differing_scores,
+    growth_of_scores,
+    in_measured_order,
+    scores_at_zero,
+    telling_positions,
+)
 from clockhands.models.measured_rotations import lengths_in_use
-from clockhands.models.running_models import RunningModel, runner, takes
+from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
@@ -179,17 +186,15 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
-    # Layers for multi-token prediction are run by no forward pass.
-    others = (code.part for code in audited.layers if code.part not in (*TEXT, "mtp"))
-    live.numbers["parts_left_out"] = list(dict.fromkeys(others))
-    live.numbers["text_coordinates"] = max(
-        (
-            code.spec.number_of_axes
-            for code in audited.layers
-            if code.part in TEXT and isinstance(code.spec, rotary.Rotary)
-        ),
-        default=1,
-    )
+    by_module = [each.layers for each in live.findings]
+    progress("what towers for images do", 0.05)
+    beside = parts_beside_text(module, audited.layers)
+    live.findings += [make_finding(*each) for each in beside.found]
+    live.answers += beside.answers
+    live.numbers["parts_left_out"] = beside.left_out
+    specs = [code.spec for code in audited.layers if code.part in TEXT]
+    axes = [spec.number_of_axes for spec in specs if isinstance(spec, rotary.Rotary)]
+    live.numbers["text_coordinates"] = max(axes, default=1)
     if (report := token_positions(module)) is not None:
         live.numbers["image_coordinates"] = {
             "same": report.sound,
@@ -199,7 +204,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
         }
         if not report.sound:
             live.findings.append(make_finding("run-differs", _of_positions(report)))
-    seen = attended_once(module, ids[:1, :8])
+    seen = attended_once(module, ids[:1, :8], scores=True)
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
@@ -208,15 +213,15 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     if places and counts_itself(module, ids):
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
-    if places:
-        measured = scores_at_zero(module, some_tokens(ids, seen), declared)
-        declared = in_measured_order(declared, measured)
-        observed, answers = differing_scores(declared, measured, seen[0].queries.dtype)
-        live.findings += [make_finding(*each) for each in observed]
-        live.answers += answers
+    measured = scores_at_zero(module, some_tokens(ids, seen), declared, seen, places=places)
+    declared = in_measured_order(declared, measured)
+    observed, answers, scored = differing_scores(declared, measured, seen[0].queries.dtype)
+    live.findings += [make_finding(*each) for each in observed]
+    live.answers += answers
+    live.numbers["scores"] = {str(each.layer): dict(each.factors) for each in measured if each.factors}
+    live.numbers["scores_checked"] = len(scored)
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, some_tokens(ids, seen), audited, declared=declared, places=places)
-    by_module = [each.layers for each in live.findings]
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
@@ -259,26 +264,29 @@ def _rotations(
     """The layers whose rotation differs from the declared one; the frequencies go into the numbers."""
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
+    checked: set[int] = set()
     specs = [each.code.spec for each in declared.values() if each.expected is not None]
-    for length in lengths_in_use(specs, audited.context or 4096):
+    lengths = lengths_in_use(specs, audited.context or 4096)
+    for length in lengths:
         if places:
-            positions = probe_positions(length, POSITIONS)
+            more = telling_positions(declared.values(), length)
+            positions = np.union1d(probe_positions(length, POSITIONS), more)
             given = single_tokens(module, tokens, positions)
         else:
-            # Texts of one repeated token: all values are equal, so hidden states are too, at every position.
             positions = np.arange(min(length, 128))
-            with attended(module) as given, torch.no_grad():
-                runner(module)(tokens[:, None].repeat(1, len(positions)))
-            given = [
-                replace(each, queries=by_position(each.queries), keys=by_position(each.keys))
-                for each in given if each.keys.shape[-2] == len(positions)
-            ]  # fmt: skip
+            given = repeated_tokens(module, tokens, len(positions))
         for each in given:
             far[each.layer] = max(far.get(each.layer, 0.0), moved(rows_of(each.queries, len(positions))),
                                   moved(rows_of(each.keys, len(positions))))  # fmt: skip
         found += differing(given, declared, positions, length)
+        checked |= {each.layer for each in given} & set(declared)
+        if length == lengths[-1]:
+            grown = growth_of_scores(module, given, declared, positions, tokens)
+            live.findings += [make_finding(*each) for each in grown.found]
+            live.answers += grown.answers
+            live.numbers["scores_grow"] = {str(layer): most for layer, most in grown.most.items() if most != 1}
     live.numbers["layers"] = {str(layer): size for layer, size in sorted(far.items())}
-    live.numbers["layers_checked"] = len(declared)
+    live.numbers["layers_checked"] = len(checked)
     if far and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
         undeclared = [layer for layer, size in far.items() if size > _LEAST_MOVE and layer not in declared]
         if undeclared:
