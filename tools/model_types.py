@@ -223,6 +223,12 @@ def other_names() -> dict[str, list[str]]:
     return {name: sorted(classes) for name, classes in sorted(found.items())}
 
 
+def heads() -> list[str]:
+    """What the classes of the library are called after the names of their models, where they are for a task."""
+    found = (re.search(r"For[A-Z]\w*$", name) for name in dir(transformers))
+    return sorted({each[0] for each in found if each})
+
+
 def types_inside(name: str) -> set[str]:
     """The types of the models inside the default config of a type."""
     kind = transformers.CONFIG_MAPPING[name]
@@ -276,7 +282,8 @@ def main() -> None:
         head = f'{{\n  "about": {json.dumps(says)},\n  "library_of_classes": "{library}",\n'
         named = ",\n".join(f'    "{name}": {json.dumps(classes)}' for name, classes in other_names().items())
         parts = ",\n".join(f'    "{name}": {json.dumps(held)}' for name, held in parts_of_classes().items())
-        body = f'  "other_names_of_classes": {{\n{named}\n  }},\n  "parts_of_classes": {{\n{parts}\n  }},\n'
+        body = f'  "heads_of_classes": {json.dumps(heads())},\n'
+        body += f'  "other_names_of_classes": {{\n{named}\n  }},\n  "parts_of_classes": {{\n{parts}\n  }},\n'
         body += f'  "types_of_classes": {{\n{lines}\n  }}\n}}\n'
         READ.write_text(head + body, encoding="utf-8")
 

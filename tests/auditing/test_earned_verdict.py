@@ -247,7 +247,9 @@ def test_no_class_of_the_library_is_called_one_of_another_type(cases):
         for each in (classes,) if isinstance(classes, str) else classes:
             with cases(name, each):
                 assert known is None or class_of_others({"architectures": [each]}, known) is None
-    for name, other in (("t5", "Chronos2Model"), ("mixtral", "LlamaForCausalLM"), ("llama", "LlamaForCausalLMEagle3")):
+    others = [("t5", "Chronos2Model"), ("mixtral", "LlamaForCausalLM")]
+    others += [("llama", f"LlamaForCausalLM{more}") for more in ("Eagle", "Eagle3", "Medusa", "NextN")]
+    for name, other in others:
         assert class_of_others({"architectures": [other]}, model_type(name)) == other
 
 

@@ -15,7 +15,7 @@ FURTHER = (
     " cycle compressions ladder_width shared stages layer_shares decoder_context speech_layers cells per_layer"
     " grid_rows grid_columns local_head_width local_unrotated local_rotated index_width index_interleave indexed"
     " index_every index_offset area merge table_image table_rows table_height table_width arrangements tiles windows"
-    " cycles terms symmetric chunk_frames per_second box_buckets box_distance spatial visual"
+    " cycles terms symmetric half_window chunk_frames per_second box_buckets box_distance spatial visual"
 )
 
 

@@ -153,3 +153,13 @@ def test_the_library_gives_smollm3_the_same_windows(library, more):
             first, second = model(tokens).last_hidden_state
         seen = int((first - second).abs().amax(-1).nonzero().max()) + 1
         assert {code.window or 30 for code in resolved(config).codes} == {seen}
+
+
+def test_a_window_under_its_own_key_takes_the_place_of_half_of_local_attention():
+    """``ModernBertConfig`` has a setter that doubles it; that of the decoder is an attribute which a file replaces."""
+    for name, own, half in (("modernbert", 21, 41), ("modernbert-decoder", 10, 20)):
+        for keys, window in (({"sliding_window": 10}, own), ({"local_attention": 40}, half)):
+            for more in ({}, {"local_attention": 40}):
+                found = resolved({"model_type": name, "num_hidden_layers": 2, **more, **keys})
+                assert [code.window for code in found.codes] == [None, window]
+                assert "ignored-key" not in {fact.code for fact in found.facts}

@@ -256,6 +256,9 @@ def window_of(fields: Fields, row: CodeOfType | None) -> Sourced[int] | None:
         before = fields.values.get("sliding_window_size")  # counts the tokens of the window without the query
         if type(before) is int and before > 0:
             return Sourced(before + 1, fields.source("sliding_window_size"))
+    if fields.written("half_window"):
+        half = fields.whole("half_window", least=0)
+        return None if half is None else Sourced(half.value and 2 * half.value, half.source)
     return size_seen(fields, "window")
 
 
@@ -340,11 +343,16 @@ def _null_in_place_of_window(layers: Layers) -> bool:
     """Whether a file has null in place of the window that the class has by default."""
     fields, switch = layers.fields, layers.fields.flag("window_on")
     off = switch is not None and not switch.value
-    return layers.window is None and bool(not off and fields.defaults.get("window") and fields.written("window"))
+    return layers.window is None and bool(not off and fields.defaults.get("window") and _keys_of_window(fields))
+
+
+def _keys_of_window(fields: Fields) -> list[str]:
+    """The keys of the window that the file has, the one that counts first."""
+    return [*fields.written("half_window"), *fields.written("window")]
 
 
 def _note_the_null(layers: Layers) -> None:
-    written = layers.fields.written("window")[0]
+    written = _keys_of_window(layers.fields)[0]
     at = Sourced(layers.fields.values[written], layers.fields.source(written))
     layers.fields.impossible_together("a window of 1 or more tokens, which layers of this type need", at)
 

@@ -279,8 +279,19 @@ def by_class(values: Mapping[str, Any]) -> ModelType | None:
     classes = values.get("architectures")
     if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
         return None
-    stem = _CLASS_ENDING.sub("", classes[0][:200]).lower()
+    stem = _model_in(classes[0][:200]).lower()
     return next((model_type(name) for name in model_types() if _squeezed(name) == stem), None)
+
+
+def _model_in(name: str) -> str:
+    """The name of a class without its ending; with it where more follows a head that the library has.
+
+    >>> _model_in("LlamaForCausalLM"), _model_in("LlamaForCausalLMMedusa")
+    ('Llama', 'LlamaForCausalLMMedusa')
+    """
+    left = _CLASS_ENDING.sub("", name)
+    ending, heads = name[len(left) :], table()["heads_of_classes"]
+    return name if ending not in heads and ending.startswith(tuple(heads)) else left
 
 
 def class_of_others(values: Mapping[str, Any], known: ModelType) -> str | None:
@@ -302,9 +313,9 @@ def named_otherwise(values: Mapping[str, Any], known: ModelType) -> str | None:
     classes = values.get("architectures")
     if not isinstance(classes, list) or not classes or not isinstance(classes[0], str) or remote_class(values):
         return None
-    left = _CLASS_ENDING.sub("", classes[0][:200])
+    left = _model_in(classes[0][:200])
     stem, name = _squeezed(left.lower()), _squeezed(known.name)
-    longer = re.search(r"For[A-Z]", left) is not None  # LlamaForCausalLMEagle3: no class of the library ends so
+    longer = re.search(r"For[A-Z]", left) is not None  # LlamaForCausalLMEagle: no class of the library ends so
     if not stem or ((stem.startswith(name) or name.startswith(stem)) and not longer):
         return None
     other = by_class(values)
@@ -361,7 +372,7 @@ def by_remote_class(name: str) -> ModelType | None:
     listed = by_listed_class(name)
     if listed is not None:
         return listed
-    stem = _CLASS_ENDING.sub("", name.removesuffix("Config")).lower()
+    stem = _model_in(name.removesuffix("Config")).lower()
     return next((model_type(kind) for kind in model_types() if _squeezed(kind) == stem), None)
 
 

@@ -72,7 +72,8 @@ KINDS = (
         (
             "decoder_layers", "speech_layers", "context", "decoder_context", "original", "trained",
             "full_head_width", "local_head_width", "unrotated", "rotated", "local_unrotated", "local_rotated",
-            "ladder_width", "index_width", "index_every", "index_offset", "window", "window_from",
+            "ladder_width", "index_width", "index_every", "index_offset", "window", "half_window",
+            "window_from",
             "chunk", "area", "still_period", "score_length", "per_second", "merge", "tiles", "cells", "frames",
             "chunk_frames", "grid_rows", "grid_columns", "table_rows", "table_height", "table_width", "table_image",
             "norm_groups", "further_layers", "predicting",
