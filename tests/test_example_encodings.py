@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clockhands as ch
 from clockhands.auditing.sampled_encodings import own_properties
 from clockhands.cli import main
 from clockhands.configs.own_encodings import named_encoding
 from clockhands.encodings.protocols import ModelSizes
+from clockhands.errors import InvalidType, Unreadable
 from clockhands.lab.study import read
 from clockhands.testing import check_encoding
 from late import Late
@@ -168,3 +170,14 @@ def test_the_study_of_the_guide_is_valid(tmp_path):
     save_files(guide, tmp_path)
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["mine.toml", "my_codes.py"]
     assert list(read(tmp_path / "mine.toml").arms) == ["rope", "alibi", "mine"]
+
+
+def test_an_own_encoding_is_refused_where_it_has_no_name():
+    own = made("learned_frequencies")
+    with pytest.raises(InvalidType, match="is an encoding of your own, which has no JSON") as refused:
+        ch.to_json(own)
+    assert "path/file.py:NAME" in refused.value.hint
+    with pytest.raises(InvalidType, match="takes a position encoding"):
+        ch.properties(own, 64)
+    with pytest.raises(Unreadable, match="is code, and an audit runs no code"):
+        ch.audit(f"{FOLDER / 'learned_frequencies.py'}:LearnedFrequencies")

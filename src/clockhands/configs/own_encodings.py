@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.configs.callables import IN_FILE, module_of_source, named_in, text_of_file
-from clockhands.encodings.protocols import METHODS, ModelSizes, methods_of
+from clockhands.encodings.protocols import ModelSizes, methods_of
+from clockhands.encodings.specs import is_own
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.phrases import listed, shown
 
@@ -49,7 +50,7 @@ class NamedEncoding:
             InvalidValue: It is an object already, but there are fields.
         """
         value = named_in(module_of_source(self.source, Path(self.file)), self.file, self.name)
-        if not isinstance(value, type) and any(hasattr(value, name) for name in METHODS):
+        if is_own(value):
             if self.fields:
                 given = listed(name for name, _ in self.fields)
                 raise InvalidValue(f"{self.name} is an object, so it takes no fields.", f"Leave out {given}.")

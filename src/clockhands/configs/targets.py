@@ -89,6 +89,12 @@ def is_function(text: str) -> bool:
 
 def _first_reading(text: str) -> Opened:
     """The first interpretation of ``text`` that fits, with a note for each later one that would fit too."""
+    if (own := IN_FILE.fullmatch(text)) and Path(own["file"]).is_file():
+        raise Unreadable(
+            f"{own['file']} is code, and an audit runs no code.",
+            f"`clockhands check {text}` tests the laws of an encoding of your own, `clockhands properties {text}` and "
+            f"`clockhands explore {text}` sample it.",
+        )
     readings = []
     found = _path_and_tensor(text)
     if found:

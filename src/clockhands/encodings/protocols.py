@@ -47,6 +47,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from clockhands.encodings import additive, biases, rotary
+from clockhands.encodings.specs import METHODS
 from clockhands.errors import InvalidType
 from clockhands.phrases import listed, shown
 
@@ -97,8 +98,6 @@ class Scores(Protocol):
 
 
 Encoding = Embeds | Adds | Rotates | Biases | Scores
-
-METHODS = ("embed", "add", "rotate", "bias", "scores")
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,22 @@ def to_dict(spec: Spec) -> dict[str, Any]:
     return _as_json_values(spec)
 
 
+METHODS = ("embed", "add", "rotate", "bias", "scores")
+"""The methods of an encoding of one's own, see `clockhands.encodings.protocols`."""
+
+
+def is_own(encoding: object) -> bool:
+    """Whether it is no spec, but an object with a method of the protocol: an encoding of one's own."""
+    named = not isinstance(encoding, (*WRITTEN, type, str))
+    return named and any(callable(getattr(encoding, name, None)) for name in METHODS)
+
+
 def _check_spec(spec: object) -> None:
+    if is_own(spec):
+        raise InvalidType(
+            f"{type(spec).__name__} is an encoding of your own, which has no JSON.",
+            'Name it by its file, in commands as path/file.py:NAME, in a study as { python = "file.py:NAME" }.',
+        )
     if not isinstance(spec, WRITTEN):
         raise InvalidType(
             f"Expected a spec, got {type(spec).__name__} {shown(spec)}.",

@@ -25,7 +25,7 @@ from clockhands.encodings.phases import fill
 from clockhands.encodings.positions import numpy_of, positions_of
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.rotary.rotating import cosine_sine
-from clockhands.encodings.specs import SPECS
+from clockhands.encodings.specs import SPECS, is_own
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import shown
 
@@ -171,6 +171,8 @@ def subject_of(spec: object, length: object, dtype: object, values: Any) -> Meas
         hint = (
             f"Write clockhands.preset({shown(spec)})." if isinstance(spec, str) else "Make one with clockhands.preset."
         )
+        if is_own(spec):
+            hint = "Name it by its file: `clockhands properties path/file.py:NAME` samples an encoding of your own."
         raise InvalidType(f"`properties` takes a position encoding, got {type(spec).__name__} {shown(spec)}.", hint)
     number = count("length", length)
     if isinstance(spec, Learned) and number > spec.usable:

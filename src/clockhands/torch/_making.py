@@ -6,7 +6,8 @@ import torch
 
 from clockhands.arguments import count
 from clockhands.encodings import additive, biases, mixtures, rotary
-from clockhands.encodings.protocols import METHODS, Encoding
+from clockhands.encodings.protocols import Encoding
+from clockhands.encodings.specs import is_own
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import shown
 from clockhands.torch._interface import PositionModule, Prepared, PreparedMixture
@@ -62,7 +63,7 @@ def module(
         return Bias(spec, values, device=device, dtype=dtype)
     if isinstance(spec, additive.AdditiveCode) and not isinstance(spec, additive.NoPosition):
         return Additive(spec, values, device=device, dtype=dtype)
-    if any(hasattr(spec, name) for name in METHODS) and not isinstance(spec, type):
+    if is_own(spec):
         return OwnEncoding([spec]).to(device=device, dtype=dtype)
     if spec is not None and not isinstance(spec, rotary.Rotary | additive.NoPosition):
         raise InvalidType(
