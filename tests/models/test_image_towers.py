@@ -106,3 +106,9 @@ def test_a_tower_that_cannot_be_run_is_named_with_the_reason():
     result = reading(model)
     assert (result.found, result.checked) == ((), False)
     assert result.says == "The vision part (visual) was not run: no kernel for this device."
+    model = loaded_models.model_of("qwen2_vl")
+    rows = torch.randn(24, 32, generator=torch.Generator().manual_seed(0))  # a table that no module holds
+    model.visual.patch_embed.register_forward_hook(lambda *given: given[2] + rows)
+    result = reading(model)
+    assert (result.found, result.checked) == ((), False)
+    assert result.says.endswith("was not measured: its tokens differ although all patches are equal.")

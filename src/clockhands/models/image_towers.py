@@ -145,18 +145,18 @@ def tower_reading(tower: ImageTower) -> TowerReading:
         image = _image(tower.module, areas, rotates=bool(rotary))
         with _without_tables(tower.module) if rotary else _tables_heard(tower.module) as heard:
             passes = [_run(tower.module, image, seed) for seed in (0, 1)]
-        first = passes[0][min(passes[0])][0].path
-        order = _order(tower.module, image, tower.module.get_submodule(first)) if rotary else np.arange(0)
-    except _FAILS as error:
-        return TowerReading((), f"{where} was not run: {_line(error)}.", checked=False)
-    size = f"an image of {image.rows} x {image.columns} patches"
-    wrong, measured = _tables(tower, heard, len(image.cells)) if not rotary else ([], not tables)
+            first = tower.module.get_submodule(passes[0][min(passes[0])][0].path)
+            order = _order(tower.module, image, first) if rotary else np.arange(0)
+    except Exception as error:  # noqa: BLE001 - a tower may refuse an image in any way
+        what = "measured" if isinstance(error, InvalidValue) else "run"
+        return TowerReading((), f"{where} was not {what}: {_line(error)}.", checked=False)
+    wrong, measured = _tables(tower, heard, len(image.cells)) if not rotary else ([], not _tables_of(tower.module))
     done = ["the rows of its table"] if measured and tables else []
     if rotary:
         wrong += _rotations(tower, rotary, passes, image, order)
         wrong += _windows(tower, rotary, passes[0], image)
         done += ["RoPE by rows and columns", f"the {'windows' if areas else 'patches'} that layers see"]
-    says = f"{where} ran on {size}"
+    says = f"{where} ran on an image of {image.rows} x {image.columns} patches"
     if done:
         says += f": {listed(done)} {'are not all as the config declares' if wrong else 'are as the config declares'}"
     says += "." if measured else "; the rows of its table were not measured."
@@ -178,16 +178,10 @@ def _not_comparable(codes: Sequence[LayerEncoding]) -> str | None:
             or code.layout not in ("halves", "interleaved")
             or code.coordinates is not None
             or code.rotating_heads is not None
-            or code.spec.number_of_axes != len(_CELL)
+            or code.spec.number_of_axes != 2
         ):
             return "its declared rotation is not one by whole rows and columns in a known layout"
     return None
-
-
-_CELL = ("row", "column")
-
-# A tower may refuse an image in any way.
-_FAILS = (Exception,)
 
 
 def _line(error: Exception) -> str:
@@ -203,13 +197,13 @@ def _image(tower: nn.Module, areas: Sequence[tuple[int, int]], *, rotates: bool)
     first = next(each for each in tower.modules() if isinstance(each, nn.Conv2d | nn.Conv3d | nn.Linear))
     size = (first.in_features,) if isinstance(first, nn.Linear) else (first.in_channels, *first.kernel_size)
     if not rotates:
-        side = config.image_size // config.patch_size
+        if getattr(config, "image_size", None) is None:
+            raise InvalidValue("its config names no size of an image", "")
+        whole, patch = (np.ravel(each)[0] for each in (config.image_size, config.patch_size))
+        side = int(whole // patch)
         return _PatchedImage(side, side, 1, size)
-    block = (
-        int(getattr(config, "spatial_merge_size", 1))
-        if "grid_thw" in inspect.signature(tower.forward).parameters
-        else 1
-    )
+    taken = inspect.signature(tower.forward).parameters
+    block = int(getattr(config, "spatial_merge_size", 1)) if "grid_thw" in taken else 1
     height, width = (max((area[axis] for area in areas), default=0) for axis in (0, 1))
     rows = block * math.ceil(max(_LEAST, height + 1) / block)
     return _PatchedImage(rows, block * math.ceil(max(rows + 1, 2 * width + 1) / block), block, size)
@@ -278,6 +272,8 @@ def _order(tower: nn.Module, image: _PatchedImage, attention: nn.Module) -> np.n
             places += digit * (each != entered[0]).any(axis=1)
     if sorted(places) != list(range(count)):
         raise InvalidValue("its layers do not get each patch as one token", "")
+    if float(np.ptp(entered[0], axis=0).max()) > tolerance(one.dtype) * float(np.abs(entered[0]).max()):
+        raise InvalidValue("its tokens differ although all patches are equal", "")
     return places
 
 
@@ -308,13 +304,15 @@ def _tables_of(tower: nn.Module) -> dict[str, nn.Embedding]:
 
 @contextmanager
 def _without_tables(tower: nn.Module) -> Iterator[list[_LookedUpRows]]:
-    def zeros(_: nn.Module, __: Any, rows: Tensor) -> Tensor:
-        return torch.zeros_like(rows)
-
-    with ExitStack() as hooks:
-        for each in _tables_of(tower).values():
-            hooks.enter_context(each.register_forward_hook(zeros))
+    """Zeros in place of the rows of each table: some towers interpolate the weights themselves."""
+    kept = [(each.weight, each.weight.data) for each in _tables_of(tower).values()]
+    try:
+        for weight, data in kept:
+            weight.data = torch.zeros_like(data)
         yield []
+    finally:
+        for weight, data in kept:
+            weight.data = data
 
 
 @contextmanager
@@ -406,7 +404,8 @@ def _rotation(
     rates = np.array(spec.rates)
     cells = image.cells[order]
     # The first token of the layers is the patch in the corner, at row 0 and column 0.
-    made = {layout: fitted(rows[..., : spec.rotated], pair_channels(len(rates), layout)) for layout in _LAYOUTS}
+    inside = rows[..., : spec.rotated]
+    made = {each: fitted(inside, pair_channels(len(rates), each)) for each in (layout, other)}
 
     def apart(places: np.ndarray, paired: Layout, speeds: np.ndarray = rates) -> np.ndarray:
         cosine, sine, left = made[paired]
@@ -420,9 +419,11 @@ def _rotation(
     patch, pair = (int(at) for at in np.unravel_index(int(far.argmax()), far.shape))
     row, column = cells[patch]
     phase = float(cells[patch, axes[pair]] * rates[pair])
-    cosine, sine, _ = made[layout]
+    cosine, sine, left = made[layout]
     evidence = (
-        f"pair {pair} of the patch at row {row}, column {column} has cosine {cosine[patch, pair]:.4f} and sine "
+        f"the channels of layout {layout} are not rotated in pairs, {left:.2g} of their size is left over."
+        if left > allowed
+        else f"pair {pair} of the patch at row {row}, column {column} has cosine {cosine[patch, pair]:.4f} and sine "
         f"{sine[patch, pair]:.4f}, where {math.cos(phase):.4f} and {math.sin(phase):.4f} are declared."
     )
     in_rows = np.stack(np.divmod(np.arange(len(rows)), image.columns), axis=-1)
@@ -457,9 +458,6 @@ def _base(speeds: np.ndarray, rates: np.ndarray, declared: float | None) -> floa
     if declared is None or not slower.any() or (speeds[slower] <= 0).any():
         return None
     return float(declared ** np.median(np.log(speeds[slower]) / np.log(rates[slower])))
-
-
-_LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
 # Windows

@@ -174,7 +174,8 @@ def _slice_of(rows: np.ndarray, made: Sequence[np.ndarray], texts: int, allowed:
                 given = output[:, start + places]
                 ratio = constant(given[:texts], first, allowed)
                 if ratio is not None:
-                    apart = np.abs(given[texts:] - given[:texts]).max() if len(given) > texts else 0.0
+                    # Without a second position it is not known whether the rotation comes before.
+                    apart = np.abs(given[texts:] - given[:texts]).max() if len(given) > texts else np.inf
                     return _Slice(ratio, order, bool(apart > allowed * np.abs(given).max()))
     return None
 
