@@ -1,6 +1,7 @@
 """Functions in the shapes that people have are checked without an adapter, and the report says in which shape."""
 
 import functools
+import itertools
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ import clockhands as ch
 from clockhands.encodings.rotary import XPos, chunked, interleaved
 from clockhands.encodings.scaling import Linear, Yarn
 from clockhands.testing import CannotCheck, check_rotary
+from clockhands.testing.functions._call_shapes import _USUAL_AXES, _USUAL_TABLES
 from testing import written_shapes as written
 from testing.written_shapes import halves, llama, neighbours, transformers, vllm, waves
 
@@ -36,8 +38,8 @@ SOUND = [
     (written.backward, ch.Rotary(16, direction="backward"), "cos [batch, seq, 8, one for each pair]"),
     (written.timm, PAIRS, "sin [batch, seq, 16, neighbours equal]"),
     (written.timm_cat, PAIRS, "sin_cos [batch, seq, 16, neighbours equal]"),
-    (written.flash, HALVES, "cos [batch, seq, 8, one for each pair]"),
-    (written.flash, IN_PART, "cos [batch, seq, 4, one for each pair]"),
+    (written.flash, HALVES, "x [batch, seq, heads, width]", "cos [seq, 8, one for each pair]"),
+    (written.flash, IN_PART, "x [batch, seq, heads, width]", "cos [seq, 4, one for each pair]"),
     (written.megatron, ch.Rotary(16, scaling=Linear(4.0)), "freqs [batch, seq, 16, both halves equal]"),
     (written.meta, PAIRS, "q [batch, seq, heads, width]", "freqs_cis [batch, seq, 8, one for each pair]"),
     (written.meta_table, ch.Rotary(16, "interleaved", base=5e5), "function(dim, end, theta) -> freqs_cis"),
@@ -174,6 +176,27 @@ def test_faults_of_every_shape_are_named(cases):
             assert said in report.explanations[0].message
 
 
+ORDERS = ("halves", "interleaved", "pairs")
+SLIPS = {
+    None: set(),
+    "exchanged": {"sine-and-cosine-swapped"},
+    "backward": {"other-direction"},
+    "keys": {"no-rotation"},
+    "queries": {"no-rotation"},
+}
+
+
+@pytest.mark.slow
+def test_drawn_layouts_pass_and_their_faults_are_named(cases):
+    """Every order of axes, shape and width of cosines has code for it, and no other layout hides or renames a fault."""
+    draw = np.random.default_rng(11)
+    for row in itertools.product(_USUAL_AXES, _USUAL_TABLES, ORDERS, ("halves", "interleaved"), SLIPS):
+        if draw.random() < 0.08:
+            with cases(row):
+                spec = ch.Rotary(16, row[3])
+                assert check_rotary(written.Drawn(*row), spec, length=300, raises=False).codes == SLIPS[row[4]]
+
+
 def test_a_function_of_today_is_called_as_before_and_no_other_shape_is_tried():
     calls = []
 
@@ -212,6 +235,19 @@ def test_layouts_that_did_not_fit_are_in_the_report_with_the_reason():
     assert len(called["did_not_fit"]) == 6
     assert all("q [batch, heads, seq, width]" in shape for shape in called["did_not_fit"])
     assert all(reason.startswith("it raised ValueError") for reason in called["did_not_fit"].values())
+
+
+def test_where_tokens_are_rotated_alike_no_other_axes_are_tried():
+    """Right by chance: with one row of cosines for all tokens, where the axis that is cut is not that of tokens."""
+
+    def first_row(x, cos, sin):
+        return written.esm(x, cos[:, :, :1], sin[:, :, :1])
+
+    report = check_rotary(_backward, HALVES, raises=False)
+    assert {shape.partition("]")[0] for shape in report.called["did_not_fit"]} == {
+        "function(q [batch, heads, seq, width"
+    }
+    assert not check_rotary(first_row, HALVES, axes="batch heads seq width", raises=False).sound
 
 
 def test_what_is_given_is_not_tried_otherwise():

@@ -62,8 +62,9 @@ def timm_cat(x, emb):
 
 
 def flash(x, cos, sin):
-    """[batch, seq, heads, width], with one cosine for each pair."""
+    """[batch, seq, heads, width], with one cosine for each pair: [seq, width / 2]."""
     width = 2 * cos.shape[-1]
+    assert cos.ndim == 2
     assert width <= x.shape[-1]
     cos, sin = (np.concatenate([wave, wave], -1)[:, None] for wave in (cos, sin))
     return np.concatenate([x[..., :width] * cos + halves(x[..., :width]) * sin, x[..., width:]], -1)
@@ -87,6 +88,53 @@ def meta(xq, xk, freqs_cis):
         return np.stack([turned.real, turned.imag], -1).reshape(x.shape).astype(x.dtype)
 
     return of(xq), of(xk)
+
+
+class Drawn:
+    """Code for one layout of tokens and of cosines, with a mistake or none.
+
+    Args:
+        axes: The axes of tokens, as a check names them.
+        rows: The axes of cosines before the last one; "1" is an axis of size 1.
+        order: How the last axis repeats cosines: "halves", "interleaved", or "pairs" for not at all.
+        layout: Which dimensions are rotated together.
+        slip: "exchanged" cosines and sines, "backward", or "keys" or "queries" that stay as they are.
+    """
+
+    _ORDER = ("batch", "heads", "seq", "width")
+
+    def __init__(self, axes, rows, order, layout, slip):
+        self.words, self.flat = axes.replace("*", " ").split(), "*" in axes
+        self.rows, self.order, self.layout, self.slip = rows.split(), order, layout, slip
+
+    def __call__(self, q, k, cos, sin):
+        cos, sin = self._waves(cos), self._waves(sin)
+        if self.slip == "exchanged":
+            cos, sin = sin, cos
+        if self.slip == "backward":
+            sin = -sin
+        one = q if self.slip == "queries" else self._rotated(q, cos, sin)
+        return one, k if self.slip == "keys" else self._rotated(k, cos, sin)
+
+    def _waves(self, wave):
+        """One number for each dimension of a pair, [batch, 1, seq, width]."""
+        assert wave.ndim == len(self.rows) + 1
+        wave = wave.reshape([size for size, word in zip(wave.shape, self.rows, strict=False) if word != "1"] + [-1])
+        wave = wave if "batch" in self.rows else wave[None]
+        half = wave.shape[-1] // 2
+        alone = {"pairs": wave, "halves": wave[..., :half], "interleaved": wave[..., ::2]}[self.order]
+        repeated = np.repeat(alone, 2, -1) if self.layout == "interleaved" else np.concatenate([alone, alone], -1)
+        return repeated[:, None]
+
+    def _rotated(self, x, cos, sin):
+        there = [word for word in self._ORDER if word in self.words]
+        apart = x.reshape(*x.shape[:-1], -1, cos.shape[-1]) if self.flat else x
+        inner = np.transpose(apart, [self.words.index(word) for word in there])
+        inner = np.expand_dims(inner, [place for place, word in enumerate(self._ORDER) if word not in there])
+        turned = halves(inner) if self.layout == "halves" else neighbours(inner)
+        y = inner * cos + turned * sin
+        y = y.squeeze(tuple(place for place, word in enumerate(self._ORDER) if word not in there))
+        return np.transpose(y, [there.index(word) for word in self.words]).reshape(x.shape)
 
 
 # From positions

@@ -26,7 +26,7 @@ from clockhands.recognition.suspects._rotary_code import (
     StagedRotary,
     pair_factors,
 )
-from clockhands.recognition.suspects._rotary_specs import recognised, rotary_suspects, scaling_name
+from clockhands.recognition.suspects._rotary_specs import recognised, rotary_suspects, rotation_suspects, scaling_name
 from clockhands.recognition.suspects._stateful_rotary import rotary_stateful
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "recognised",
     "rotary_stateful",
     "rotary_suspects",
+    "rotation_suspects",
     "scaling_name",
     "sinusoid_channels",
     "table_of",

@@ -455,6 +455,11 @@ def _other_positions(spec: Rotary, seen: RotaryObservations, rates: np.ndarray) 
             yield seen.moved(int(offset))
 
 
+def rotation_suspects(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
+    """Suspects that need no measurement: another spec than declared, or pairs that are rotated in a wrong way."""
+    return of_sources(spec, seen, other_specs, wrong_pairs)
+
+
 def rotary_suspects(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     """Suspects to try, the simple ones first."""
     return of_sources(spec, seen, other_specs, measured, wrong_places, wrong_arithmetic, wrong_pairs, rotary_stateful)

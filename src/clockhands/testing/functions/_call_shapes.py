@@ -329,11 +329,10 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
     complex_alone = {*one.takes} & {*TABLES} == {"freqs_cis"}
     orders = ("pairs",) if complex_alone else tuple(dict.fromkeys((own, "halves", "interleaved", "pairs")))
     # Of a head of which a part rotates, that part may be cut out before the call.
-    in_part = spec is not None and spec.rotated < spec.head_width
-    for partly in (False, True) if in_part else (False,):
-        for order, words, rows, at in product(orders, each, _USUAL_TABLES, positions):
-            if not (partly and "*" in words):
-                yield replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
+    parts = (False, True) if spec is not None and spec.rotated < spec.head_width else (False,)
+    for words, partly, order, rows, at in product(each, parts, orders, _USUAL_TABLES, positions):
+        if not (partly and "*" in words):
+            yield replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
 
 
 def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> np.ndarray:

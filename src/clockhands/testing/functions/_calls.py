@@ -1,7 +1,7 @@
 """A user's function wrapped as a function of NumPy arrays: its axes, signature and return value are checked."""
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from clockhands.recognition.calling import (
     likely_libraries,
     refusals,
 )
+from clockhands.recognition.suspects import RotaryObservations, rotation_suspects
 from clockhands.testing.functions._call_shapes import (
     AXES,
     PAIRS,
@@ -36,10 +37,13 @@ from clockhands.testing.functions._call_shapes import (
     table_of,
     waves_in,
 )
+from clockhands.testing.functions._counted_rows import in_runs, numbered
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart, sequence_part
 from clockhands.testing.reports import CannotCheck
 
-_RIGHT = 4  # the fit of a shape in which the numbers of a function are right
+_RIGHT = 5  # the fit of a shape in which the numbers of a function are right
+_KNOWN = 4  # of one in which they are those of a known fault
+_ROTATES = 3  # of one in which they are those of another rotation that depends on the position alone
 _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
 _ADVISED_AXES = ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width")
 _ADVISED_CALLS = ("x, positions", "x", PAIRS)
@@ -107,6 +111,12 @@ class Called(ForeignFunction):
         for shape, library in itertools.product(candidates, libraries):
             if found and library is not found[0][1].library:
                 continue
+            if (
+                found
+                and shape.axes_text != found[-1][1].shape.axes_text
+                and max(fit for fit, _ in found) >= (_ROTATES if shape.table is None else _KNOWN)
+            ):
+                break  # with other axes of tokens it might be right by chance
             trial = self._as(shape, library)
             try:
                 found.append((trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1), trial))
@@ -150,6 +160,8 @@ class Called(ForeignFunction):
         self(np.ones(shape), self.start + first)
         if alone:
             return _RIGHT
+        if self.shape.flat:  # a head alone too, which is no wider token
+            self(np.ones((*shape[:1], 1, *shape[2:])), self.start + first)
         draw = np.random.default_rng(5)
         x, same = draw.standard_normal(shape), np.broadcast_to(draw.standard_normal(self.width), shape)
         at = self._text(np.array([0, 1, 2, 5])) if self.part is None else first
@@ -166,10 +178,25 @@ class Called(ForeignFunction):
             right = rotate(x, self.rotary.at_original, positions, role=role)
             if np.abs(y - right).max() < _NEAR * max(1.0, np.abs(right).max()):
                 return _RIGHT
+            if self.shape.table is not None and self._is_known(x, positions, y):
+                return _KNOWN
         alike = np.array_equal(same, np.broadcast_to(same[:1, :1], same.shape))
         apart = len(np.unique(same[0, 0], axis=0)) > 1
         sizes = np.linalg.norm(y, axis=-1) / np.linalg.norm(x, axis=-1)
         return 2 * (alike and apart) + bool(np.ptp(sizes) < _NEAR)
+
+    def _is_known(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray) -> bool:
+        """Whether the numbers are those of a fault that can be had with the cosines and sines that it is given."""
+        assert self.rotary is not None
+        for seen_x, seen_y in zip(x.reshape(-1, *x.shape[2:]), y.reshape(-1, *y.shape[2:]), strict=True):
+            none, samples = np.empty((0, 0)), ((seen_x, seen_y),)
+            seen = RotaryObservations(
+                self.given, None, 0, None, positions, none, False, samples=samples, role=None, counted=False
+            )
+            suspects = rotation_suspects(self.rotary, seen)
+            if not any(one.parts is not None and seen.may_be(one, self.rotary) for one in suspects):
+                return False
+        return True
 
     def _text(self, positions: np.ndarray) -> np.ndarray:
         return positions if self.coordinates == 1 else np.repeat(positions[:, None], self.coordinates, axis=-1)
@@ -431,57 +458,3 @@ def first_shape(axes: tuple[str, ...], width: int, heads: int = 2) -> tuple[int,
     """The shape of the first tokens that a function is called with, [batch, heads, seq, width]."""
     # The sizes differ, so that one axis cannot be taken for another.
     return (3 if "batch" in axes else 1, heads if "heads" in axes else 1, 4, width)
-
-
-def numbered(
-    ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray, most: int | None = None
-) -> np.ndarray:
-    """Call a function that counts its rows itself: each token is put in the row of its position, among zero rows.
-
-    With `most`, the number of rows is a power of two of at least 64, but no more than `most`: libraries that compile do
-    so for each number of rows. Returns the rows of the tokens, of x's shape.
-    """
-    out = np.empty(x.shape)
-    for batch, at in _sequences(x, positions):
-        number = int(at.max(initial=-1)) + 1
-        if most is not None and number:
-            number = max(number, min(max(64, 1 << (number - 1).bit_length()), most))
-        left = np.arange(len(at))
-        while True:  # a repeated position needs a second call
-            places, first = np.unique(at[left], return_index=True)
-            rows = left[first]
-            whole = np.zeros((*x[batch].shape[:2], number, x.shape[-1]))
-            whole[:, :, places] = x[batch][:, :, rows]
-            out[batch][:, :, rows] = ask(whole, np.arange(number))[:, :, places]
-            left = np.delete(left, first)
-            if not left.size:
-                break
-    return out
-
-
-def in_runs(ask: Callable[..., np.ndarray], x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Call a function that takes the position of its first row: once for each run of consecutive positions."""
-    out = np.empty(x.shape)
-    for batch, at in _sequences(x, positions):
-        for run in runs(at):
-            out[batch, :, run] = ask(x[batch, :, run], at[run])
-    return out
-
-
-def _sequences(x: np.ndarray, positions: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Slices of the batch and their positions [seq]; a single slice if all sequences have the same positions."""
-    rows = np.broadcast_to(positions, (len(x), x.shape[-2]))
-    if all(np.array_equal(row, rows[0]) for row in rows):
-        yield slice(None), rows[0]
-        return
-    for place, at in enumerate(rows):
-        yield slice(place, place + 1), at
-
-
-def runs(positions: np.ndarray) -> Iterator[slice]:
-    """The slices of consecutive positions."""
-    start = 0
-    for place in range(1, len(positions) + 1):
-        if place == len(positions) or positions[place] != positions[place - 1] + 1:
-            yield slice(start, place)
-            start = place

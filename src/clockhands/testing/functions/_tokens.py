@@ -10,7 +10,8 @@ import numpy as np
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing._experiments import ROWS, Answer, Experiment, Unasked, experiment
-from clockhands.testing.functions._calls import Called, first_places, first_shape, in_runs, numbered
+from clockhands.testing.functions._calls import Called, first_places, first_shape
+from clockhands.testing.functions._counted_rows import in_runs, numbered
 from clockhands.testing.functions._subject import CheckedFunction
 
 COUNTS = "it counts its rows itself"
