@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+import clockhands as ch
 from clockhands.errors import InvalidValue
 from late import Late
 from probes import probed_models as models
@@ -96,6 +97,11 @@ def test_what_texts_do_not_show_of_a_model_of_images_is_named(monkeypatch):
     vision = {"depth": 2, "hidden_size": 32, "num_heads": 4, "intermediate_size": 32, "out_hidden_size": 64}
     config = transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision)
     model = transformers.Qwen2_5_VLForConditionalGeneration(config).eval()
+    assert [note for note in ch.audit(model).notes if "positions of images" in note] == [
+        'The positions of images and videos were not checked: `ch.probe(model, measure=["live"])` checks the model\'s '
+        "model.get_rope_index."
+    ]
+    assert not any("images" in note for note in ch.audit(models.llama()).notes)
     result = live(model)
     assert faults(result) == []
     assert result.answers[0] == "The declared positions are in effect in all 2 layers checked."

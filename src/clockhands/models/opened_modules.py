@@ -1,7 +1,7 @@
 """Opens a loaded module as a target: its config like that of a file, its tables like tensors of a file."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from clockhands.errors import Unreadable
 from clockhands.formats.arrays import TensorInfo
 from clockhands.formats.documents import Document
 from clockhands.models.held_tensors import WHERE, HeldTensor, Walked
+from clockhands.recognition.token_positions import PositionRule, rules_of_config
 
 CONFIG = "config"
 """What stands before the colon in the place of a value of the module's config, where files have their name."""
@@ -39,8 +40,39 @@ def open_module(module: Any, walked: Walked) -> Opened:
     if away:
         more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
         notes += (f"{away[0]}{more} is on the meta device, has no values and was not examined.",)
+    if (numbering := token_numbering(module)) is not None:
+        notes += (
+            'The positions of images and videos were not checked: `ch.probe(model, measure=["live"])` checks the '
+            f"model's {numbering.path}.",
+        )
     tensors = {one.full_name: info for one in walked.of("rows") if (info := _info(one)) is not None}
     return Opened(f"{name} (loaded)", "module", None, config, CONFIG, tensors, notes=notes)
+
+
+@dataclass(frozen=True)
+class TokenNumbering:
+    """The function of a model that numbers the tokens of text, images and videos, of a family whose rules are known.
+
+    Attributes:
+        path: Its place in the model.
+        call: The function.
+        rules: The rules of the family.
+    """
+
+    path: str
+    call: Callable[..., Any]
+    rules: tuple[PositionRule, ...]
+
+
+def token_numbering(module: Any) -> TokenNumbering | None:
+    """The `get_rope_index` of a model; None where it has none, or no rule is known for its family."""
+    for path, owner in module.named_modules():
+        if hasattr(owner, "get_rope_index"):
+            configs = (getattr(each, "config", None) for each in (owner, module))
+            rules = next(filter(None, map(rules_of_config, configs)), None)
+            name = ".".join(filter(None, (path, "get_rope_index")))
+            return None if rules is None else TokenNumbering(name, owner.get_rope_index, rules)
+    return None
 
 
 def open_values(target: object) -> Opened | None:

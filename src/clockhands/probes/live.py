@@ -58,13 +58,13 @@ from clockhands.models.layer_scores import (
     telling_positions,
 )
 from clockhands.models.measured_rotations import lengths_in_use
+from clockhands.models.opened_modules import token_numbering
 from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed
 from clockhands.probes._paired_differences import difference
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions
-from clockhands.recognition.token_positions import rules_of_config
 from clockhands.testing import CannotCheck, Report, check_generation, check_positions
 
 SHIFT = 1000
@@ -162,12 +162,11 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
 
 def token_positions(module: nn.Module) -> Report | None:
     """The check of the model's own `get_rope_index`; None where it has none, or its family has no known rule."""
-    owner: Any = next((each for each in module.modules() if hasattr(each, "get_rope_index")), None)
-    rules = rules_of_config(getattr(owner, "config", None)) or rules_of_config(getattr(module, "config", None))
-    if owner is None or rules is None:
+    numbering = token_numbering(module)
+    if numbering is None:
         return None
     try:
-        return check_positions(owner.get_rope_index, like=rules, backend="torch", raises=False)
+        return check_positions(numbering.call, like=numbering.rules, backend="torch", raises=False)
     except CannotCheck:
         return None
 

@@ -44,6 +44,8 @@ class Numbering:
             out = out[[1, 2, 0]]
         if self.fault == "exchanged":
             out = out[[0, 2, 1]]
+        if self.fault == "clamped":
+            out = np.minimum(out, 7)
         if self.fault == "one more":
             out = out + 1
         if self.fault == "two too many":
@@ -61,7 +63,7 @@ class Numbering:
             starts = [0 <= documents[at] != documents[at - 1] >= 0 if at > 0 else False for at in (place - 1, place)]
             new = starts[0] if self.fault == "late" else starts[1]
             if new and self.fault != "no restart":
-                start = self.rule.first - (place if self.fault == "restarted twice" else 0)
+                start = self.rule.first - {"restarted twice": place, "from one": -1}.get(self.fault, 0)
             kind = types[place]
             if kind in (1, 2) and (axes == 3 or self.fault in RUN_FAULTS):
                 cells, count, start = self.cells(kind, start, types, place)
@@ -93,7 +95,7 @@ class Numbering:
         step = 1
         if kind == 2 and self.rule.per_second:
             seconds = self.seconds.pop(0)
-            step = self.rule.per_second * (int(seconds) if self.fault == "seconds" else seconds)
+            step = self.rule.per_second * {"seconds": int(seconds), "frames": 1 / seconds}.get(self.fault, seconds)
         if self.fault == "twice the time":
             step = 2 * step
         wide = columns // merge
@@ -127,6 +129,8 @@ TEXT_FAULTS = {
     "no restart": "documents-continue",
     "restarted twice": "documents-restart-twice",
     "late": "documents-restart-late",
+    "from one": "documents-restart-at-one",
+    "clamped": "positions-clamped",
     "first row": "positions-of-first-sequence",
     "flat": "rows-continue",
     "one more": "first-position",
@@ -152,4 +156,4 @@ GRID_FAULTS = {
     "patch cells": "merge-forgotten",
     "stale": "stale-delta",
 }
-TIME_FAULTS = {"twice the time": "time-step", "seconds": "seconds-cut"}
+TIME_FAULTS = {"twice the time": "time-step", "seconds": "seconds-cut", "frames": "seconds-inverted"}

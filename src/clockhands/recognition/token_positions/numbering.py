@@ -28,6 +28,15 @@ AFTER: Mapping[str, _After] = {
 """Where the next run starts after a grid: a function of the rule, the run, its positions and its start."""
 
 
+_SECONDS: Mapping[str, Callable[[float], float]] = {
+    "exact": lambda seconds: seconds,
+    "whole": lambda seconds: seconds // 1,
+    "ignored": lambda _seconds: 1.0,
+    "inverse": lambda seconds: 1 / seconds,
+}
+"""What is taken for the seconds from one frame to the next."""
+
+
 class Unpredicted(Exception):
     """The rule gives these tokens no positions, because their number is another one."""
 
@@ -40,7 +49,7 @@ def positions(rule: PositionRule, prompt: TokenBatch) -> np.ndarray:
     """
     if rule.rows == "first" and not prompt.mask[0].any():
         raise Unpredicted
-    rows = [_row(rule, prompt, number) for number in range(len(prompt.runs))]
+    rows = [np.minimum(_row(rule, prompt, number), rule.limit) for number in range(len(prompt.runs))]
     out = np.stack([prompt.spread([row[axis] for row in rows], np.nan) for axis in range(len(rule.axes))])
     if rule.rows == "first":
         out = np.where(prompt.mask, out[:, :1], np.nan)
@@ -73,6 +82,7 @@ def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
             raise Unpredicted
         if rule.documents == "late" and parts:
             part = np.concatenate([parts[-1][:, -1:] + 1, part[:, :-1]], axis=1)
+        part = part + (rule.documents == "one" and bool(parts))
         parts.append(part - before * (rule.documents == "twice"))
         before += part.shape[1]
     return np.concatenate(parts, axis=1)
@@ -132,7 +142,7 @@ def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
     order = ["trc".index(axis) for axis in rule.scan]
     time, row, column = (axis.transpose(order).ravel() for axis in np.indices(shape))
     if rule.per_second and video:
-        time = time * rule.per_second * {"exact": run.seconds, "whole": run.seconds // 1, "ignored": 1.0}[rule.seconds]
+        time = time * rule.per_second * _SECONDS[rule.seconds](run.seconds)
     time = time * rule.frame_step
     if rule.times != "exact":
         time = np.floor(time) if rule.times == "whole" else np.round(time)

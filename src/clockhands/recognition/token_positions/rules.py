@@ -4,6 +4,7 @@ One `PositionRule` describes a family; a fault is the same rule with one other f
 sources that they name, and tests hold them to the functions of the pinned Transformers.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -47,7 +48,8 @@ class PositionRule:
         frame_merge: Frames of a video per cell.
         per_second: Positions per second of a video; 0 where a frame is one position, whatever its time.
         frame_step: What times are multiplied by besides.
-        seconds: ``"exact"``, or ``"whole"`` where seconds are cut to whole numbers first, or ``"ignored"``.
+        seconds: ``"exact"``, or ``"whole"`` where seconds are cut to whole numbers first, or ``"ignored"``, or
+            ``"inverse"`` where the frames of a second are taken for them.
         times: ``"whole"`` where times are cut to whole positions, else ``"exact"`` or ``"rounded"``.
         image, video: How their tokens are numbered: as a ``"grid"``, like ``"text"``, all as ``"one"`` position, like
             text that the next run does not count (``"uncounted"``), from 0 (``"local"``); ``"none"`` if there are none.
@@ -67,7 +69,8 @@ class PositionRule:
         audio_rate: Audio features per audio token; 0 if the family has no audio.
         padding: Whether padding is ``"skipped"`` or ``"counted"``.
         documents: Whether packed documents ``"restart"`` or ``"continue"``, or restart ``"twice"``,
-            or one token ``"late"``.
+            or one token ``"late"``, or all after the first at ``"one"``.
+        limit: The largest position: larger ones are this one.
         rows: Whether the rows of a batch have positions of their ``"own"``, or those of the ``"first"`` row, or
             count on from row to row, ``"flat"``.
         grids: Whether each run has its ``"own"`` grid, that of the ``"first"`` run of the prompt, or that of the run in
@@ -103,6 +106,7 @@ class PositionRule:
     audio_rate: int = 0
     padding: str = "skipped"
     documents: str = "restart"
+    limit: float = math.inf
     rows: str = "own"
     grids: str = "own"
     noted: str = ""

@@ -79,8 +79,13 @@ _WAYS = {
 }
 
 
-def position_suspects(rule: PositionRule) -> Iterator[PositionSuspect]:
-    """Every known fault of code for this rule."""
+def position_suspects(rule: PositionRule, largest: float) -> Iterator[PositionSuspect]:
+    """Every known fault of code for this rule.
+
+    Args:
+        rule: The rule.
+        largest: The largest position that the code gives, which a limit would be.
+    """
 
     def other(code: str, told: Mapping[str, Any] | None = None, **changes: Any) -> PositionSuspect:
         changed = frozenset(name for name, value in changes.items() if value != getattr(rule, name))
@@ -102,6 +107,8 @@ def position_suspects(rule: PositionRule) -> Iterator[PositionSuspect]:
         yield other("documents-continue", documents="continue")
         yield other("documents-restart-twice", documents="twice")
         yield other("documents-restart-late", documents="late")
+        yield other("documents-restart-at-one", {"which": "every document after the first"}, documents="one")
+        yield other("positions-clamped", {"limit": largest}, limit=largest)
         yield other("positions-of-first-sequence", rows="first")
         yield other("rows-continue", rows="flat")
         if grid:
@@ -171,6 +178,7 @@ def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
     if rule.per_second:
         yield other("seconds-cut", {"how": "whole ones, the fraction is cut"}, seconds="whole")
         yield other("seconds-cut", {"how": "always one"}, seconds="ignored")
+        yield other("seconds-inverted", seconds="inverse")
         for times, how in (
             ("exact", "fractions of positions are kept"),
             ("rounded", "to the nearest whole position"),

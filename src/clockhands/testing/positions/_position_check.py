@@ -226,20 +226,21 @@ def _explanations(rules: Sequence[PositionRule], answers: Sequence[Numbered]) ->
     def fits(suspect: PositionSuspect) -> bool:
         return all(answers[number].agrees(suspect.predicted(prompts, number)) for number in order)
 
+    largest = max(float(answer.got[:, answer.prompt.mask].max()) for answer in answers)
     for rule in rules:
-        found = [suspect for suspect in position_suspects(rule) if fits(suspect)]
+        found = [suspect for suspect in position_suspects(rule, largest) if fits(suspect)]
         if found:
             return (_explanation(found),)
     for rule in rules:
-        for pair in _pairs(rule):
+        for pair in _pairs(rule, largest):
             if fits(pair[-1]):
                 return tuple(_explanation([each]) for each in pair[:-1])
     return ()
 
 
-def _pairs(rule: PositionRule) -> Iterator[tuple[PositionSuspect, PositionSuspect, PositionSuspect]]:
+def _pairs(rule: PositionRule, largest: float) -> Iterator[tuple[PositionSuspect, PositionSuspect, PositionSuspect]]:
     """Each two faults of other fields, and the suspect that has both."""
-    single = [suspect for suspect in position_suspects(rule) if "state" not in suspect.changed]
+    single = [suspect for suspect in position_suspects(rule, largest) if "state" not in suspect.changed]
     for one, two in combinations(single, 2):
         if one.changed.isdisjoint(two.changed) and one.code != two.code:
             yield one, two, one.with_fields_of(two)
