@@ -1,11 +1,15 @@
 """The commands that run a model: probe, audit --live and audit --price, on a small model in a folder."""
 
 import json
+import os
 import re
 import shutil
+import signal
+from contextlib import contextmanager
 
 import pytest
 
+import clockhands as ch
 from clockhands.cli import main
 from late import Late
 from probes import probed_models as models
@@ -102,6 +106,36 @@ def test_the_terminal_has_the_answers_first_and_progress_goes_to_stderr(folder, 
     assert code == 0
     assert out.index("faults are visible") < out.index("layout-swapped  ")
     assert "price: rotation-off" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_what_was_measured_until_then(folder, capsys, monkeypatch, number):
+    """The signal comes while tokens are shuffled: the use of positions and the loss by position were measured."""
+
+    @contextmanager
+    def ended(**_):
+        yield lambda what, _share: os.kill(os.getpid(), number) if "tokens shuffled" in what else None
+
+    monkeypatch.setattr("clockhands.cli.probe.shown_progress", ended)
+    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "behaviour", "--length", "64", "--json")
+    out, err = capsys.readouterr()
+    assert code == 130
+    assert "interrupted during behaviour" in err
+    found = json.loads(out)
+    assert found["interrupted"] == "behaviour"
+    assert found["results"][0]["bands"]
+    assert "shuffled" not in found["results"][0]
+
+
+def test_an_interrupt_keeps_what_was_read_of_heads():
+    def interrupted(what, _):
+        if "dimension pairs" in what:
+            raise KeyboardInterrupt
+
+    found = ch.probe(models.llama(), ids=models.IDS, measure=["mechanism"], progress=interrupted)
+    assert found.interrupted == "mechanism"
+    assert found["mechanism"].answers
+    assert "Interrupted during mechanism: what was measured until then is shown." in str(found)
 
 
 def told(capsys, message):

@@ -28,7 +28,7 @@ from clockhands.probes._paired_differences import ERRORS, PairedDifference, diff
 from clockhands.probes._position_use import ROUNDING, PositionsUsed, positions_used
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes._yardsticks import SAYS, Yardstick, yardstick
-from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress
+from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, kept_when_stopped
 
 SHIFTS = (1, 1000)
 SHIFTED_WINDOWS = 2
@@ -49,6 +49,7 @@ def measure_behaviour(
 
     Raises:
         InvalidValue: The windows are shorter than 32 tokens, or the positions of the model cannot be changed.
+        Stopped: An interrupt; it holds what was measured until then.
     """
     if ids.ndim != 2 or ids.shape[1] < 2 * FIRST_BAND:
         raise InvalidValue(
@@ -74,9 +75,10 @@ def measure_behaviour(
     found = GatheredResult(numbers={"unit": SAYS[by.kind], "tokens": list(ids.shape)})
     _of_code(found, used, left, declared, places)
     found.answers.insert(1, f"The measured quantity is the {SAYS[by.kind]}.")
-    for measure in (_of_bands, _of_shifts, _of_shuffling, _of_removal):
-        measure(found, work)
-    _of_recall(found, work, recall or RecallPlan())
+    with kept_when_stopped(found, "behaviour"):
+        for measure in (_of_bands, _of_shifts, _of_shuffling, _of_removal):
+            measure(found, work)
+        _of_recall(found, work, recall or RecallPlan())
     return found.result("behaviour")
 
 

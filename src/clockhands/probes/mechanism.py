@@ -21,7 +21,7 @@ from clockhands.probes._position_readout import hidden_states, layers_read, read
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.pricing import declared_rotary
-from clockhands.probes.results import Curve, GatheredResult, HeadMap, ProbeResult, Progress
+from clockhands.probes.results import Curve, GatheredResult, HeadMap, ProbeResult, Progress, kept_when_stopped
 
 MOST_TOKENS, MOST_PRICED = 512, 2
 """Tokens of a window that are looked at, and windows on which pairs are switched off."""
@@ -54,6 +54,7 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
 
     Raises:
         InvalidValue: Windows are too short.
+        Stopped: An interrupt; it holds what was measured until then.
     """
     ids = ids[:, :MOST_TOKENS]
     windows, length = ids.shape
@@ -76,32 +77,33 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
         order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
         relabelled = _run(module, ids, order)
     found = _Findings()
-    width = next(iter(own.states.values())).shape[-1]
-    if windows > 1 and fitted * length >= TOKENS_PER_CHANNEL * width:
-        found.readout(own, frozen, relabelled, fitted)
-    else:
-        found.answers.append(
-            f"Whether a linear map reads the position was not measured: {fitted * length:,} tokens in {fitted} of "
-            f"{windows} windows are too few for hidden states of width {width:,}, which need "
-            f"{TOKENS_PER_CHANNEL * width:,} and one window more."
-        )
-    if own.heads is not None and frozen.heads is not None:
-        found.heads(own.heads, fixed_heads(own.heads, frozen.heads, spec, length))
-    if added is not None:
-        progress("the four terms of the scores of layer 0", 0.3)
-        terms = score_terms(added, ids[:4])
-        found.terms(terms, _attention_apart(terms, own.heads), windows=min(4, windows))
-        table = added.table()
-        words = getattr(getattr(added.base, "get_input_embeddings", lambda: None)(), "weight", None)
-        if table is not None and words is not None and words.shape[1] == table.shape[1]:
-            found.cosines(token_cosines(words.detach().double().cpu().numpy(), table), table.shape[1])
-        if table is not None and len(table) >= FEWEST:
-            progress("the shape of the table", 0.5)
-            found.shape(table_shape(table))
-    if rotated is not None and len(rotated.waves) == 1:
-        progress("dimension pairs", 0.5)
-        few = ids[:MOST_PRICED]
-        found.pairs(pair_shares(module, rotated, few, progress, predicts=model.predicts))
+    with kept_when_stopped(found, "mechanism"):
+        width = next(iter(own.states.values())).shape[-1]
+        if windows > 1 and fitted * length >= TOKENS_PER_CHANNEL * width:
+            found.readout(own, frozen, relabelled, fitted)
+        else:
+            found.answers.append(
+                f"Whether a linear map reads the position was not measured: {fitted * length:,} tokens in {fitted} of "
+                f"{windows} windows are too few for hidden states of width {width:,}, which need "
+                f"{TOKENS_PER_CHANNEL * width:,} and one window more."
+            )
+        if own.heads is not None and frozen.heads is not None:
+            found.heads(own.heads, fixed_heads(own.heads, frozen.heads, spec, length))
+        if added is not None:
+            progress("the four terms of the scores of layer 0", 0.3)
+            terms = score_terms(added, ids[:4])
+            found.terms(terms, _attention_apart(terms, own.heads), windows=min(4, windows))
+            table = added.table()
+            words = getattr(getattr(added.base, "get_input_embeddings", lambda: None)(), "weight", None)
+            if table is not None and words is not None and words.shape[1] == table.shape[1]:
+                found.cosines(token_cosines(words.detach().double().cpu().numpy(), table), table.shape[1])
+            if table is not None and len(table) >= FEWEST:
+                progress("the shape of the table", 0.5)
+                found.shape(table_shape(table))
+        if rotated is not None and len(rotated.waves) == 1:
+            progress("dimension pairs", 0.5)
+            few = ids[:MOST_PRICED]
+            found.pairs(pair_shares(module, rotated, few, progress, predicts=model.predicts))
     return found.result("mechanism")
 
 

@@ -1,6 +1,7 @@
 """The result of one measurement of a probe, in a common form for JSON, the terminal and the HTML page."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -126,7 +127,7 @@ class GatheredResult:
 
 
 class Stopped(KeyboardInterrupt):
-    """A measurement was interrupted by Ctrl-C and has a part of its result.
+    """A measurement was interrupted, by Ctrl-C or a signal, and has a part of its result.
 
     Attributes:
         result: What was measured until then.
@@ -135,3 +136,16 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, result: ProbeResult) -> None:
         super().__init__(f"{result.name} was interrupted")
         self.result = result
+
+
+@contextmanager
+def kept_when_stopped(gathered: GatheredResult, name: str) -> Iterator[None]:
+    """Keep what was gathered where an interrupt ends the measurement of this name.
+
+    Raises:
+        Stopped: It was interrupted; the result holds what was gathered until then.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(gathered.result(name)) from None
