@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from class_sources import taken_keys
 from clockhands.configs import model_types as known
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import INDEXER, MTP, layer_numbers
 from clockhands.configs.targets import Opened
-from clockhands.models.class_encodings import ladders, windowed_layers
+from clockhands.models.class_encodings import ladders, rotary_module, windowed_layers
 from clockhands.models.class_modules import PositionModules, class_default, config_keys, is_number
 from clockhands.models.class_readings import LAYER_KINDS
 
+_AXES = 3  # time, rows and columns
 CLOSE = 4e-6  # the modules hold their frequencies in float32
 
 # Changes of a config by which the layers of classes differ.
@@ -24,21 +28,33 @@ _LISTED = ["full_attention", "sliding_attention"] * 2
 _VARIED: dict[str, list[tuple[dict[str, Any], "SeenLayers"]]] = {}
 
 
-def with_row(name: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """What the audit resolves for a config, if its type had this row."""
+@contextmanager
+def row_in_table(name: str, row: Mapping[str, Any]) -> Iterator[None]:
+    """A type has this row meanwhile."""
     types = known.table()["types"]
     before = types.get(name)
     types[name] = dict(row)
     known.model_type.cache_clear()
     try:
-        config = {**values, "model_type": name}
-        return resolve(Opened(target="config.json", form="config", config=config, config_name="config.json"))
+        yield
     finally:
         if before is None:
             del types[name]
         else:
             types[name] = before
         known.model_type.cache_clear()
+
+
+def with_row(name: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """What the audit resolves for a config, if its type had this row."""
+    with row_in_table(name, row):
+        return resolve(opened(name, values))
+
+
+def opened(name: str, values: Mapping[str, Any]) -> Opened:
+    """A config of a type, as if it had been opened from a file."""
+    config = {**values, "model_type": name}
+    return Opened(target="config.json", form="config", config=config, config_name="config.json")
 
 
 def as_file(config: Any) -> dict[str, Any]:
@@ -78,11 +94,34 @@ def gaps(found: PositionModules, row: Mapping[str, Any], values: Mapping[str, An
         yield f"{layers} layers, not {count}"
     if codes:
         yield from layer_gaps(resolved, layers_of_class(found, config))
+    yield from latent_gaps(codes, config)
+    bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
+    yield from sorted(bad)
+
+
+def latent_gaps(codes: Sequence[Any], config: Any) -> Iterator[str]:
+    """Whether the heads of a class have two parts, of which one is rotated, and those of the audit have not."""
     parts: list[Any] = [getattr(config, key, None) for key in ("qk_nope_head_dim", "qk_rope_head_dim")]
     if all(map(is_number, parts)) and not any((code.width, code.rotated) == (sum(parts), parts[1]) for code in codes):
         yield f"heads of {parts[0]} unrotated and {parts[1]} rotated dimensions"
-    bad = {fact.code for fact in resolved.facts} & {"impossible-value", "missing-value", "unknown-model-type"}
-    yield from sorted(bad)
+
+
+def axes_of_pairs(config: Any) -> tuple[int, ...] | None:
+    """The axis of each pair that the rotary module of a text rotates; None if it takes no axes."""
+    turned = []
+    with suppress(StopIteration, AttributeError, IndexError, RuntimeError, TypeError, ValueError):
+        rotary = rotary_module(config)
+        for axis in range(_AXES):
+            places = torch.zeros(_AXES, 1, 1, dtype=torch.long)
+            places[axis] = 1
+            _, sine = rotary(torch.zeros(1, 1, 2), places)
+            if sine.shape[0] == 1:  # else each axis is taken for a text of its own
+                turned.append(sine.flatten() != 0)
+    if len(turned) < _AXES:
+        return None
+    first, second = torch.stack(turned).chunk(2, dim=1)
+    pairs = first if torch.equal(first, second) else torch.stack(turned)[:, ::2]
+    return tuple(pairs.int().argmax(0).tolist())
 
 
 @dataclass(frozen=True)

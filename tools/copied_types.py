@@ -35,7 +35,6 @@ from clockhands.models.built_classes import class_part
 from clockhands.models.class_encodings import ladders, layout
 from clockhands.models.class_modules import (
     PositionModules,
-    class_default,
     config_keys,
     is_number,
     meta_model,
@@ -43,8 +42,10 @@ from clockhands.models.class_modules import (
     modeling_code,
     position_modules,
 )
+from varied_configs import completions
 
 BY_HAND = Path(known.__file__).with_name("model_types.json")
+CONFIRMED = Path(known.__file__).with_name("confirmed_types.json")
 MOST_TRIED = 8  # relatives whose row is tried
 PLAIN = ("llama", "phi")  # tried first: the code that most types have
 COPY = 0.7  # the likeness from which a type is taken for a copy
@@ -76,8 +77,13 @@ class Relative:
 
 @cache
 def by_hand() -> dict[str, dict[str, Any]]:
-    """The rows that a person wrote."""
-    return json.loads(BY_HAND.read_text(encoding="utf-8"))["types"]
+    """The rows that a person wrote, those that their classes confirm among them."""
+    return confirmed_rows() | json.loads(BY_HAND.read_text(encoding="utf-8"))["types"]
+
+
+def confirmed_rows() -> dict[str, dict[str, Any]]:
+    """The rows that a person wrote and the class of the type confirms."""
+    return json.loads(CONFIRMED.read_text(encoding="utf-8"))["confirmed_types"]
 
 
 def relative(found: PositionModules) -> Relative:
@@ -94,17 +100,8 @@ def built(config: Any) -> nn.Module:
     Raises:
         ValueError: It cannot be made.
     """
-    heads, hidden = (class_default(config, config_keys(config, quantity)) for quantity in ("heads", "hidden"))
-    lacking: list[dict[str, Any]] = [{}, {"prediction_length": 24}]
-    layers = class_default(config, config_keys(config, "layers"))
-    if isinstance(layers, int):
-        lacking += [{"mlp_layer_types": ["dense"] * layers}, {"layer_types": ["full_attention"] * layers}]
-    if isinstance(heads, int) and isinstance(hidden, int):
-        lacking[1:1] = [{"head_dim": hidden // heads}, {"num_key_value_heads": heads}]
     why: ValueError | None = None
-    for values in lacking:
-        if not all(hasattr(config, key) for key in values):
-            continue
+    for values in completions(config):
         completed = type(config)(**values) if values else config
         try:
             model = meta_model(completed, model_classes(completed)[: 1 if "head_dim" in values or not values else None])

@@ -52,43 +52,6 @@ def test_default_configs_are_known_and_sound(library, tmp_path, capsys):
         assert raised[code].keys() == set(one["types"]), code
 
 
-def changed(values):
-    """A config file with other bases, a scaling, or other widths, lengths, windows and kinds of layers."""
-
-    def walked(held, change):
-        if isinstance(held, list):
-            return [walked(each, change) for each in held]
-        if not isinstance(held, dict):
-            return held
-        return change({key: walked(each, change) for key, each in held.items()})
-
-    def base(held):
-        bases = {key: each for key, each in held.items() if key.endswith(("rope_theta", "rope_local_base_freq"))}
-        lists = {key: [3 * one for one in each] for key, each in bases.items() if isinstance(each, list)}
-        return held | {key: 3 * each for key, each in bases.items() if isinstance(each, int | float)} | lists
-
-    def scaling(held):
-        plain = "rope_theta" in held and held.get("rope_type") == "default" and "mrope_section" not in held
-        return held | (YARN if plain else {})
-
-    def shape(held):
-        if "mrope_section" in str(held):
-            return held
-        numbers = {key: each for key, each in held.items() if type(each) is int and each > 0}
-        doubled = ("head_dim", "qk_rope_head_dim", "max_position_embeddings")
-        more = {key: 2 * numbers[key] for key in doubled if key in numbers}
-        more |= {"sliding_window": numbers["sliding_window"] // 2} if "sliding_window" in numbers else {}
-        return held | more | ({"layer_types": held["layer_types"][::-1]} if held.get("layer_types") else {})
-
-    for name, change in (("default", dict), ("base", base), ("scaling", scaling), ("shape", shape)):
-        other = walked(values, change)
-        if name == "default" or other != values:
-            yield name, other
-
-
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
-
-
 def differences(values):
     """What the class of a config computes otherwise, and rotations that the audit lacks; None without a class."""
     from clockhands.models.built_classes import reading
@@ -117,6 +80,8 @@ PARTS = 16
 @pytest.mark.parametrize("part", range(PARTS))
 def test_classes_compute_what_the_audit_says_of_their_configs(library, cases, part):
     """The default config of every type, and three with other bases, a scaling, or other sizes and kinds of layers."""
+    from varied_configs import changed
+
     names, read = sorted(library.CONFIG_MAPPING)[part::PARTS], 0
     for name in names:
         config, differ, elsewhere = default_config(library, name), [], []

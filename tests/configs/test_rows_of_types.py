@@ -17,11 +17,39 @@ def rows(file, key):
 
 def test_a_row_by_a_person_says_why_and_no_other_does(cases):
     by_hand, read = rows("model_types.json", "types"), rows("types_of_classes.json", "types_of_classes")
-    assert not by_hand.keys() & read.keys()
+    confirmed, causes = rows("confirmed_types.json", "confirmed_types"), rows("model_types.json", "causes")
+    assert len(by_hand.keys() | read.keys() | confirmed.keys()) == len(by_hand) + len(read) + len(confirmed)
     for name, row in by_hand.items():
         with cases(name):
-            assert 20 <= len(row.get("why", "")) <= 140
-    assert [name for name, row in read.items() if "why" in row or "class" not in row] == []
+            assert row["why"] in causes
+            assert bool(row.get("unseen")) == (row["why"] == "unseen")
+    assert [
+        name for name, row in (read | confirmed).items() if {"why", "unseen"} & row.keys() or "class" not in row
+    ] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("library")
+def test_a_class_confirms_each_field_of_the_rows_that_it_is_said_to_confirm(cases, draw):
+    import confirmed_rows as tool
+
+    held = tool.confirmed_rows()
+    for name in draw(sorted(held), 8):
+        with cases(name):
+            assert tool.confirmed_row(name, held[name]) == (held[name], [])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("library")
+def test_a_class_contradicts_a_row_with_another_number_and_does_not_show_a_field_that_it_has_not():
+    import confirmed_rows as tool
+
+    row = tool.by_hand()["smollm3"]
+    wrong = {**row, "defaults": {**row["defaults"], "still_period": 5}}
+    _, differs = tool.confirmed_row("smollm3", wrong)
+    assert any(each.startswith("differs: layers without rotation") for each in differs)
+    more = {**row, "reads": {**row["reads"], "score_switch": ["attn_temperature_tuning"]}}
+    assert tool.confirmed_row("smollm3", more)[1] == ["reads.score_switch"]
 
 
 def test_remarks_are_about_types_whose_rows_were_read(cases):

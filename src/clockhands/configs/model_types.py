@@ -2,6 +2,7 @@
 
 A config does not say how its class pairs channels, nor the class default of a missing key; both follow from the model
 type. ``model_types.json`` holds what people read from one named version of the library, so a new type is a new entry;
+``confirmed_types.json`` holds such entries whose fields the class shows, one by one (tools/confirmed_rows.py);
 ``types_of_classes.json`` holds what tools/model_types.py read from the classes of that version,
 ``types_of_mlx_lm.json`` what tools/mlx_types.py read from files of mlx-lm, and an entry by a person has priority.
 ``type_details.json`` adds what a type has beside its main encoding, such as windows of an image or a second table; it
@@ -26,6 +27,7 @@ _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedMode
 FILES = (
     "config_keys",
     "model_types",
+    "confirmed_types",
     "types_of_classes",
     "types_of_mlx_lm",
     "type_details",
@@ -218,7 +220,8 @@ def table() -> Mapping[str, Any]:
     """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
     files = [Path(__file__).with_name(f"{name}.json") for name in FILES]
     held = {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
-    return held | {"types": held["types_of_classes"] | held["types_of_mlx_lm"] | held["types"]}
+    read = held["types_of_classes"] | held["types_of_mlx_lm"]
+    return held | {"types": read | held["confirmed_types"] | held["types"]}
 
 
 def parts_of_class(name: str) -> Mapping[str, str]:
@@ -414,7 +417,7 @@ def _filled(name: str) -> dict[str, Any]:
         entry["codes"] = [_merged(code, entry.pop("code"))]
     reads = {**other.get("reads", {}), **entry.get("reads", {})}
     # The library that was read is never taken from the other entry.
-    for own in ("library", "class", "classes", "marks", "why"):
+    for own in ("library", "class", "classes", "marks", "why", "unseen"):
         other.pop(own, None)
     defaults = _merged(other.get("defaults", {}), entry.get("defaults", {}))
     return {**other, **entry, "reads": reads, "defaults": defaults}
