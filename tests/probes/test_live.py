@@ -1,6 +1,7 @@
 """The positions in effect at run time: a sound model passes, and each fault turns the verdict and names its layers."""
 
 import copy
+import importlib
 
 import pytest
 
@@ -136,6 +137,29 @@ def mixed(*rotating):
     )  # fmt: skip
     torch.manual_seed(7)
     return transformers.SmolLM3ForCausalLM(config).eval()
+
+
+def test_wrong_pairs_of_latent_attention_are_named_in_its_families(cases, monkeypatch):
+    """Queries and keys rotate in their last part alone, in one layout or the other."""
+
+    def interleaved(q, k, cos, sin, *_, **__):
+        waves = [wave[..., : wave.shape[-1] // 2].repeat_interleave(2, -1)[:, None] for wave in (cos, sin)]
+        return tuple(
+            x * waves[0] + torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2) * waves[1] for x in (q, k)
+        )
+
+    for name, function in (("minicpm3", interleaved), ("glm4_moe_lite", None), ("youtu", None)):
+        module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+        changed = "apply_rotary_pos_emb" if function else "apply_rotary_pos_emb_interleave"
+        block = {"rope_type": "default", "rope_theta": 10_000.0}
+        fields = {**models._SIZES, **models.LATENT, "num_hidden_layers": 2, "rope_parameters": block}
+        config = transformers.AutoConfig.for_model(name, **fields, kv_lora_rank=32)
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
+        with cases(name), monkeypatch.context() as patch:
+            assert faults(live(model)) == []
+            patch.setattr(module, changed, function or module.apply_rotary_pos_emb)
+            assert faults(live(model)) == [("rotation-differs", "0-1", "other-layout")]
 
 
 def test_layers_without_positions_are_recognised_as_such_and_one_that_rotates_undeclared_is_named():

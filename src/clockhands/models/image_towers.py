@@ -82,12 +82,12 @@ class TowerReading:
     Attributes:
         found: What is not as declared.
         says: What was measured, in a sentence; or that it was not run, and why.
-        checked: Whether every code that is declared for the tower was measured.
+        left: What of the declared codes was not measured, as a phrase; empty where all was.
     """
 
     found: tuple[Observation, ...]
     says: str
-    checked: bool
+    left: str
 
 
 @dataclass
@@ -97,12 +97,12 @@ class PartsBesideText:
     Attributes:
         found: What is not as declared.
         answers: A sentence for each part: what was measured, or that it was not run and why.
-        left_out: The kinds of parts of which something was not measured.
+        left_out: For each kind of part of which something was not measured, what that is, as a phrase.
     """
 
     found: list[Observation]
     answers: list[str]
-    left_out: list[str]
+    left_out: dict[str, str]
 
 
 def parts_beside_text(module: nn.Module, codes: Sequence[LayerEncoding]) -> PartsBesideText:
@@ -110,8 +110,11 @@ def parts_beside_text(module: nn.Module, codes: Sequence[LayerEncoding]) -> Part
     # Layers for multi-token prediction are run by no forward pass.
     parts = list(dict.fromkeys(code.part for code in codes if code.part not in (*TEXT, "mtp")))
     readings = [tower_reading(each) for each in image_towers(module, codes)] if "vision" in parts else []
-    whole = bool(readings) and all(each.checked for each in readings)
-    left = [part for part in parts if part != "vision" or not whole]
+    left = {part: f"the {part} part" for part in parts}
+    if readings and (phrase := next((each.left for each in readings if each.left), "")):
+        left["vision"] = phrase
+    elif readings:
+        del left["vision"]
     answers = [each.says for each in readings]
     for part in left:
         if part not in _RUN_WITH_INPUT:
@@ -139,7 +142,7 @@ def tower_reading(tower: ImageTower) -> TowerReading:
     rotary = [code for code in tower.codes if code.kind == "rotary"]
     tables = [code for code in tower.codes if code.kind == "learned"]
     if (reason := _not_comparable(tower.codes)) is not None:
-        return TowerReading((), f"{where} was not run: {reason}.", checked=False)
+        return TowerReading((), f"{where} was not run: {reason}.", "the vision part")
     areas = [code.window_area for code in tower.codes if code.window_area is not None]
     try:
         image = _image(tower.module, areas, rotates=bool(rotary))
@@ -149,7 +152,7 @@ def tower_reading(tower: ImageTower) -> TowerReading:
             order = _order(tower.module, image, first) if rotary else np.arange(0)
     except Exception as error:  # noqa: BLE001 - a tower may refuse an image in any way
         what = "measured" if isinstance(error, InvalidValue) else "run"
-        return TowerReading((), f"{where} was not {what}: {_line(error)}.", checked=False)
+        return TowerReading((), f"{where} was not {what}: {_line(error)}.", "the vision part")
     wrong, measured = _tables(tower, heard, len(image.cells)) if not rotary else ([], not _tables_of(tower.module))
     done = ["the rows of its table"] if measured and tables else []
     if rotary:
@@ -161,7 +164,7 @@ def tower_reading(tower: ImageTower) -> TowerReading:
         says += f": {listed(done)} {'are not all as the config declares' if wrong else 'are as the config declares'}"
     says += "." if measured else "; the rows of its table were not measured."
     found = [Observation("run-differs", {"says": each, "remedy": _REMEDY}) for each in wrong]
-    return TowerReading(tuple(found), says, checked=measured)
+    return TowerReading(tuple(found), says, "" if measured else "the table of the vision part")
 
 
 def _not_comparable(codes: Sequence[LayerEncoding]) -> str | None:

@@ -110,7 +110,7 @@ class _Live(GatheredResult):
 
     def left_out(self) -> str:
         """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
-        found = [f"the {part} part" for part in self.numbers.get("parts_left_out", [])]
+        found = list(self.numbers.get("not_measured", []))
         numbered = self.numbers.get("image_coordinates", {"prompts": ()})["prompts"]
         unseen = [f"{kind}s" for kind in ("image", "video") if not any(kind in prompt for prompt in numbered)]
         several = bool(unseen) and self.numbers.get("text_coordinates", 1) > 1
@@ -190,7 +190,8 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     beside = parts_beside_text(module, audited.layers)
     live.findings += [make_finding(*each) for each in beside.found]
     live.answers += beside.answers
-    live.numbers["parts_left_out"] = beside.left_out
+    live.numbers["parts_left_out"] = list(beside.left_out)
+    live.numbers["not_measured"] = list(beside.left_out.values())
     specs = [code.spec for code in audited.layers if code.part in TEXT]
     axes = [spec.number_of_axes for spec in specs if isinstance(spec, rotary.Rotary)]
     live.numbers["text_coordinates"] = max(axes, default=1)
