@@ -28,9 +28,10 @@ from class_gaps import axes_of_pairs, latent_gaps, opened, row_in_table, with_ro
 from clockhands.auditing.class_comparison import compared_reading, comparison
 from clockhands.configs import model_types as known
 from clockhands.configs.resolved import TEXT, LayerEncoding
+from clockhands.encodings.memory import limit_memory
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, Unreadable
-from clockhands.models.built_classes import class_config, reading
+from clockhands.models.built_classes import MEMORY, class_config, reading
 from clockhands.models.class_modules import PositionModules, position_modules
 from clockhands.models.class_readings import ClassReading
 from computed_codes import of_rows_and_columns
@@ -91,7 +92,8 @@ class Confirmation:
         self.found = position_modules(name, default, built(default))
         self.names = position_names(self.found)
         self.whole = list(self.told(self.filled))
-        self.tables = [code for row in _table_rows(self.found) for code in row["codes"]]
+        tabled = any(code["kind"] in ("learned", "sinusoidal") for code in self.filled["codes"])
+        self.tables = [code for row in _table_rows(self.found) for code in row["codes"]] if tabled else []
 
     def told(self, row: Mapping[str, Any]) -> Iterator[Told | None]:
         """The comparison for each config, if the type had this row; None where no audit can be made with it."""
@@ -246,6 +248,7 @@ def main() -> None:
     chosen = parser.parse_args()
     transformers.logging.set_verbosity_error()
     warnings.simplefilter("ignore")
+    limit_memory(MEMORY)
     held = confirmed_rows()
     for name in chosen.names or [name for name in by_hand() if name in transformers.CONFIG_MAPPING]:
         row, wrong = confirmed_row(name, by_hand()[name])
