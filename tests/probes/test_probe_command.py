@@ -127,6 +127,14 @@ def test_a_signal_keeps_what_was_measured_until_then(folder, capsys, monkeypatch
     assert "shuffled" not in found["results"][0]
 
 
+def test_steps_are_written_to_stderr_in_python_too(capsys):
+    ch.probe(models.llama(), ids=models.IDS[:1, :32], measure=["behaviour"], progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "  0% loading the model ..."
+    assert any(line.endswith("behaviour: tokens shuffled ...") for line in err.splitlines())
+
+
 def test_an_interrupt_keeps_what_was_read_of_heads():
     def interrupted(what, _):
         if "dimension pairs" in what:

@@ -1,5 +1,6 @@
 """The function `probe`: measures what a trained model does with its positions, by running it."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -134,7 +135,7 @@ def probe(
     measure: Sequence[str] | None = None,
     windows: int = 4,
     length: int = 512,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Probe:
     """Measure what a trained model does with its positions.
 
@@ -149,7 +150,7 @@ def probe(
         measure: Names of measurements; None makes all that the model allows.
         windows: Number of pieces of the text, at equal distances.
         length: Tokens of each.
-        progress: Called as ``progress(what, share)`` before each step.
+        progress: Called as ``progress(what, share)`` before each step; True writes a line for each to stderr.
 
     Raises:
         InvalidValue: A measurement is not known or this model does not allow it; the text is shorter than a window; a
@@ -168,7 +169,7 @@ def probe(
             "Give a text in the language of the model: --text FILE, or text= in Python.",
         )
     read = _read(text)
-    say = progress or (lambda _what, _share: None)
+    say = progress if callable(progress) else _written if progress else (lambda _what, _share: None)
     say("loading the model", 0.0)
     running = _running(model, tokenizer, read, length=length, count=windows)
     kept, left_out = _allowed(running, chosen, asked=measure is not None)
@@ -191,6 +192,11 @@ def probe(
             interrupted = each.name
             break
     return Probe(running.name, pieces.shape[0], pieces.shape[1], tuple(results), left_out, interrupted)
+
+
+def _written(what: str, share: float) -> None:
+    """Write a step to stderr, as the command does where stderr is no terminal, with the share that is done."""
+    sys.stderr.write(f"{share:4.0%} {what} ...\n")
 
 
 def _chosen(measure: Iterable[str] | None) -> list[ProbeMeasurement]:
