@@ -167,7 +167,9 @@ class RotaryResolver:
             return code
         says = {} if self.known is None else self.known.scores
         if self.known is not None and code.kind == "rotary":
-            code = with_softmax_scale(code, self.known.name, self.fields)
+            # A file without an object for a part has the model that the class makes for it.
+            made = self.known.sections.get(code.part, self.known.name)
+            code = with_softmax_scale(code, made, self.fields)
         return with_scores(code, score_scale_of(says, self.fields, block, rotating=code.kind != "none"))
 
     def _without_width(self) -> None:
