@@ -60,7 +60,7 @@ def composed(config: Mapping[str, Any], path: Path | None, name: str) -> Compose
     made = ComposedConfig({})
     parents = _ParentFiles(None if path is None else path.parent, made, name)
     own = parents.extended(config, () if path is None else (path,))
-    for key in _kept(own, config):
+    for key in _kept(own, config) if made.places else ():
         made.places.pop(key, None)
     made.fields = _with_references(own)
     unread = unread_parents(made.fields)
@@ -203,18 +203,14 @@ def _at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _kept(values: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+def _kept(values: Mapping[str, Any], config: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """The full keys of a config whose values are still the same in values that were merged from it and others."""
-    paths = ((key, key.split(".")) for key in _keys(config))
-    return (key for key, path in paths if _at(values, path) is _at(config, path))
-
-
-def _keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Every full key of an object, with dots into the objects inside."""
-    for key, value in values.items():
-        yield f"{path}{key}"
-        if isinstance(value, Mapping):
-            yield from _keys(value, f"{path}{key}.")
+    for key, value in config.items():
+        held = values.get(key)
+        if held is value:
+            yield f"{path}{key}"
+        if isinstance(value, Mapping) and isinstance(held, Mapping):
+            yield from _kept(held, value, f"{path}{key}.")
 
 
 def _with_references(config: dict[str, Any]) -> dict[str, Any]:
