@@ -163,6 +163,70 @@ def test_a_file_goes_through_the_command_line(tmp_path, capsys, monkeypatch):
     assert "does not read its code: what is shown was sampled by calls" in page
 
 
+SAMPLED = """
+import numpy as np
+
+
+class Bias:
+    def bias(self, q_positions, k_positions, heads):
+        away = q_positions[:, None] - k_positions
+        return -(2.0 ** -np.arange(1.0, heads + 1))[:, None, None] * self.of(away)
+
+
+class Tail(Bias):
+    def of(self, away):
+        return np.abs(away).clip(max=40)
+
+
+class Masked(Bias):
+    def of(self, away):
+        return np.where(away < 8, 0.0, np.inf)
+
+
+class Grow(Bias):
+    def of(self, away):
+        return away**2.0
+
+
+class Rope:
+    def rotate(self, q, k, positions):
+        return self.turned(q, positions), self.turned(k, positions)
+
+    def turned(self, x, positions):
+        angles = positions[:, None] * 10000.0 ** (-np.arange(8) / 8)
+        a, b = np.split(x.astype(np.float64), 2, -1)
+        turned = a * np.cos(angles) - b * np.sin(angles), a * np.sin(angles) + b * np.cos(angles)
+        return np.concatenate(turned, -1).astype(x.dtype)
+
+
+class StopsAt511(Rope):
+    def turned(self, x, positions):
+        return super().turned(x, positions.clip(max=511))
+
+
+class KeysStand(Rope):
+    def rotate(self, q, k, positions):
+        return self.turned(q, positions), k
+"""
+
+
+def test_only_what_was_compared_is_recognised(tmp_path):
+    (tmp_path / "sampled.py").write_text(SAMPLED, encoding="utf-8")
+
+    def code(name):
+        return own_properties(named_encoding(f"{tmp_path / 'sampled.py'}:{name}")).codes[0]
+
+    assert type(code("Rope").spec).__name__ == "Rotary"
+    for name in ("StopsAt511", "KeysStand", "Tail", "Grow"):
+        found = code(name)
+        assert found.sampled == "a number for each distance, sampled", name
+        states = {each: one.state for each, one in found.properties}
+        assert states["bounded"] == states["longer_texts"] == states["edges"] == "not computed"
+        assert not any("table" in one.says for _, one in found.properties if one.state == "measured")
+    with pytest.raises(Unreadable, match="masks some keys"):
+        code("Masked")
+
+
 def test_the_study_of_the_guide_is_valid(tmp_path):
     from test_documents import save_files
 

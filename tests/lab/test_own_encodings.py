@@ -105,6 +105,11 @@ def test_code_that_is_wrong_is_refused_before_training(folder):
         (folder / "mine.toml").write_text(STUDY.replace("my_codes.py:Rope", given), encoding="utf-8")
         with pytest.raises((InvalidValue, Unreadable), match=message):
             studies.read(folder / "mine.toml")
+    (folder / "helper.py").write_text("RATE = 1.0", encoding="utf-8")
+    (folder / "my_codes.py").write_text(f"from helper import RATE\n{CODE}", encoding="utf-8")
+    (folder / "mine.toml").write_text(STUDY, encoding="utf-8")
+    with pytest.raises(InvalidValue, match="imports helper from beside it"):
+        studies.read(folder / "mine.toml")
     with pytest.raises(InvalidValue, match="is not in `sources`"):
         studies.parse(STUDY)
 

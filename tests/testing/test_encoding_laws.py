@@ -119,7 +119,25 @@ class DocumentsShareACount(Slopes):
         return super().bias(q_positions + len(k_positions) // 24, k_positions, heads) * len(k_positions)
 
 
+class RoundedSlopes(Slopes):
+    def bias(self, q_positions, k_positions, heads):
+        return super().bias(q_positions.astype(np.float16).astype(np.float64), k_positions, heads)
+
+
+class CoarseSlopes(Slopes):
+    def bias(self, q_positions, k_positions, heads):
+        return super().bias(q_positions, k_positions, heads).astype(np.float16)
+
+
+class KeysOneLate(Rope):
+    def rotate(self, q, k, positions):
+        return super().rotate(q, k, positions)[0], super().rotate(q, k, positions + 1)[1]
+
+
 BROKEN = {
+    RoundedSlopes: "distance only",
+    CoarseSlopes: "dtype",
+    KeysOneLate: "position 0",
     HalfPrecisionPositions: "distance only",
     QueriesAlone: "distance only",
     OtherBaseForKeys: "distance only",
@@ -217,6 +235,54 @@ def test_fast_and_exact_forms_are_compared():
     assert {failure.experiment for failure in check_encoding(Apart(), raises=False).failures} == {"fast equals exact"}
 
 
+def test_what_depends_on_positions_by_nature_is_not_broken():
+    class Fire(Slopes):
+        def bias(self, q_positions, k_positions, heads):
+            share = (
+                np.log1p(np.abs(q_positions[:, None] - k_positions)) / np.log1p(np.maximum(64, q_positions))[:, None]
+            )
+            return -np.arange(1.0, heads + 1)[:, None, None] * share
+
+    class Nothing:
+        def rotate(self, q, k, positions):
+            return q, k
+
+    class NoBias:
+        def bias(self, q_positions, k_positions, heads):
+            return np.zeros((heads, len(q_positions), len(k_positions)))
+
+    for kind, law in ((Fire, "distance only"), (Nothing, "order"), (NoBias, "order")):
+        states = {one.law: one.state for one in check_encoding(kind()).laws}
+        assert states[law] == "broken by nature", kind
+
+
+def test_kinks_and_dropout_are_no_fault():
+    class Kinked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.mlp = torch.nn.Sequential(torch.nn.Linear(1, 16), torch.nn.LeakyReLU(), torch.nn.Linear(16, 4))
+            self.dropout = torch.nn.Dropout(0.5)
+
+        def bias(self, q_positions, k_positions, heads, q=None, k=None):
+            scores = (q @ k.transpose(-1, -2)).mean(1)[..., None]
+            return self.dropout(self.mlp(scores)).permute(0, 3, 1, 2)
+
+    for seed in range(4):
+        torch.manual_seed(seed)
+        assert check_encoding(Kinked(), raises=False).failures == ()
+
+
+def test_noise_is_told_as_such():
+    class Noise(Slopes):
+        def bias(self, q_positions, k_positions, heads):
+            made = super().bias(q_positions, k_positions, heads)
+            return made + np.random.default_rng().standard_normal(made.shape)
+
+    report = check_encoding(Noise(), raises=False)
+    assert [failure.experiment for failure in report.failures] == ["repeatable"]
+    assert {law.state for law in report.laws[1:]} == {"not applicable"}
+
+
 def test_reports_are_text_and_json():
     report = check_encoding(QueriesAlone(), raises=False)
     assert str(report).startswith("QueriesAlone (rotate) breaks 1 law: distance only.")
@@ -234,6 +300,9 @@ def test_what_cannot_be_checked_says_why():
         check_encoding(Wrong())
     with pytest.raises(InvalidType, match="method embed, add, rotate, bias or scores"):
         check_encoding(object())
+    for name, value in (("cache", "token"), ("by_nature", {"distance-only": "so"})):
+        with pytest.raises(InvalidValue, match=f"`{name}` must be one of"):
+            check_encoding(type("Own", (Rope,), {name: value})())
     with pytest.raises(InvalidValue, match="at least 8"):
         check_encoding(Rope(), length=3)
     assert methods_of(Float64Back()) == METHODS[:2]

@@ -19,8 +19,9 @@ from clockhands.auditing.target_properties import CodeProperties, TargetProperti
 from clockhands.configs.opened import Opened
 from clockhands.configs.own_encodings import NamedEncoding
 from clockhands.configs.resolve import code_of, resolve
+from clockhands.encodings import rotary
 from clockhands.encodings.additive import Learned
-from clockhands.encodings.biases import Buckets
+from clockhands.encodings.biases import Buckets, bias
 from clockhands.encodings.dtypes import output_dtype
 from clockhands.encodings.protocols import ModelSizes
 from clockhands.errors import ClockhandsError, Unreadable
@@ -51,11 +52,19 @@ def sampled_codes(named: NamedEncoding, length: int = LENGTH) -> list[HeldCode]:
     Accuracy: that of the encoding's own arithmetic, float32; a code that `clockhands.identify` finds is exact.
 
     Raises:
-        Unreadable, InvalidType: The encoding cannot be made.
+        Unreadable, InvalidType: The encoding cannot be made, or refuses a call.
         CannotCheck: It cannot be called.
     """
-    calls = EncodingCalls(named.made(ModelSizes(length=length)), ModelSizes(length=length))
-    length = _taken(calls, length)
+    calls = EncodingCalls(named.made(ModelSizes(length=length), seed=0), ModelSizes(length=length))
+    try:
+        return _codes_of(calls, _taken(calls, length))
+    except Refused as error:
+        raise Unreadable(
+            f"{named.name} of {named.file} was called to sample it, but {error}.", "`clockhands check` tests its laws."
+        ) from error.__cause__
+
+
+def _codes_of(calls: EncodingCalls, length: int) -> list[HeldCode]:
     depends = EncodingSubject(calls, 24).depends_on_tokens
     if calls.scored and (depends or calls.methods == ("scores",)):
         return [_mean_scores(calls, min(length, _DRAWN_LENGTH), depends or "it has `scores` alone")]
@@ -115,11 +124,24 @@ def _sampled(calls: EncodingCalls, length: int) -> Iterator[HeldCode]:
             ]
 
         found = identify(rotated, width=calls.sizes.head_width, backend="numpy")
-        spec = found[0].spec if found else None
-        why = None if found else f"Its rotation has no spec: {found.reason}"
-        yield HeldCode(spec, None, ("Sampled by calls; the rotation of queries.",), why)
+        if found and _rotates_as(calls, tokens, found[0].spec):
+            told = f"Sampled by calls, and compared for queries and keys of all heads at {length:,} positions."
+            yield HeldCode(found[0].spec, None, (told,), length=length)
+        else:
+            yield _mean_scores(calls, min(length, _DRAWN_LENGTH), f"no spec rotates as it does ({found.reason})")
     if "bias" in calls.methods:
         yield _bias(calls, tokens, length)
+
+
+def _rotates_as(calls: EncodingCalls, tokens: DrawnTokens, spec: Any) -> bool:
+    """Whether queries and keys of all heads are rotated as by a spec: within float32 phases at these positions."""
+    wanted = rotary.rotate_both(tokens.q, tokens.k, spec, tokens.positions)
+    slack = 2.0**-18 + len(tokens.positions) * 2.0**-22
+    got = calls.rotated(tokens)
+    return all(
+        np.allclose(one, other, rtol=0, atol=slack * np.abs(other).max())
+        for one, other in zip(got, wanted, strict=True)
+    )
 
 
 def _bias(calls: EncodingCalls, tokens: DrawnTokens, length: int) -> HeldCode:
@@ -128,14 +150,30 @@ def _bias(calls: EncodingCalls, tokens: DrawnTokens, length: int) -> HeldCode:
     by_distance = all(np.allclose(few[:, row, row::-1], last[:, : row + 1], atol=1e-5) for row in range(32))
     if not by_distance:
         return HeldCode(why="Its bias does not depend on the distance alone, so it has no number for each distance.")
-    return _found(identify(few), *_by_distance(last))
+    if not np.isfinite(last).all():
+        return HeldCode(why="It masks some keys (minus infinity), which no table of numbers by distance holds.")
+    matches = identify(few)
+    if matches and not _biased_as(matches[0], last):
+        matches = []
+    return _found(matches, *_by_distance(last))
+
+
+def _biased_as(match: Any, last: np.ndarray) -> bool:
+    """Whether a bias that was found in few numbers gives those of all distances."""
+    length = last.shape[1]
+    try:
+        wanted = bias(match.spec, 1, length, values=match.values)[:, 0, ::-1]
+    except ClockhandsError:
+        return False
+    return wanted.shape == last.shape and bool(np.allclose(wanted, last, rtol=2.0**-18, atol=2.0**-18))
 
 
 def _found(matches: Any, otherwise: Any, values: np.ndarray) -> HeldCode:
     """The code that was found, if it gives the numbers; else the sampled numbers."""
     match = matches[0] if matches else None
     if match is not None and match.residual is None and match.computed:
-        return HeldCode(match.spec, match.values, (f"Sampled by calls, and recognised: {matches.reason}",))
+        notes = (f"Sampled by calls, and recognised: {matches.reason}",)
+        return HeldCode(match.spec, match.values, notes, length=len(values))
     length = len(values) // 2 if isinstance(otherwise, Buckets) else len(values)
     told = (
         f"Sampled by calls: the numbers of {length:,} {'distances' if isinstance(otherwise, Buckets) else 'positions'}."
@@ -166,6 +204,8 @@ def own_properties(named: NamedEncoding, length: int | None = None, dtype: str =
             over = most if length is None else min(length, most)
             measured = properties(held.spec, over, dtype, values=held.values)
             if held.values is not None and isinstance(held.spec, Learned | Buckets):
+                code = replace(code, kind=None)
+                one = replace(one, code=code)
                 measured = replace(measured, **_as_sampled(measured, over))
                 one = replace(one, sampled=f"{_HELD[type(held.spec)]}, sampled")
             one = replace(one, length=over, properties=measured)
@@ -179,15 +219,20 @@ def own_properties(named: NamedEncoding, length: int | None = None, dtype: str =
 _HELD = {Learned: "a row for each position", Buckets: "a number for each distance"}
 
 
+_OF_NUMBERS = ("unique", "smooth", "kernel", "spectrum", "adding", "reach", "told_apart")
+"""Properties that follow from sampled numbers, whatever gives them further on."""
+
+
 def _as_sampled(measured: Properties, length: int) -> dict[str, Property]:
     """The properties as far as they follow from sampled numbers, not from the table that holds them."""
     why = not_computed(f"The encoding was sampled over {length:,} tokens; its form beyond them is not known.")
     found = {}
     for name, each in measured:
-        if name in ("edges", "longer_texts", "shift") and each.state == "measured":
+        if name not in _OF_NUMBERS and each.state == "measured":
             found[name] = why
-        elif "T5's buckets" in each.says:
-            found[name] = replace(each, says=each.says.replace("T5's buckets", "the sampled bias"))
+        elif each.state == "measured":
+            says = each.says.replace("T5's buckets", "the sampled bias")
+            found[name] = replace(each, says=says.partition(" All keys after the query")[0])
     return found
 
 
@@ -203,7 +248,7 @@ def audit_of_own(named: NamedEncoding) -> Audit:
         why = " ".join(filter(None, (each.why for each in held))) or "No frequencies or slopes give its numbers."
         raise Unreadable(
             f"{named.name} of {named.file} cannot be drawn. {why}",
-            "`clockhands properties` measures its sampled numbers, `clockhands check` its laws.",
+            "`clockhands check` tests its laws.",
         )
     opened = Opened(f"{named.file}:{named.name}", "preset", spec=spec)
     try:

@@ -5,6 +5,9 @@ model.
 """
 
 import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +44,12 @@ class NamedEncoding:
         """The SHA-256 of the source, in hexadecimal."""
         return hashlib.sha256(self.source.encode()).hexdigest()
 
-    def made(self, sizes: ModelSizes) -> Any:
+    def made(self, sizes: ModelSizes, seed: int | None = None) -> Any:
         """The object, new for each call. A class or a function gets the fields, and the sizes that it names.
+
+        Args:
+            sizes: The sizes of the model.
+            seed: Of numbers that PyTorch draws meanwhile; None leaves its generator as it is.
 
         Raises:
             Unreadable: Running the file fails, it has no such name, or making the object fails.
@@ -56,7 +63,8 @@ class NamedEncoding:
                 raise InvalidValue(f"{self.name} is an object, so it takes no fields.", f"Leave out {given}.")
             return value
         try:
-            made = value(**{**sizes.named_in(value), **dict(self.fields)})
+            with _seeded(seed):
+                made = value(**{**sizes.named_in(value), **dict(self.fields)})
         except ClockhandsError:
             raise
         except Exception as error:
@@ -66,6 +74,18 @@ class NamedEncoding:
             ) from error
         methods_of(made)
         return made
+
+
+@contextmanager
+def _seeded(seed: int | None) -> Iterator[None]:
+    """PyTorch's generator begins at a seed, and is put back afterwards."""
+    torch = sys.modules.get("torch")
+    if seed is None or torch is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 def named_encoding(text: str, **fields: Any) -> NamedEncoding:

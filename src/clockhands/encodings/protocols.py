@@ -15,8 +15,9 @@ are numbered from 0. Arrays are of one library: PyTorch in the lab; elsewhere al
     what enters the softmax, [batch, heads, queries, keys], without a causal mask: the exact form, however slow;
     compared with ``rotate`` and ``bias`` where these are there too
 
-``x`` are the states of all tokens, [batch, seq, width], for encodings that depend on them; ``q`` and ``k`` of ``bias``
-are the queries and keys before any rotation. Queries are the last of the tokens: all of them, or one in decoding.
+``x`` are the states of the tokens, [batch, seq, width], for encodings that depend on them: of the same tokens as ``q``
+for ``rotate``, of all keys for ``bias`` and ``scores``. ``q`` and ``k`` of ``bias`` are the queries and keys before any
+rotation. Queries are the last of the tokens: all of them, or one in decoding.
 Arguments that a method does not name are not passed. Learned numbers are the parameters of a `torch.nn.Module`; of
 another library ``parameters`` maps a name to each array. Further attributes, all optional:
 
@@ -98,6 +99,9 @@ class Scores(Protocol):
 
 
 Encoding = Embeds | Adds | Rotates | Biases | Scores
+
+CACHES = ("keys", "tokens")
+"""What ``cache`` may be."""
 
 
 @dataclass(frozen=True)

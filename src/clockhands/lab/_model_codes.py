@@ -55,7 +55,7 @@ def check(study: Study) -> None:
                         "trained.",
                         "Use an encoding without learned numbers at test time.",
                     )
-                few = length if code.faulty else min(length, _FEW)
+                few = length if code.faulty or isinstance(made.spec, NamedEncoding) else min(length, _FEW)
                 x = code.embed(torch.zeros(1, few, model.width))
                 heads = x.new_zeros(1, model.heads, few, model.head_width)
                 for ready in code.prepare(model.layers, few, None, x):
@@ -67,7 +67,8 @@ def check(study: Study) -> None:
                     raise
                 wrong = Unreadable(
                     f"{made.spec.name} of {made.spec.file} raised {error_text(error)}.",
-                    f"`clockhands check {made.spec.file}:{made.spec.name}` says what is wrong with it.",
+                    "Here its methods get tensors of PyTorch. "
+                    f"`clockhands check {made.spec.file}:{made.spec.name}` tests it by itself.",
                 )
                 raise in_arm(key, wrong, variant) from error
 

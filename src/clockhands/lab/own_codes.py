@@ -4,6 +4,7 @@ When a study is read from its file, the text of each file that it names is added
 ``sources``. So the identity of a study covers this code, a store keeps it, and each worker gets it.
 """
 
+import ast
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,14 +28,34 @@ def with_sources(text: str, data: Mapping[str, Any], folder: Path) -> str:
 
     Raises:
         Unreadable: A file cannot be read.
-        InvalidValue: ``python`` does not name an encoding in a file.
+        InvalidValue: ``python`` does not name an encoding in a file, or a file imports another one beside it.
     """
     files = dict.fromkeys(file_of(each) for each in own_codes(data.get("arms", {})))
     found = {file: text_of_file(folder / file) for file in files if file not in data.get(SOURCES, {})}
     if not found:
         return text
+    for file, source in found.items():
+        _refuse_helpers(folder / file, source)
     rows = [f"{json.dumps(file)} = {json.dumps(source, ensure_ascii=False)}" for file, source in found.items()]
     return "\n".join([text.rstrip(), "", f"[{SOURCES}]", *rows, ""]).replace("\x7f", "\\u007F")
+
+
+def _refuse_helpers(path: Path, source: str) -> None:
+    """Refuse code that imports files beside it: they would be no part of the study."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return  # told when it is run
+    imports = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    for each in imports:
+        names = [each.module or "."] if isinstance(each, ast.ImportFrom) else [one.name for one in each.names]
+        for name in names:
+            top = path.parent / name.partition(".")[0]
+            if (isinstance(each, ast.ImportFrom) and each.level) or top.with_suffix(".py").is_file() or top.is_dir():
+                raise InvalidValue(
+                    f"{path} imports {name} from beside it, which would be no part of the study.",
+                    "Put the code of an encoding into one file, or install what it imports.",
+                )
 
 
 def add_sources(data: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from clockhands.encodings.protocols import accepted, methods_of
-from clockhands.errors import InvalidValue
+from clockhands.errors import InvalidType, InvalidValue
 from clockhands.torch._interface import PositionModule, Prepared, check_prepare
 
 
@@ -99,7 +99,12 @@ class _PreparedLayer(Prepared):
         more = accepted(bias, q=queries, k=keys, x=x)
         made = self._known.get(id(self._encoding))
         if made is None:
-            made = bias(at, at, queries.shape[1], **more).to(queries.dtype)
+            made = bias(at, at, queries.shape[1], **more)
+            if not made.is_floating_point():
+                raise InvalidType(
+                    f"`bias` must return a tensor of floats, got {made.dtype}.", "Add minus infinity to hide a key."
+                )
+            made = made.to(queries.dtype)
             made = made if made.dim() == 4 else made[None]
             if self.is_causal:
                 made = made.masked_fill(_later(made), -math.inf)

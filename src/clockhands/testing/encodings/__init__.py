@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.encodings.protocols import ModelSizes
+from clockhands.arguments import one_of
+from clockhands.encodings.protocols import CACHES, ModelSizes
 from clockhands.errors import InvalidValue
 from clockhands.phrases import number_of
 from clockhands.recognition.calling import Refused
 from clockhands.testing.encodings._encoding_calls import DrawnTokens, EncodingCalls, drawn_tokens
-from clockhands.testing.encodings._laws import LAWS, LENGTH, EncodingSubject, LawResult, judged
+from clockhands.testing.encodings._laws import LAWS, LENGTH, EncodingSubject, LawResult, asks, judged
 from clockhands.testing.reports import CannotCheck, Failure, Report, ReportLine, settled
 
 __all__ = [
@@ -109,6 +110,9 @@ def check_encoding(
     __tracebackhide__ = True
     if length < 8:
         raise InvalidValue(f"`length` must be at least 8, got {length}.", "24 tokens are enough.")
+    for name in getattr(encoding, "by_nature", {}):
+        one_of("by_nature", name, LAWS, f"The laws are: {', '.join(LAWS)}.")
+    one_of("cache", getattr(encoding, "cache", "keys"), CACHES, "See clockhands.encodings.protocols.")
     sizes = sizes or ModelSizes()
     calls = EncodingCalls(encoding, sizes, backend, timeout)
     it = EncodingSubject(calls, length)
@@ -118,7 +122,13 @@ def check_encoding(
         raise CannotCheck(
             f"{length} tokens were given in one pass, but {error}.", "Pass length=, the most that it takes."
         ) from error.__cause__
-    laws = tuple(judged(it, name) for name in LAWS)
+    first = judged(it, "repeatable")
+    others = [name for name in LAWS if name != "repeatable"]
+    if first.state == "broken" and not it.repeats:
+        why = "the same call gives other numbers each time, so nothing can be compared."
+        laws = (first, *(LawResult(name, asks(name), "not applicable", why) for name in others))
+    else:
+        laws = (first, *(judged(it, name) for name in others))
     called = {"library": calls.library, "calls": calls.calls, **vars(sizes)}
     report = EncodingReport(
         type(encoding).__name__,

@@ -1,5 +1,6 @@
 """Calls of an encoding through the protocol, with arrays of its own library, and the scores that follow from them."""
 
+import copy
 import sys
 import types
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ class EncodingCalls:
     """An encoding, called with arrays of its library.
 
     Attributes:
-        encoding: The object.
+        encoding: The object; a copy in evaluation mode of a module, so that nothing is dropped at random.
         sizes: The sizes of the tokens that it is called with.
         methods: Its methods of the protocol.
         library: The name of the library of its arrays.
@@ -68,10 +69,12 @@ class EncodingCalls:
     """
 
     def __init__(self, encoding: Any, sizes: ModelSizes, backend: Any = None, timeout: float | None = 60.0) -> None:
-        self.encoding, self.sizes = encoding, sizes
+        self.encoding, self.sizes = _as_evaluated(encoding), sizes
         self.methods = methods_of(encoding)
         self.other_dtypes: dict[str, str] = {}
-        self._foreign = {name: ForeignFunction(getattr(encoding, name), "float32", timeout) for name in self.methods}
+        self._foreign = {
+            name: ForeignFunction(getattr(self.encoding, name), "float32", timeout) for name in self.methods
+        }
         few = drawn_tokens(sizes, range(4))
         tried: list[tuple[str, Refused]] = []
         for name in _libraries(encoding, self.methods) if backend is None else (backend,):
@@ -154,7 +157,7 @@ class EncodingCalls:
             return self._array("add", self._ask("add", given), tokens.x.shape, dtype)
         width = tokens.x.shape[-1]
         rows = self._ask("embed", {"positions": self._whole("embed", tokens.positions), "width": width})
-        return tokens.x + self._array("embed", rows, (len(tokens.positions), width), None)
+        return tokens.x + self._array("embed", rows, (len(tokens.positions), width), "float32")
 
     def rotated(self, tokens: DrawnTokens, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
         """Queries and keys [batch, heads, seq, head_width] with their positions."""
@@ -188,7 +191,7 @@ class EncodingCalls:
             name: self._floats("bias", held, dtype)
             for name, held in zip("qkx", (queries.q, tokens.k, tokens.x), strict=True)
         }
-        made = self._array("bias", self._ask("bias", given, **more), None, None)
+        made = self._array("bias", self._ask("bias", given, **more), None, dtype)
         if made.shape not in ((heads, many, most), (batch, heads, many, most), (1, heads, many, most)):
             raise Refused(
                 f"`bias` returned shape {list(made.shape)} for {many} queries, {most} keys and {heads} heads, not "
@@ -213,7 +216,7 @@ class EncodingCalls:
             "k_positions": self._whole("scores", tokens.positions),
         }
         made = self._ask("scores", given, x=self._floats("scores", tokens.x, dtype))
-        return self._array("scores", made, (*queries.q.shape[:3], len(tokens.positions)), None)
+        return self._array("scores", made, (*queries.q.shape[:3], len(tokens.positions)), dtype)
 
     def decoded_scores(self, tokens: DrawnTokens, first: int) -> np.ndarray:
         """The scores of tokens ``first`` to the last as decoding gives them; not a number at later keys."""
@@ -260,8 +263,11 @@ class EncodingCalls:
         foreign.function = called
         return foreign.ask({**given, **more}, BATCH)
 
-    def _array(self, method: str, answer: Any, shape: Any, dtype: str | None) -> np.ndarray:
-        """An answer as float64, of this shape (None is any number) and, unless None, in the dtype of its input."""
+    def _array(self, method: str, answer: Any, shape: Any, dtype: str) -> np.ndarray:
+        """An answer as float64, of this shape (None is any number); one in another dtype than its input is noted.
+
+        Tokens, queries and keys keep their dtype. Rows, biases and scores may be more precise, but not less.
+        """
         foreign = self._foreign[method]
         made = foreign.numbers(foreign.array_or_refuse(answer, f"{type(answer).__name__} from `{method}`"))
         if shape is not None and (
@@ -269,9 +275,24 @@ class EncodingCalls:
         ):
             wanted = "[" + ", ".join("any" if size is None else str(size) for size in shape) + "]"
             raise Refused(f"`{method}` returned shape {list(made.shape)}, not {wanted}")
-        if dtype is not None and foreign.output not in {foreign.library.held(dtype), *self.learned_in}:
+        held = foreign.library.held(dtype)
+        kept = foreign.output in {held, *self.learned_in}
+        finer = method in ("embed", "bias", "scores") and _BITS.get(foreign.output, 64) > _BITS[held]
+        if not (kept or finer):
             self.other_dtypes.setdefault(dtype, f"`{method}` returned {foreign.output} for {dtype}")
         return made
+
+
+_BITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Bits of the significand of each dtype."""
+
+
+def _as_evaluated(encoding: Any) -> Any:
+    """A copy of a module in evaluation mode; any other object itself."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(encoding, torch.nn.Module):
+        return encoding
+    return copy.deepcopy(encoding).eval()
 
 
 def _libraries(encoding: Any, methods: tuple[str, ...]) -> list[str]:
