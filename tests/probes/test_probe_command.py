@@ -116,8 +116,14 @@ def test_a_signal_keeps_what_was_measured_until_then(folder, capsys, monkeypatch
     def ended(**_):
         yield lambda what, _share: os.kill(os.getpid(), number) if "tokens shuffled" in what else None
 
+    # A signal that the surroundings ignore, as `nohup` does SIGHUP, stays ignored.
+    kept = signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     monkeypatch.setattr("clockhands.cli.probe.shown_progress", ended)
-    code = invoked("probe", folder, "--text", folder / "text.txt", "--measure", "behaviour", "--length", "64", "--json")
+    asked = ("probe", folder, "--text", folder / "text.txt", "--measure", "behaviour", "--length", "64", "--json")
+    try:
+        code = invoked(*asked)
+    finally:
+        signal.signal(number, kept)
     out, err = capsys.readouterr()
     assert code == 130
     assert "interrupted during behaviour" in err

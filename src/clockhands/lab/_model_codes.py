@@ -87,12 +87,12 @@ class ModelCode(nn.Module):
     module: held.PositionModule
     slopes: torch.Tensor | None
 
-    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int, sizes: ModelSizes) -> None:
+    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int, sizes: ModelSizes | None = None) -> None:
         super().__init__()
         self.arm, self.causal, self.spec, self.faulty = arm, causal, of.spec, bool(of.fault)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.module = _module(of, sizes)
+            self.module = _module(of, sizes or ModelSizes())
         self.register_buffer("slopes", _slope_factors(of.spec, arm, seed), persistent=False)
 
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:

@@ -411,7 +411,7 @@ def schema() -> dict[str, Any]:
         {
             "type": "object",
             "required": ["python"],
-            "properties": {"python": {"type": "string", "pattern": IN_FILE.pattern.replace("?P", "?")}},
+            "properties": {"python": {"type": "string", "pattern": re.sub(r"\?P<\w+>", "", IN_FILE.pattern)}},
         },
         {
             "type": "object",
