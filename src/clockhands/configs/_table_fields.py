@@ -9,7 +9,7 @@ from clockhands.configs._layer_fields import layer_groups
 from clockhands.configs.fields import LONGEST, MOST_LAYERS, WIDEST, Fields, Sourced, code_from, value_of
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.resolved import LayerEncoding, layer_ranges
-from clockhands.configs.weights import part_in
+from clockhands.configs.weights import part_in, rows_and_width
 from clockhands.encodings.additive import Learned, Sinusoidal
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets
 from clockhands.encodings.ladders import Geometric, geometric
@@ -288,15 +288,16 @@ def _real(
 ) -> tuple[Sourced[int] | None, Sourced[int] | None]:
     """Use the shape in the weights; if the config differs, note a fact."""
     where = f"{found.declared_in.name}:{found.name}"
-    if len(found.shape) != 2:
+    shape = rows_and_width(found.shape)
+    if shape is None:
         fields.note("table-size", {where: list(found.shape), "expected": "a table of rows and columns"}, "input")
         return rows, width
-    pairs = [(said, real) for said, real in zip((rows, width), found.shape, strict=True) if said is not None]
+    pairs = [(said, real) for said, real in zip((rows, width), shape, strict=True) if said is not None]
     if any(said.value not in (None, real) for said, real in pairs):
         evidence: dict[str, Any] = {where: list(found.shape)}
         evidence |= {said.source: said.value for said, real in pairs if said.value != real}
         fields.note("table-size", {**evidence, "used": where}, "input")
-    return Sourced(found.shape[0], where), Sourced(found.shape[1], where)
+    return Sourced(shape[0], where), Sourced(shape[1], where)
 
 
 def _tensor(ends: tuple[str, ...] | Any, tensors: Mapping[str, "TensorInfo"], part: str) -> "TensorInfo | None":

@@ -258,12 +258,15 @@ class WholePasses:
     """
 
     def __init__(self, module: nn.Module, by: int, reference: Reference | None) -> None:
-        self.module, self.by, self.reference = module, by, reference
-        self.rounding, self.shift_limit = Rounding(KL_LIMIT, {}), KL_LIMIT
+        self.module: nn.Module = module
+        self.by: int = by
+        self.reference: Reference | None = reference
+        self.rounding: Rounding = Rounding(KL_LIMIT, {})
+        self.shift_limit: float = KL_LIMIT
         self.shifted: list[float] = []
         self.referred: list[float] = []
         self.losses: list[list[np.ndarray]] = []
-        self.rotated = False
+        self.rotated: bool = False
         self.first: int | None = None
 
     def run(self, window: Tensor, *, losses: bool) -> None:

@@ -27,9 +27,9 @@ class OwnEncoding(PositionModule):
 
     def __init__(self, layers: Sequence[Any]) -> None:
         super().__init__()
-        self.spec = None
-        self.methods = methods_of(layers[0])
-        self.modules_of_layers = nn.ModuleList(each for each in layers if isinstance(each, nn.Module))
+        self.spec: Any = None
+        self.methods: tuple[str, ...] = methods_of(layers[0])
+        self.modules_of_layers: nn.ModuleList = nn.ModuleList(each for each in layers if isinstance(each, nn.Module))
         self._plain = [each for each in layers if not isinstance(each, nn.Module)]
 
     @property
@@ -65,7 +65,7 @@ class PreparedEncoding:
         self._layers, self._methods, self._positions, self._causal = layers, methods, positions, causal
         self._bias: dict[int, torch.Tensor] = {}
 
-    def layer(self, index: int) -> "_PreparedLayer":
+    def layer(self, index: int) -> Prepared:
         """The `Prepared` of layer ``index``, counted from 0."""
         encoding = self._layers[index % len(self._layers)]
         return _PreparedLayer(encoding, self._methods, self._positions, self._causal, self._bias)
@@ -111,7 +111,7 @@ class _PreparedLayer(Prepared):
             if not more:  # the same numbers for every layer that shares the object
                 self._known[id(self._encoding)] = made
         # What an arm has set before, such as a window.
-        self.mask = made if self.mask is None else made + self.mask
+        self.mask: torch.Tensor | None = made if self.mask is None else made + self.mask
         self.is_causal = False
 
     def attend(self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, **more: Any) -> torch.Tensor:

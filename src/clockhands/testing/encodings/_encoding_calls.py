@@ -69,8 +69,9 @@ class EncodingCalls:
     """
 
     def __init__(self, encoding: Any, sizes: ModelSizes, backend: Any = None, timeout: float | None = 60.0) -> None:
-        self.encoding, self.sizes = _as_evaluated(encoding), sizes
-        self.methods = methods_of(encoding)
+        self.encoding: Any = _as_evaluated(encoding)
+        self.sizes: ModelSizes = sizes
+        self.methods: tuple[str, ...] = methods_of(encoding)
         self.other_dtypes: dict[str, str] = {}
         self._foreign = {
             name: ForeignFunction(getattr(self.encoding, name), "float32", timeout) for name in self.methods

@@ -63,8 +63,9 @@ class EncodingSubject:
     """An encoding under test, with the tokens and outputs that several laws need."""
 
     def __init__(self, calls: EncodingCalls, length: int) -> None:
-        self.calls, self.length = calls, length
-        self.tokens = drawn_tokens(calls.sizes, range(length))
+        self.calls: EncodingCalls = calls
+        self.length: int = length
+        self.tokens: DrawnTokens = drawn_tokens(calls.sizes, range(length))
 
     def outputs(self, tokens: DrawnTokens, dtype: str = "float32") -> dict[str, np.ndarray]:
         """The numbers of these tokens: ``tokens`` [batch, seq, width] and ``scores`` [batch, heads, queries, keys].
