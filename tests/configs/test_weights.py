@@ -45,9 +45,11 @@ def test_a_table_of_another_shape_is_a_fact(shape):
     assert fact.evidence[f"model.safetensors:{TABLE}"] == list(shape)
 
 
-def test_a_table_of_three_axes_is_not_taken():
-    found = resolve(opened({TABLE: (1, 512, 384)}, BERT))
+def test_a_table_of_three_axes_is_taken_where_one_has_the_size_1():
+    found = resolve(opened({TABLE: (2, 512, 384)}, BERT))
     assert (found.codes[0].rows, found.facts[0].code) == (512, "table-size")
+    found = resolve(opened({TABLE: (1, 512, 384)}, BERT))  # as the class of ViT has it
+    assert (found.codes[0].rows, found.codes[0].width, found.facts) == (512, 384, ())
 
 
 def test_headers_alone():
