@@ -24,6 +24,36 @@ def doubled(row):
     return np.repeat(row, 2, -1)
 
 
+def _positions_by_default(q, k, position_ids=None):
+    places = np.arange(q.shape[-2]) if position_ids is None else position_ids[:, None]
+    return written.rotated(q, places), written.rotated(k, places)
+
+
+def _keys_by_default(positions, query, key=None):
+    return vllm()(positions, query, key)
+
+
+def _waves_by_default(x, cos=None, sin=None):
+    return written.flash(x, cos, sin)
+
+
+def _all_but_queries_by_default(q, k=None, cos=None, sin=None):
+    return transformers(q, k, cos, sin)
+
+
+def _positions_no_longer_used(q, k, cos, sin, position_ids=None):  # noqa: ARG001
+    return transformers(q, k, cos, sin)
+
+
+def _length_by_default(x, seq_len=None):
+    return written.of_length(x, seq_len)
+
+
+def _complex_by_another_name(hidden_states, freqs):
+    x = hidden_states[..., ::2] + 1j * hidden_states[..., 1::2]
+    return np.stack([(x * freqs).real, (x * freqs).imag], -1).reshape(hidden_states.shape).astype(hidden_states.dtype)
+
+
 # The function, what it computes, and words of the shape in which it fits.
 SOUND = [
     (transformers, HALVES, "q [batch, heads, seq, width]", "cos [batch, seq, 16, both halves equal]"),
@@ -56,6 +86,14 @@ SOUND = [
     (vllm(apart=neighbours, repeat=doubled), PAIRS, "positions [seq], q [seq, heads*width]"),
     (written.esm_module(), HALVES, "function(q [batch, heads, seq, width], k [batch, heads, seq, width])"),
     (written.of_two, HALVES, "q_positions [seq], k_positions [seq]"),
+    (transformers, ch.Rotary(16, rotated=2), "q [batch, heads, seq, 2]", "cos [batch, seq, 2, both halves equal]"),
+    (_positions_by_default, HALVES, "positions [batch, seq]"),
+    (_keys_by_default, HALVES, "positions [seq], q [seq, heads*width]"),
+    (_waves_by_default, HALVES, "cos [seq, 8, one for each pair]"),
+    (_all_but_queries_by_default, HALVES, "cos [batch, seq, 16, both halves equal]"),
+    (_positions_no_longer_used, HALVES, "sin [batch, seq, 16, both halves equal])"),
+    (_length_by_default, HALVES, "function(x [batch, heads, seq, width], end) -> cos, sin"),
+    (_complex_by_another_name, PAIRS, "freqs_cis [batch, seq, 8, one for each pair]"),
 ]
 
 
@@ -139,6 +177,28 @@ def _flat_keys_left(positions, query, key):
     return vllm()(positions, query, key)[0], key
 
 
+def _last_part(q, k, cos, sin):
+    cos, sin, rest = cos[:, None], sin[:, None], q.shape[-1] - cos.shape[-1]
+
+    def of(x):
+        return np.concatenate([x[..., :rest], x[..., rest:] * cos + halves(x[..., rest:]) * sin], -1)
+
+    return of(q), of(k)
+
+
+def _positions_ignored(q, k, position_ids=None):  # noqa: ARG001
+    return _positions_by_default(q, k)
+
+
+def _complex_conjugated(hidden_states, freqs):
+    return _complex_by_another_name(hidden_states, freqs.conj())
+
+
+def _apart(q, k, cos, sin):
+    cos, sin = cos[:, None], sin[:, None]
+    return q * cos + neighbours(q) * sin, k * cos + neighbours(k) * sin
+
+
 FAULTY = [
     (_exchanged, HALVES, "sine-and-cosine-swapped", ""),
     (_keys_left, HALVES, "no-rotation", "for keys only"),
@@ -165,6 +225,11 @@ FAULTY = [
     (_from_first, HALVES, "positions-from-first", "every call starts at position 0"),
     (_flat_keys_left, HALVES, "no-rotation", "for keys only"),
     (written.esm_module(5e5), HALVES, "another-base", "500,000 instead of 10,000"),
+    (_last_part, IN_PART, "other-part", ""),
+    (_positions_ignored, HALVES, "positions-ignored", ""),
+    (_complex_conjugated, PAIRS, "other-direction", ""),
+    (_backward, COORDINATES, "other-direction", ""),
+    (_apart, COORDINATES, "other-layout", "interleaved instead of half-split"),
 ]
 
 
@@ -269,6 +334,17 @@ def test_names_that_are_not_known_need_the_call():
         check_rotary(unknown, HALVES)
     assert 'call="q, k, cos, sin"' in caught.value.hint
     assert check_rotary(unknown, HALVES, call="q, k, cos, sin", length=300).sound
+
+
+def test_a_call_may_be_written_with_the_names_of_parameters():
+    def unknown(a, b, c):
+        return vllm()(a, b, c)
+
+    def of_length(a, b):
+        return written.of_length(a, b)
+
+    assert check_rotary(unknown, HALVES, call="positions, query, key", length=300).sound
+    assert check_rotary(of_length, HALVES, call="x, seq_len", length=300).sound
 
 
 def test_two_arrays_of_tokens_are_no_cosines_and_sines():

@@ -89,7 +89,9 @@ _USUAL_AXES = (
     "batch seq width",
     "seq width",
 )
-_WITH_DEFAULT = {"theta", "old_size", "prefix"}  # passed although they have a default, which may be another model's
+_SIZED_DEFAULTS = {"theta", "old_size", "prefix"}  # passed although they have a default, which may be another model's
+_POSITIONS = ("positions", "q_positions", "k_positions")
+_GIVEN_DEFAULTS = {"k", "end", *_POSITIONS, *TABLES}  # passed too, as models do
 _USUAL_TABLES = ("batch seq", "seq", "batch 1 seq", "batch seq 1", "seq 1", "seq 1 1")
 
 
@@ -221,7 +223,8 @@ def axes_of(text: Any) -> tuple[str, ...]:
 def _parsed(call: Any) -> CallShape:
     """The shape that ``call`` names; raises `InvalidValue` for a call that no check makes."""
     takes, _, returns = (spaced(call) if isinstance(call, str) else "").partition(" -> ")
-    words = tuple(takes.split(", "))
+    words = tuple(KNOWN.get(word, word) for word in takes.split(", "))
+    returns = returns or _returned(words)
     if not _can_be_made(words, returns):
         one_of("call", call, CALLS, "It names the arguments of the function.")
     return CallShape(words, returns)
@@ -242,20 +245,30 @@ def _can_be_made(words: tuple[str, ...], returns: str) -> bool:
     return "positions" in given if returns else bool(tokens) or words == ("positions",)
 
 
-def named_arguments(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The words for the parameters of a function that have no default; None if a name is not known."""
+def named_arguments(function: Callable[..., Any]) -> list[tuple[str, ...]]:
+    """The words for the parameters of a function: with those of known names that have a default, then without.
+
+    It is empty if no check can make the call. Positions and cosines say the same: beside the one, a default stays for
+    the other.
+    """
     try:
         parameters = list(inspect.signature(getattr(function, "forward", function)).parameters.values())
     except (TypeError, ValueError):
-        return None
+        return []
     placed = [one for one in parameters if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}]
-    needed = [one.name for one in placed if one.default is one.empty]
-    words = tuple(KNOWN.get(name, "") for name in needed)
+    words = tuple(KNOWN.get(one.name, "") for one in placed)
+    number = sum(one.default is one.empty for one in placed)
+    needed = words[:number]
     others = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if "" in words or others or len(set(words)) < len(words):
-        return None
-    more = takewhile(_WITH_DEFAULT.__contains__, (KNOWN.get(one.name, "") for one in placed[len(needed) :]))
-    return (*words, *more) if {"dim", "table"} & {*words} else words
+    if "" in needed or others:
+        return []
+    usual = _SIZED_DEFAULTS if {"dim", "table"} & {*needed} else _GIVEN_DEFAULTS
+    for one, other in ((_POSITIONS, TABLES), (TABLES, _POSITIONS)):
+        usual = usual.difference(other if {*needed} & {*one} else ())
+    more = tuple(takewhile(usual.__contains__, words[number:]))
+    calls = [needed + more[:end] for end in range(len(more), -1, -1)]
+    made = [one for one in calls if _can_be_made(one, _returned(one))]
+    return [one for one in made if one in {made[0], needed}]
 
 
 def shapes(
@@ -284,26 +297,32 @@ def shapes(
         axes_of(axes)
     if places is not None:
         one_of("positions", places, PLACES, "It names the axes of the positions that the function takes.")
-    words = named_arguments(function) if call is None else None
-    one = _parsed(call) if call is not None else CallShape(_PLAIN[1] if counted else _PLAIN[0])
+    if call is not None:
+        return _layouts(_parsed(call), axes, places, spec)
     own = {"x", "positions", "cu_seqlens", *RESIZING}
-    if words is not None and (counted or words != ("x",)) and (spec is not None or {*words} <= own):
-        try:
-            one = _parsed(", ".join(words) + _returned(words))
-        except InvalidValue:
-            words = None
-    one = replace(one, compared=call is None and (one.pairs or counted))
-    found = list(_usual(one, axes, places, spec))
-    if one.is_plain:
-        found = [_laid_out(one, axes or "seq width", places or "seq")]
-    if call is None and spec is not None and one.takes in {("x", "positions"), ("positions",)}:
-        found += _usual(replace(one, returns=WAVES), axes, places, spec)
+    named = [
+        CallShape(words, _returned(words))
+        for words in named_arguments(function)[-1 if counted else 0 :]
+        if (counted or words != ("x",)) and (spec is not None or {*words} <= own)
+    ]
+    found: list[CallShape] = []
+    for one in named or [CallShape(_PLAIN[1] if counted else _PLAIN[0])]:
+        found += _layouts(replace(one, compared=one.pairs or counted), axes, places, spec)
+        if spec is not None and one.takes in {("x", "positions"), ("positions",)}:
+            found += _usual(replace(one, returns=WAVES), axes, places, spec)
     return found
+
+
+def _layouts(one: CallShape, axes: str | None, places: str | None, spec: Rotary | None) -> list[CallShape]:
+    """The shape in the layout that plain calls have, or in all usual ones."""
+    if one.is_plain:
+        return [_laid_out(one, axes or "seq width", places or "seq")]
+    return list(_usual(one, axes, places, spec))
 
 
 def _returned(words: tuple[str, ...]) -> str:
     """What a function that is given sizes returns, as a call names it; of others it shows when they are called."""
-    return " -> freqs_cis" if "dim" in words else f" -> {WAVES}" if "end" in words else ""
+    return "freqs_cis" if "dim" in words else WAVES if "end" in words else ""
 
 
 def _laid_out(one: CallShape, axes: str, places: str, table: TableLayout | None = None) -> CallShape:
@@ -332,7 +351,10 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
     parts = (False, True) if spec is not None and spec.rotated < spec.head_width else (False,)
     for words, partly, order, rows, at in product(each, parts, orders, _USUAL_TABLES, positions):
         if not (partly and "*" in words):
-            yield replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
+            shape = replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
+            yield shape
+            if order == "pairs" and "freqs" in one.takes:  # complex numbers have that name too
+                yield replace(shape, takes=tuple("freqs_cis" if word == "freqs" else word for word in one.takes))
 
 
 def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> np.ndarray:

@@ -111,6 +111,10 @@ class Called(ForeignFunction):
         for shape, library in itertools.product(candidates, libraries):
             if found and library is not found[0][1].library:
                 continue
+            if found and len(shape.takes) < len(found[0][1].shape.takes):
+                break  # a call without what it took would hide how it uses that
+            if shape.partly and replace(shape, partly=False) in {trial.shape for _, trial in found}:
+                continue  # it took whole heads, and of a part it cannot choose the wrong dimensions
             if (
                 found
                 and shape.axes_text != found[-1][1].shape.axes_text
@@ -188,10 +192,11 @@ class Called(ForeignFunction):
     def _is_known(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray) -> bool:
         """Whether the numbers are those of a fault that can be had with the cosines and sines that it is given."""
         assert self.rotary is not None
+        line = positions if self.coordinates == 1 else positions[..., 0]  # all coordinates are equal
         for seen_x, seen_y in zip(x.reshape(-1, *x.shape[2:]), y.reshape(-1, *y.shape[2:]), strict=True):
             none, samples = np.empty((0, 0)), ((seen_x, seen_y),)
             seen = RotaryObservations(
-                self.given, None, 0, None, positions, none, False, samples=samples, role=None, counted=False
+                self.given, None, 0, None, line, none, False, samples=samples, role=None, counted=False
             )
             suspects = rotation_suspects(self.rotary, seen)
             if not any(one.parts is not None and seen.may_be(one, self.rotary) for one in suspects):
