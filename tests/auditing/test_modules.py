@@ -232,6 +232,29 @@ def test_a_factor_that_is_not_the_declared_one_is_told():
     assert firing(audited)[0].evidence["declared"] == pytest.approx(1.3465735902799727)
 
 
+def test_a_factor_that_the_module_holds_and_does_not_use_is_no_fault():
+    """The module of PhiMoE multiplies by a field of its config, whatever else it holds."""
+    model = models.model_of("gpt_oss")
+    part = models.rotary_of(model)
+    right, own = part.attention_scaling, type(part)
+
+    class Fixed(own):
+        used = right
+
+        def forward(self, x, position_ids):
+            held, self.attention_scaling = self.attention_scaling, self.used
+            answer = own.forward(self, x, position_ids)
+            self.attention_scaling = held
+            return answer
+
+    part.__class__, part.attention_scaling = Fixed, 1.0
+    assert told(ch.audit(model)) == []
+    Fixed.used = 1.2
+    (found,) = [each for each in firing(ch.audit(model)) if each.code == "attention-factor-differs"]
+    assert "multiplies cosine and sine by 1.2 (" in found.message
+    assert "rotary_emb.forward)" in found.message
+
+
 # What a person and a program see
 
 

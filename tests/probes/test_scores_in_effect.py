@@ -78,6 +78,36 @@ def test_every_sound_family_passes(name):
     assert found(small(name)) == []
 
 
+def test_rows_of_zeros_are_no_fault(cases):
+    """The row of a padding token is zero, and a layer may be: their queries say nothing of positions."""
+    for kind in ("llama4", "ministral3"):
+        with cases(kind):
+            model = stepped(kind)
+            with torch.no_grad():
+                model.model.embed_tokens.weight[::2] = 0  # also that of the first token of the text
+                assert found(model) == []
+                model.model.embed_tokens.weight[:] = 0
+            result = measured(model)
+            assert result.numbers["findings"] == []
+            assert "The positions of layers 0-1 were not measured" in " ".join(result.answers)
+            assert "declared positions are in effect" not in result.answers[0]
+            assert "no position encoding" not in result.answers[0]
+    model = small("llama")
+    with torch.no_grad():
+        model.model.layers[1].self_attn.k_proj.weight.zero_()
+    result = measured(model)
+    assert result.numbers["findings"] == []
+    assert result.numbers["layers_checked"] == 2
+    assert "The positions of layers 1 were not measured: their queries or keys are 0." in result.answers
+
+
+def test_it_is_said_where_no_factor_was_measured(cases):
+    for name, says in (("bloom", True), ("gpt2", True), ("llama", False)):
+        with cases(name):
+            told = "The factor on q k was not measured in any layer." in measured(small(name)).answers
+            assert told is says
+
+
 def test_a_wrong_scale_of_the_softmax_is_named(cases):
     plain = "That is 1 / sqrt of the width of a head in place of config:"
     for name, key, says in (

@@ -307,3 +307,48 @@ def test_padding_that_a_class_counts_by_design_is_said_and_is_no_failure(cases):
             assert report.sound, str(report)
             assert report.left_out["left padding"].startswith("by design of the class, whose positions are absolute")
             assert "by design of the class" in next(report.lines()).text
+
+
+_LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_EXPERTS |= {"shared_expert_intermediate_size": 16}
+_MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1}
+HYBRIDS = {
+    "Lfm2": {"full_attn_idxs": [1]},
+    "Qwen3Next": {**_LINEAR, **_EXPERTS, "head_dim": 8, "layer_types": ["linear_attention", "full_attention"]},
+    "FalconH1": {**_MAMBA, "mamba_d_ssm": 64, "head_dim": 8},
+}
+
+
+def test_a_state_that_keeps_no_documents_apart_is_said_and_is_no_failure(cases):
+    for name, more in HYBRIDS.items():
+        with cases(name), torch.random.fork_rng():
+            torch.manual_seed(3)
+            config = getattr(transformers, f"{name}Config")(**_LLAMA, **more)
+            model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+            report = checked(model)
+            assert report.sound, str(report)
+            for experiment in ("packing", "rejected tokens"):
+                assert report.left_out[experiment].startswith("by design of the class, which keeps a state")
+
+
+def test_what_fails_without_a_state_or_beside_one_stays_a_failure(cases):
+    """Llama that sees the first document from the second one, and a hybrid whose cached decoding is wrong."""
+    with cases("no state"):
+        report = checked(hooked("Llama", without_mask_of_documents))
+        assert "packing" in {failure.experiment for failure in report.failures}
+    with cases("another failure"), torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**_LLAMA, **HYBRIDS["Lfm2"])).eval()
+        model.model.layers[1].self_attn.register_forward_pre_hook(without_cache, with_kwargs=True)
+        failed = {failure.experiment for failure in checked(model).failures}
+        assert "one token at a time" in failed
+
+
+def without_mask_of_documents(given, *_):
+    mask = given.get("attention_mask")
+    return {**given, "attention_mask": None} if mask is not None and mask.ndim == 4 else given
+
+
+def without_cache(_, args, kwargs):
+    return args, {**kwargs, "past_key_values": None, "attention_mask": None}

@@ -169,9 +169,22 @@ def _factors(walked: Walked, declared: DeclaredCodes, wrong: frozenset[int]) -> 
             continue
         if kept is None or len(factors) != 1 or (factor := factors.pop()) is None:
             continue
+        in_effect = _factor_in_effect(held)
+        if in_effect is not None and abs(in_effect - kept) > _SAME_FACTOR * kept:
+            kept, name = in_effect, "forward"  # which does not multiply by the attribute
         if abs(kept - factor) > _SAME_FACTOR * factor:
             evidence = {replace(held, name=name).place: kept, "declared": factor}
             yield case_of("attention-factor-differs", evidence, _layers(held, expected))
+
+
+def _factor_in_effect(held: HeldTensor) -> float | None:
+    """What a part multiplies the cosines of position 0 by; None if it cannot be called or that is not one number."""
+    if without_numbers(held.owner):
+        return None
+    waves = RotaryPart(held.owner, held.layer_type).cosines(np.array([0]), held.tensor.shape[0])
+    if waves is None or waves.cos is None or np.ptp(waves.cos):
+        return None
+    return float(waves.cos[0, 0])
 
 
 # Cosines and sines

@@ -145,10 +145,13 @@ def counts_itself(module: nn.Module, ids: Tensor) -> bool:
     return same and any(moved(rows_of(by_position(each.queries), 8)) > allowed for each in passes[0])
 
 
-def some_tokens(ids: Tensor, seen: Sequence[Attended]) -> Tensor:
+def some_tokens(module: nn.Module, ids: Tensor, seen: Sequence[Attended]) -> Tensor:
     """A few token ids of the windows, so many that keys have `ROWS` different rows in each layer.
 
+    A token whose row of the embedding is zero, as that of padding is, shows nothing if other tokens are there.
+
     Args:
+        module: The model.
         ids: Windows, [windows, tokens].
         seen: One pass.
     """
@@ -156,6 +159,12 @@ def some_tokens(ids: Tensor, seen: Sequence[Attended]) -> Tensor:
     heads = min(len(channel.unique()) for each in seen for channel in each.keys[0, :, 0].T)
     count = min(TOKENS, max(2, -(-ROWS // heads)))
     unique = ids.flatten().unique()
+    unique = unique[:: max(1, len(unique) // (4 * TOKENS))]
+    with attended(module) as alone, torch.no_grad():
+        runner(module)(unique[:, None])
+    heard = [heads.flatten(1).any(1).cpu() for each in alone for heads in (each.queries, each.keys)]
+    shown = torch.stack([each for each in heard if len(each) == len(unique)]).all(0).to(unique.device)
+    unique = unique[shown] if shown.any() else unique
     return unique[:: max(1, len(unique) // count)][:count]
 
 

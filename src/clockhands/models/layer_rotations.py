@@ -181,6 +181,9 @@ def growth(rows: np.ndarray, allowed: float) -> np.ndarray:
     All ones where no single number of each position does that, or none shows.
     """
     sizes = np.linalg.norm(rows, axis=-1)
+    sizes = sizes[:, sizes.any(axis=0)]  # rows of zeros are multiplied by any number
+    if not sizes.size:
+        return np.ones(len(rows))
     ratio = sizes / np.maximum(sizes[:1], 1e-30)
     mean = ratio.mean(axis=1)
     one = np.abs(ratio - mean[:, None]).max() <= allowed * mean.max() and np.abs(mean - 1).max() > allowed

@@ -265,6 +265,8 @@ def differing_scores(
         f"{layer_ranges(layers)}; what the class declares is not known."
         for (kind, factor), layers in free.items()
     ]
+    if not found and not answers:
+        answers.append("The factor on q k was not measured in any layer.")
     return found, answers, known
 
 

@@ -213,7 +213,8 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     if places and counts_itself(module, ids):
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
-    measured = scores_at_zero(module, some_tokens(ids, seen), declared, seen, places=places)
+    tokens = some_tokens(module, ids, seen)
+    measured = scores_at_zero(module, tokens, declared, seen, places=places)
     declared = in_measured_order(declared, measured)
     observed, answers, scored = differing_scores(declared, measured, seen[0].queries.dtype)
     live.findings += [make_finding(*each) for each in observed]
@@ -221,7 +222,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     live.numbers["scores"] = {str(each.layer): dict(each.factors) for each in measured if each.factors}
     live.numbers["scores_checked"] = len(scored)
     progress("the rotation of each layer", 0.1)
-    rotations = _rotations(live, module, some_tokens(ids, seen), audited, declared=declared, places=places)
+    rotations = _rotations(live, module, tokens, audited, declared=declared, places=places)
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
@@ -265,6 +266,7 @@ def _rotations(
     found: list[LayerRotation] = []
     far: dict[int, float] = {}
     checked: set[int] = set()
+    silent: set[int] = set()
     specs = [each.code.spec for each in declared.values() if each.expected is not None]
     lengths = lengths_in_use(specs, audited.context or 4096)
     for length in lengths:
@@ -275,6 +277,9 @@ def _rotations(
         else:
             positions = np.arange(min(length, 128))
             given = repeated_tokens(module, tokens, len(positions))
+        zeros = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
+        silent |= zeros
+        given = [each for each in given if each.layer not in zeros]
         for each in given:
             far[each.layer] = max(far.get(each.layer, 0.0), moved(rows_of(each.queries, len(positions))),
                                   moved(rows_of(each.keys, len(positions))))  # fmt: skip
@@ -287,6 +292,9 @@ def _rotations(
             live.numbers["scores_grow"] = {str(layer): most for layer, most in grown.most.items() if most != 1}
     live.numbers["layers"] = {str(layer): size for layer, size in sorted(far.items())}
     live.numbers["layers_checked"] = len(checked)
+    if silent:
+        says = f"The positions of layers {layer_ranges(sorted(silent))} were not measured: their queries or keys are 0."
+        live.answers.append(says)
     if far and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
         undeclared = [layer for layer, size in far.items() if size > _LEAST_MOVE and layer not in declared]
         if undeclared:
@@ -325,10 +333,10 @@ def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audit
     if still:
         live.numbers["layers_without_rotation"] = layer_ranges(still)
     others = any(code.kind not in ("rotary", "none") for code in audited.layers)
-    if len(still) == len(far) and not biased and not others:
+    if still and len(still) == len(far) and not biased and not others:
         live.numbers["positions"] = "none"
         live.numbers["positions_ignored"] = any(each.expected for each in declared.values())
-    elif biased and len(still) == len(far):
+    elif biased and still and len(still) == len(far):
         live.answers.append("Queries and keys are not rotated; a bias is added to the scores.")
 
 
@@ -456,8 +464,13 @@ def _generation(live: _Live, module: nn.Module, *, short: bool) -> None:
         live.answers.append(
             "Texts beyond the original length were not decoded: there frequencies depend on the length."
         )
-    if (why := report.left_out.get("left padding")) is not None:
-        live.answers.append(f"Left padding was not compared: {why}.")
+    unasked: dict[str, list[str]] = {}
+    for name, why in report.left_out.items():
+        if name == "left padding" or why.startswith("by design"):
+            unasked.setdefault(why, []).append(name)
+    for why, names in unasked.items():
+        told = listed(names).capitalize()
+        live.answers.append(f"{told} {'were' if len(names) > 1 else 'was'} not compared: {why}.")
     live.numbers["generation"] = {
         "experiments": list(report.experiments), "left_out": dict(report.left_out),
         "failures": [each.experiment for each in report.failures],
@@ -465,9 +478,9 @@ def _generation(live: _Live, module: nn.Module, *, short: bool) -> None:
     wrong = any(each.severity != "note" for each in live.findings)
     failures = [each for each in report.failures if not (wrong and each.experiment in _BY_SPEC)]
     if report.sound:
-        live.answers.append(
-            f"Padding, packing, chunks and cached decoding equal one pass ({len(report.experiments)} experiments)."
-        )
+        packed = "packing, " if "packing" in report.experiments else ""
+        told = f"Padding, {packed}chunks and cached decoding equal one pass ({len(report.experiments)} experiments)."
+        live.answers.append(told)
         return
     if not failures:
         return

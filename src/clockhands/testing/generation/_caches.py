@@ -244,6 +244,27 @@ def prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
     return cache, key_axes(before, cache, 1)
 
 
+def holds_states(it: GenerationSubject) -> bool:
+    """Whether its cache has numbers of all earlier tokens together, as recurrent layers and convolutions keep them.
+
+    Such an array keeps its shape and changes with each token, not in the row of that token alone.
+    """
+    size = len(it.texts[0]) // 2
+    if it.model.window is not None and it.model.window <= size:
+        return False  # full windows keep their shape, too
+    caches = [it.model.fresh()(it.texts[0][None, :tokens])[1] for tokens in (size - 1, size)]
+    before, after = ({path: as_numpy(array) for path, array in _arrays(each)} for each in caches)
+    for path, array in after.items():
+        older = before.get(path)
+        if older is None or older.shape != array.shape or dtype_of(array) not in FLOATS:
+            continue
+        changed = np.argwhere(np.abs(array - older) > _like(older)).T
+        axes = [len(np.unique(places)) for places, length in zip(changed, array.shape, strict=True) if length > 1]
+        if axes and min(axes) > 1:
+            return True
+    return False
+
+
 def holds_positions(it: GenerationSubject) -> bool:
     """Whether the rows of one token differ from position to position in its cache."""
     return bool(_placed_arrays(it))
@@ -374,6 +395,8 @@ def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+    if holds_states(it):
+        raise Unasked("values of one token differ by position, as its keys do, since it keeps a state: pass shift=")
     placed = _placed_arrays(it)
     specs = {path: _spec_of_rows(it.spec, alike) for path, (axis, alike) in placed.items() if axis == alike.ndim - 2}
     if not placed or specs.keys() != placed.keys() or None in specs.values():
