@@ -89,6 +89,7 @@ LATE = {
     "configs/model_code/_beside.py": "most models have no code of their own",
     "configs/targets.py": "opening a file needs neither the presets nor the hub",
     "testing/kinds.py": "each kind is imported when it is asked for",
+    "testing/encodings/_laws.py": "PyTorch is optional",
     "testing/modules/_module_check.py": "PyTorch is optional",
     "testing/plugin.py": "pytest loads it in every run, also where nothing is checked",
     "encodings/traces.py": "PyTorch is optional",

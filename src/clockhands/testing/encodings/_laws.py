@@ -21,7 +21,6 @@ import numpy as np
 from clockhands.phrases import listed, number_of, percent, said
 from clockhands.recognition.calling import Refused
 from clockhands.testing.encodings._encoding_calls import DrawnTokens, EncodingCalls, drawn_tokens
-from clockhands.testing.encodings._gradients import gradient_errors
 
 State = Literal["holds", "broken by nature", "broken", "not applicable"]
 
@@ -403,6 +402,8 @@ def gradients(it: EncodingSubject) -> str:
     """Gradients of tokens, queries, keys and learned numbers are finite, and those that differences give."""
     if it.calls.library != "torch":
         raise _Found("not applicable", f"gradients are measured in PyTorch, and it takes arrays of {it.calls.library}.")
+    from clockhands.testing.encodings._gradients import gradient_errors
+
     errors = gradient_errors(it.calls, it.tokens.only(slice(8)))
     for name, error in errors.items():
         if error is None:
