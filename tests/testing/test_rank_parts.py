@@ -84,20 +84,25 @@ def test_keys_of_another_part_are_told_from_queries():
     assert "for keys only" in explanation.message
 
 
-def added(taken):
-    return lambda x: x + ch.table(SINUSOIDS, taken(x.shape[-2]))
-
-
-def test_added_encodings_of_a_part(cases):
-    one = Rank(1, 4)
-    for taken, zigzag, codes in (
+def parts_of(one):
+    """The positions that a rank takes, whether they shall be zig-zag, and the faults: of sequences, not of heads."""
+    return (
         (one.contiguous, False, set()),
         (one.zigzag, True, set()),
         (np.arange, False, {"part-starts-at-zero"}),
         (np.arange, True, {"part-starts-at-zero"}),
         (one.contiguous, True, {"parts-in-another-order"}),
         (one.zigzag, False, {"parts-in-another-order"}),
-    ):
+    )
+
+
+def added(taken):
+    return lambda x: x + ch.table(SINUSOIDS, taken(x.shape[-2]))
+
+
+def test_added_encodings_of_a_part(cases):
+    one = Rank(1, 4)
+    for taken, zigzag, codes in parts_of(one):
         with cases(taken, zigzag):
             given = {"rank": 1, "ranks": 4, "zigzag": zigzag, "length": 2000, "raises": False}
             assert check_additive(added(taken), SINUSOIDS, **given).codes == codes
@@ -147,14 +152,7 @@ def test_queries_of_a_rank(cases):
         return lambda queries, keys: linear(every)(taken(queries), np.arange(keys))
 
     given = {"rank": 1, "ranks": 4, "call": "counts", "raises": False}
-    for taken, zigzag, codes in (
-        (one.contiguous, False, set()),
-        (one.zigzag, True, set()),
-        (np.arange, False, {"part-starts-at-zero"}),
-        (np.arange, True, {"part-starts-at-zero"}),
-        (one.contiguous, True, {"parts-in-another-order"}),
-        (one.zigzag, False, {"parts-in-another-order"}),
-    ):
+    for taken, zigzag, codes in parts_of(one):
         with cases(codes, zigzag):
             assert check_bias(counted(taken), ALIBI, exact=True, zigzag=zigzag, **given).codes == codes
     # Without the mask a softmax does not see by which number a whole row differs.

@@ -14,7 +14,6 @@ import numpy as np
 
 from clockhands.auditing._audits import Audit, judged
 from clockhands.auditing._held_numbers import HeldCode
-from clockhands.auditing.main_properties import WITHOUT_CONTEXT
 from clockhands.auditing.target_properties import CodeProperties, TargetProperties
 from clockhands.configs.opened import Opened
 from clockhands.configs.own_encodings import NamedEncoding
@@ -186,7 +185,8 @@ def own_properties(named: NamedEncoding, length: int | None = None, dtype: str =
 
     Args:
         named: The encoding.
-        length: Tokens to measure over; 1,024 of a table or a bias, else 2,048, unless given.
+        length: Tokens to sample and measure; 1,024 unless given, and fewer where it takes fewer, or where the mean over
+            drawn tokens stands for its numbers (256).
         dtype: What its numbers are rounded to.
 
     Raises:
@@ -200,14 +200,13 @@ def own_properties(named: NamedEncoding, length: int | None = None, dtype: str =
         )
         one = CodeProperties(code, held.spec, None, kind, None, held.notes, held.why)
         if held.spec is not None:
-            most = held.length or (WITHOUT_CONTEXT if held.values is None else len(held.values))
-            over = most if length is None else min(length, most)
+            assert held.length is not None  # what was sampled has a length
+            over = held.length if length is None else min(length, held.length)
             measured = properties(held.spec, over, dtype, values=held.values)
             if held.values is not None and isinstance(held.spec, Learned | Buckets):
-                code = replace(code, kind=None)
-                one = replace(one, code=code)
                 measured = replace(measured, **_as_sampled(measured, over))
-                one = replace(one, sampled=f"{_HELD[type(held.spec)]}, sampled")
+                told = f"{_HELD[type(held.spec)]}, sampled"
+                one = replace(one, code=replace(code, kind=None), sampled=told)
             one = replace(one, length=over, properties=measured)
         found.append(one)
     if not any(each.properties for each in found):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.configs.callables import IN_FILE, module_of_source, named_in, text_of_file
+from clockhands.configs.targets import given_fields
 from clockhands.encodings.protocols import ModelSizes, methods_of
 from clockhands.encodings.specs import is_own
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
@@ -93,22 +94,11 @@ def named_encoding(text: str, **fields: Any) -> NamedEncoding:
 
     Raises:
         Unreadable: There is no such file, or the text is not such a name.
+        InvalidValue: A field is not ``name=value``, or is given twice.
     """
     found = IN_FILE.fullmatch(text)
     if found is None:
         raise Unreadable(f"{shown(text)} does not name an encoding.", "Write path/file.py:Name.")
-    own = {
-        name: _value(one)
-        for name, _, one in (each.partition("=") for each in (found["fields"] or "").split(",") if each)
-    }
+    own = given_fields(found["fields"], text) if found["fields"] else {}
     source = text_of_file(Path(found["file"]))
     return NamedEncoding(found["file"], found["name"], source, tuple({**own, **fields}.items()))
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"true": True, "false": False}.get(text.lower(), text)

@@ -233,7 +233,7 @@ def _open_preset(text: str, target: str) -> Opened:
         raise _unknown_preset(name, f"There is no preset {shown(name)}.", "")
     from clockhands.encodings.presets import preset
 
-    return Opened(target, "preset", spec=preset(name, **(_fields(fields, text) if colon else {})))
+    return Opened(target, "preset", spec=preset(name, **(given_fields(fields, text) if colon else {})))
 
 
 def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {READ}") -> Unreadable:
@@ -241,8 +241,12 @@ def _unknown_preset(name: str, message: str, otherwise: str = f"; else name {REA
     return Unreadable(message, f"{question} `clockhands presets` lists all{otherwise}.".lstrip())
 
 
-def _fields(text: str, target: str) -> dict[str, object]:
-    """Split the fields of ``preset:field=value,…``; a comma that no ``field=`` follows belongs to a value."""
+def given_fields(text: str, target: str) -> dict[str, object]:
+    """The fields of ``preset:field=value,…`` by name; a comma that no ``field=`` follows belongs to a value.
+
+    Raises:
+        InvalidValue: A part is no field, or a field is given twice.
+    """
     fields: dict[str, object] = {}
     for part in re.split(r",(?=\s*[A-Za-z_]\w*\s*=)", text):
         name, equals, value = part.partition("=")
