@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import field_document
 import published_findings as tool
 from clockhands.auditing import Audit
 from clockhands.auditing.findings._published_models import releases
@@ -115,6 +116,15 @@ def test_the_table_of_releases_says_what_the_copies_say(published, all_audited, 
 def test_the_document_is_what_the_code_makes_now(all_audited, reasons):
     written = tool.DOCUMENT.read_text(encoding="utf-8")
     assert written == tool.rendered(all_audited, reasons), "run `python tools/published_findings.py`"
+
+
+def test_the_page_of_the_field_is_what_the_data_say_now(all_audited):
+    audits = [each.audit for each in all_audited]
+    written = field_document.DOCUMENT.read_text(encoding="utf-8")
+    assert written == field_document.document(audits), "run `python tools/field_document.py`"
+    hybrids = {each.name for each in all_audited if field_document.hybrid(each.audit)}
+    assert {"llama-4-scout-17b-16e", "smollm3-3b-executorch"} <= hybrids
+    assert not {"llama-2-7b-chat", "bloom-1layer"} & hybrids
 
 
 def test_each_firing_has_its_own_sentence(all_audited, reasons):
