@@ -148,9 +148,13 @@ def wrong_places(got: np.ndarray, wanted: np.ndarray, allowed: float) -> np.ndar
         return np.ones((1,), bool)
     there = ~(np.isnan(got) & np.isnan(wanted))
     sizes = np.abs(wanted[np.isfinite(wanted)])
+    return there & ~(_apart(got, wanted) <= allowed * max(1.0, float(sizes.max(initial=0))))
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """How far numbers differ; 0 where both are the same infinity, as of keys that are not seen."""
     with np.errstate(invalid="ignore"):
-        near = np.abs(got - wanted) <= allowed * max(1.0, float(sizes.max(initial=0)))
-    return there & ~(near | (got == wanted))
+        return np.where(one == other, 0.0, np.abs(one - other))
 
 
 def _demand(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], allowed: float, what: str) -> None:
@@ -158,7 +162,7 @@ def _demand(got: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], all
     for name, one in wanted.items():
         wrong = wrong_places(got[name], one, allowed)
         if wrong.any():
-            worst = float(np.nanmax(np.where(wrong, np.abs(got[name] - one), np.nan)))
+            worst = float(np.nanmax(np.where(wrong, _apart(got[name], one), np.nan)))
             raise _Found(
                 "broken",
                 f"{what}: {percent(wrong.mean())} of the {name} differ, by up to {said(worst)}.",
@@ -261,7 +265,7 @@ def _rounded(it: EncodingSubject, tokens: DrawnTokens, base: np.ndarray, shift: 
         return False
     far = _products(it, tokens.at(tokens.positions + shift))
     near = [_products(it, tokens.at(tokens.positions + shift - back)) for back in range(1, 9)]
-    return bool(max(np.nanmax(np.abs(each - far)) for each in near) > 0.5 * np.nanmax(np.abs(far - base)))
+    return bool(max(np.nanmax(_apart(each, far)) for each in near) > 0.5 * np.nanmax(_apart(far, base)))
 
 
 def _first_taken(it: EncodingSubject, call: Callable[[DrawnTokens], Any]) -> Any:
