@@ -17,12 +17,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import readme_picture
 from clockhands.cli import main
 from clockhands.measures.adding import drawn_tokens
 from conftest import BACKENDS, expected_backends
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+FIRST_STEPS = ROOT / "docs" / "first-steps.md"
+LONGEST = 700  # words of the README
 DOCUMENTS = [path for path in (README, ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")) if path.is_file()]
 BLOCK = re.compile(r"^```(?P<language>\w*)(?P<note>[^\n]*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 # A block that is not run says so: ```sh (not run: why)
@@ -92,8 +95,18 @@ def run_python(document: Path, folder: Path) -> int:
     return count
 
 
-def test_the_readme_shows_python_that_runs(tmp_path: Path):
-    assert run_python(README, tmp_path) > 0
+@pytest.mark.parametrize("document", [README, FIRST_STEPS], ids=lambda path: path.stem)
+def test_the_first_pages_show_python_that_runs(tmp_path: Path, document: Path):
+    assert run_python(document, tmp_path) > 0
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").split()) <= LONGEST
+
+
+def test_the_picture_of_the_readme_is_what_its_tool_draws():
+    written = readme_picture.PICTURE.read_text(encoding="utf-8")
+    assert written == readme_picture.picture(), "run `python tools/readme_picture.py`"
 
 
 def run_python_of(documents: Iterable[Path], folder: Path, cases) -> None:
@@ -114,7 +127,7 @@ FLEX = pytest.mark.filterwarnings("ignore:flex_attention called without torch.co
 
 @FLEX
 def test_python_blocks_run(tmp_path: Path, cases):
-    run_python_of([document for document in DOCUMENTS if document not in (README, *LONG)], tmp_path, cases)
+    run_python_of([document for document in DOCUMENTS if document not in (README, FIRST_STEPS, *LONG)], tmp_path, cases)
 
 
 @FLEX
@@ -199,14 +212,16 @@ def run_commands(documents: list[Path], folder: Path, cases, run=run_command) ->
     return printed
 
 
-def test_commands_of_the_readme_run_and_print_what_it_shows(tmp_path: Path, cases, monkeypatch: pytest.MonkeyPatch):
+def test_commands_of_the_first_pages_run_and_print_what_they_show(
+    tmp_path: Path, cases, monkeypatch: pytest.MonkeyPatch
+):
     # What adding does is measured for one width and one small vocabulary: the whole takes seconds.
     monkeypatch.setattr(drawn_tokens, "adding_measured", partial(drawn_tokens.adding_measured, (16,), (1_000,)))
-    printed = run_commands([README], tmp_path, cases, run_command_here)
+    printed = run_commands([README, FIRST_STEPS], tmp_path, cases, run_command_here)
     identified = [out for command, out in printed.items() if command.startswith("clockhands identify table.npy")]
-    assert identified, "the README makes no table to identify"
-    excerpts = [text for _, text in blocks(README, "text") if text.startswith("table.npy")]
-    assert excerpts, "the README shows nothing identified"
+    assert identified, "the first steps make no table to identify"
+    excerpts = [text for _, text in blocks(FIRST_STEPS, "text") if text.startswith("table.npy")]
+    assert excerpts, "the first steps show nothing identified"
     for text in excerpts:
         assert text.strip() in identified[-1]
 

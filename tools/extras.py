@@ -47,15 +47,15 @@ def command(*words: str, **environment: str) -> str:
 
 
 def none() -> None:
-    """Without any extra: the Python of the README, an audit, the claims, the explorer, and help."""
+    """Without any extra: the Python of the first steps, an audit, the claims, the explorer, and help."""
     for framework in ("torch", "jax", "anywidget"):
         assert importlib.util.find_spec(framework) is None, f"{framework} is here: this environment has an extra"
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    first_steps = (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", first_steps, re.DOTALL | re.MULTILINE)
     plain = [block for block in blocks if "torch" not in block and "jax" not in block]
     assert len(plain) >= 2
     for block in plain:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "first-steps.md", "exec"), {})
     assert "RoPE" in command("audit", "config.json")  # which a block of the README has written
     assert "62,832" in command("claims", "slowest-wavelength-62832")
     command("explore", "vaswani2017", "--out", "explorer.html")

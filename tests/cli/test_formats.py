@@ -18,6 +18,7 @@ from clockhands.auditing.findings import CODES
 from clockhands.cli import audit
 from clockhands.cli.audit import MANY
 from clockhands.recognition.faults import FAULTS
+from clockhands.recognition.symptoms import SYMPTOMS
 from late import Late
 
 from .conftest import LLAMA, WRONG_BASE
@@ -206,6 +207,7 @@ def test_explain_tells_every_code(run):
     first = [line.split()[0] for line in listed.out.splitlines() if line and not line.startswith(" ")]
     assert first == ["Findings", *CODES, "Faults", *FAULTS]
     told = json.loads(run("explain", "--json").out)
+    assert [each["sees"] for each in told["symptoms"]] == [each.sees for each in SYMPTOMS]
     assert [each["code"] for each in told["findings"]] == list(CODES)
     assert [each["code"] for each in told["faults"]] == list(FAULTS)
     for code in (*CODES, *FAULTS):
@@ -215,6 +217,13 @@ def test_explain_tells_every_code(run):
     told = json.loads(run("explain", "buffer-unscaled", "--json").out)  # a code of both
     assert len(told["findings"]) == len(told["faults"]) == 1
     assert told["findings"][0]["hint"] == told["faults"][0]["hint"]
+    assert told["symptoms"] == []
+    found = run("explain", "wrong", "with", "padding")
+    assert (found.code, found.err) == (0, "")
+    assert "clockhands check FILE.py:MODEL --kind generation" in found.out
+    told = json.loads(run("explain", "wrong", "with", "padding", "--json").out)
+    assert {"padding-shifts"} <= set(told["symptoms"][0]["codes"]) & {each["code"] for each in told["faults"]}
+    assert run("explain", "qwertz", "asdf").code == 2
 
 
 def test_a_baseline_leaves_out_what_is_known_and_nothing_else(run, written):

@@ -25,6 +25,7 @@ EXAMPLES = """\b
 Examples:
   clockhands check mymodel.rotary:apply_rotary --like llama3.1
   clockhands check mymodel.rotary:apply_rotary --like spec.json --axes "batch heads seq width"
+  clockhands check mymodel/rotary.py:apply_rotary --like path/to/model
   clockhands check mymodel.rotary:build --make --like llama3.1:head_width=64
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
@@ -48,7 +49,8 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--like",
     metavar="SPEC",
-    help="Expected encoding: PRESET[:field=value,...], or a file of clockhands.to_json; for positions a family.",
+    help="Expected encoding: PRESET[:field=value,...], a MODEL[:layer=N] or its config.json, or a file of "
+    "clockhands.to_json; for positions a family.",
 )
 @click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
 @click.option(
@@ -158,7 +160,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         if "like" not in options and (make or not is_module(function)):
             raise InvalidValue(
                 "The expected encoding is missing.",
-                "Pass it: --like PRESET[:field=value,...], or --like FILE.json as written by clockhands.to_json.",
+                "Pass it: --like PRESET[:field=value,...], --like path/to/model, or --like FILE.json as written by "
+                "clockhands.to_json.",
             )
         kind = kind_for(None if make else function, options.get("like"))
     check = check_of(kind)
@@ -241,6 +244,7 @@ def _built(function: Any) -> Any:
 def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, Any]:
     """The expected code, and its learned numbers, as options of a check."""
     from clockhands.encodings.specs import with_fields
+    from clockhands.formats import documents
     from clockhands.testing.kinds import spec_of
 
     if like is None:
@@ -248,7 +252,7 @@ def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, An
     if kind == "positions":  # a family of position rules, or the config of a model of it: not an encoding
         return {"like": _family(like)} | ({} if width is None else {"width": width})
     values = None
-    if like.lower().endswith(".json"):  # as no preset does
+    if like.lower().endswith(".json") and "results" in documents.read(Path(like)).fields:  # of `identify --json`
         from clockhands.cli.identified_json import read_found
 
         spec, _, values = read_found(Path(like))

@@ -1,54 +1,86 @@
-"""`clockhands explain`: the meaning of a finding or a fault, its cause, and its fix."""
+"""`clockhands explain`: what a finding or a fault means, its cause and its fix; or what a symptom may come from."""
 
 import click
 
 from clockhands.auditing import CODES
 from clockhands.cli.group import guess, say
 from clockhands.cli.output import json_option, print_json
-from clockhands.recognition.faults import FAULTS
+from clockhands.recognition.faults import FAULTS, fault_in_words
+from clockhands.recognition.symptoms import SYMPTOMS, found_by
 
 EXAMPLES = """\b
 Examples:
   clockhands explain default-base
-  clockhands explain positions-rounded
+  clockhands explain gibberish past 4k tokens
+  clockhands explain fine at batch 1, wrong with padding
   clockhands explain
 """
 
+MOST_SYMPTOMS, MOST_CODES = 3, 8  # the best of a search
 
-def _code(ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is not None and value not in CODES and value not in FAULTS:
-        near = guess(value, [*CODES, *FAULTS])
+
+def _searched(words: tuple[str, ...]) -> tuple[list[int], list[str]]:
+    """Numbers of the symptoms that have most of the words, with their codes; without such symptoms, the codes that do.
+
+    Raises:
+        BadParameter: None has any.
+    """
+    symptoms = {str(number): each.searched for number, each in enumerate(SYMPTOMS)}
+    found = [int(number) for number in found_by(words, symptoms)[:MOST_SYMPTOMS]]
+    codes = [code for number in found for code in SYMPTOMS[number].codes]
+    if not found:
+        texts = {code: f"{code} {rule.title}" for code, rule in CODES.items()}
+        texts |= {code: f"{texts.get(code, code)} {fault_in_words(fault)}" for code, fault in FAULTS.items()}
+        codes = found_by(words, texts)[:MOST_CODES]
+    code = " ".join(words)
+    if not codes or ("-" in code and len(words) == 1):
         raise click.BadParameter(
-            f"{value!r} is not the code of a finding or a fault.{near} `clockhands explain` without a code lists all.",
-            ctx,
+            f"{code!r} is not the code of a finding or a fault{', and fits no symptom' if len(words) > 1 else ''}."
+            f"{guess(code, [*CODES, *FAULTS])} "
+            "`clockhands explain` without a code lists all.",
+            click.get_current_context(),
+            param_hint="'[WORDS]...'",
         )
-    return value
+    return found, codes
 
 
 @click.command("explain", epilog=EXAMPLES)
-@click.argument("code", required=False, callback=_code)
+@click.argument("words", nargs=-1)
 @json_option
-def command(code: str | None, as_json: bool) -> int:
+def command(words: tuple[str, ...], as_json: bool) -> int:
     """Say what a finding of `clockhands audit` or a fault of `clockhands check` means, and how to fix it.
 
-    CODE is the code of a finding, such as default-base, or of a fault, such as positions-rounded. Without CODE, all
-    codes are listed: findings with their severity, and faults with their symptoms.
+    WORDS is the code of a finding, such as default-base, or of a fault, such as positions-rounded; or what you see, in
+    your own words: then the symptoms that fit best are shown, with the commands that tell what it is; where none fits,
+    the codes that do. Without WORDS, all codes are listed: findings with their severity, faults with their symptoms.
     """
+    code = words[0] if len(words) == 1 and (words[0] in CODES or words[0] in FAULTS) else None
+    symptoms, codes = ([], [code]) if code is not None else _searched(words) if words else (range(len(SYMPTOMS)), None)
     # A code that is both is printed once: the text on the check follows the finding.
-    findings = [each for each in CODES if code in (None, each)]
-    faults = [each for each in FAULTS if code in (None, each)]
+    findings = [each for each in CODES if codes is None or each in codes]
+    faults = [each for each in FAULTS if codes is None or each in codes]
     if as_json:
-        known = {"findings": [CODES[each] for each in findings], "faults": [FAULTS[each] for each in faults]}
-        print_json({kind: [each.to_dict() for each in held] for kind, held in known.items()})
+        print_json(
+            {
+                "symptoms": [SYMPTOMS[number].to_dict() for number in symptoms],
+                "findings": [CODES[each].to_dict() for each in findings],
+                "faults": [FAULTS[each].to_dict() for each in faults],
+            }
+        )
         return 0
     # A program that asks for JSON does not pay for the drawing.
     from clockhands.show import explanation
 
+    if words and symptoms:
+        explanation.print_symptoms([SYMPTOMS[number] for number in symptoms])
+        return 0
     if code is None:
-        say("Findings of `clockhands audit`:", bold=True)
-        explanation.print_codes(CODES)
-        say("\nFaults of `clockhands check`:", bold=True)
-        explanation.print_faults(FAULTS)
+        if findings:
+            say("Findings of `clockhands audit`:", bold=True)
+            explanation.print_codes({each: CODES[each] for each in findings})
+        if faults:
+            say("\nFaults of `clockhands check`:", bold=True)
+            explanation.print_faults({each: FAULTS[each] for each in faults})
         return 0
     for each in findings:
         explanation.print_explanation(each, CODES[each])

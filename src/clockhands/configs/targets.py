@@ -84,7 +84,7 @@ def is_function(text: str) -> bool:
         return True
     if not NAMED.fullmatch(text) or _known_ending(text.partition(":")[0]) or text.startswith(PREFIXES):
         return False
-    return _path_and_tensor(text) is None and not _is_preset(text)
+    return _path_and_tensor(text) is None and not is_preset(text)
 
 
 def _first_reading(text: str) -> Opened:
@@ -99,7 +99,7 @@ def _first_reading(text: str) -> Opened:
     found = _path_and_tensor(text)
     if found:
         readings.append((f"file:{text}", lambda: _open_path(found[0], text, found[1])))
-    if _is_preset(text):
+    if is_preset(text):
         readings.append((f"preset:{text}", lambda: _open_preset(text, text)))
     asked = hub_name(text)
     cached = None if asked is None else _cached(asked, beside=bool(readings))
@@ -192,7 +192,7 @@ def _path_and_tensor(text: str) -> tuple[Path, str | None] | None:
         return Path(text), None
     for at in _colons(text):
         path, tensor = Path(text[:at]), text[at + 1 :]
-        if tensor and files.place(path) == "file" and (not _is_preset(text) or files.kind(path) in files.CONTAINERS):
+        if tensor and files.place(path) == "file" and (not is_preset(text) or files.kind(path) in files.CONTAINERS):
             return path, tensor
     return None
 
@@ -219,7 +219,7 @@ def _preset_names() -> tuple[str, ...]:
     return names()
 
 
-def _is_preset(text: str) -> bool:
+def is_preset(text: str) -> bool:
     """Whether ``text`` is a preset's exact name, with or without fields."""
     name = text.partition(":")[0]
     if any(mark in name for mark in "/\\") or _known_ending(name):

@@ -1,12 +1,13 @@
 """Prints the result of a check, and the explanation of a kind of finding or a fault, on a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import IO
 
 from rich.text import Text
 
 from clockhands.auditing.findings import Rule
 from clockhands.recognition.faults import Fault, fault_in_words, fault_of, subject_of
+from clockhands.recognition.symptoms import Symptom
 from clockhands.show._page import PROSE, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.testing import Report
 
@@ -35,6 +36,18 @@ def print_report(
     for line in report.lines(verbose=verbose):
         for text in line.wrapped(min(page.width, PROSE)).splitlines() or [""]:
             page.line(Text(safe(text), style=_LINE_STYLES.get(line.style, "")))
+
+
+def print_symptoms(symptoms: Iterable[Symptom], file: IO[str] | None = None, width: int | None = None) -> None:
+    """Print each symptom with its usual causes and the commands that tell which it is."""
+    page = Page(console_on(file, width))
+    for symptom in symptoms:
+        page.line(Text(symptom.sees[0].upper() + symptom.sees[1:], style="bold"))
+        page.row("often", symptom.often)
+        page.rows("run", symptom.commands)
+        page.row("codes", ", ".join(symptom.codes))
+        page.rows("seen in", symptom.reported)
+        page.line()
 
 
 def print_codes(codes: Mapping[str, Rule], file: IO[str] | None = None, width: int | None = None) -> None:

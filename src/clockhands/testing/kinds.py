@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
+from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import did_you_mean, shown
+from clockhands.phrases import did_you_mean, listed, shown
 from clockhands.testing.reports import Report
 
 CHECKS = {
@@ -44,12 +47,46 @@ def experiments(kind: str) -> Mapping[str, str]:
 
 
 def spec_of(like: Any) -> Any:
-    """The spec of a preset name with fields; anything that is not a string is returned as it is."""
+    """The spec that a string names: a preset with fields, the file of a spec, or what a model's files declare.
+
+    ``path/to/model`` is the code of the model's text where all its layers share one, ``path/to/model:layer=5`` that of
+    one layer. Anything that is not a string is returned as it is.
+
+    Raises:
+        InvalidValue: The model's layers have several codes, or none is known whole.
+    """
     if not isinstance(like, str):
         return like
-    from clockhands.configs.targets import open_target
+    from clockhands.configs.targets import is_preset, open_target, path_of
 
-    return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
+    model, _, layer = like.partition(":layer=")
+    if is_preset(like) or like.startswith("preset:") or path_of(model) is None:
+        return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
+    opened = open_target(model)
+    if opened.spec is not None:
+        return opened.spec
+    if layer and not layer.isdecimal():
+        raise InvalidValue(f"`layer` must be the number of a layer, got {shown(layer)}.", f"Such as {model}:layer=0.")
+    return _declared(model, resolve(opened).codes, int(layer) if layer else None)
+
+
+def _declared(model: str, codes: tuple[LayerEncoding, ...], layer: int | None) -> Any:
+    """The one spec among the codes of a model's text, or of one of its layers."""
+    text = [code for code in codes if code.part in TEXT and code.kind != "none"]
+    if layer is not None:
+        text = [code for code in text if code.layers and code.layers != "input" and layer in layer_numbers(code.layers)]
+    layers: dict[Any, list[str]] = {}
+    for code in text:
+        if code.spec is not None:
+            layers.setdefault(code.spec, []).append(str(code.layers))
+    if len(layers) == 1:
+        return next(iter(layers))
+    what = [f"{describe(spec)} in layers {','.join(each)}" for spec, each in layers.items()]
+    raise InvalidValue(
+        f"{model} declares {listed(what) if what else 'no encoding that is known whole'}"
+        f"{'' if layer is None else f' in layer {layer}'}.",
+        f"Name a layer, such as {model}:layer=0." if what else f"See why: `clockhands audit {model}`.",
+    )
 
 
 def is_module(value: Any) -> bool:
