@@ -15,7 +15,7 @@ from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import IN_FILE, load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue
-from clockhands.phrases import listed, number_of
+from clockhands.phrases import number_of
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "generation", "positions", "encoding")
@@ -168,7 +168,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if make:
         options["make"] = function
     check_options(check, options)
-    subject = [] if make else [_built(function) if kind == "generation" else function]
+    builds = kind == "generation" or (kind == "positions" and not _arguments(function))
+    subject = [] if make else [_built(function) if builds else function]
     return replace(check(*subject, raises=False, **options), subject=target)
 
 
@@ -189,8 +190,7 @@ def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
     """A batch in a file, checked: of its arrays those that `check_batch` takes are read."""
     from clockhands.configs.targets import open_target
     from clockhands.formats import arrays, files
-    from clockhands.testing import check_batch
-    from clockhands.testing.positions import KNOWN
+    from clockhands.testing.positions import check_batch, taken
 
     if like is None or others:
         raise InvalidValue(
@@ -198,15 +198,8 @@ def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
             "Name the family, or the config of the model: --like qwen2_vl, --like path/to/config.json.",
         )
     held = arrays.npz_headers(path, arrays.npz_names(path)) if files.kind(path) == "npz" else open_target(path).tensors
-    taken = inspect.signature(check_batch).parameters
-    named = {name: KNOWN.get(name, name) for name in held}  # a name of its own before another name for the same
-    places = {meant: name for name, meant in sorted(named.items(), key=lambda each: each[0] == each[1])}
-    given = {meant: arrays.read(held[name]) for meant, name in places.items() if meant in taken}
-    if "input_ids" not in given:
-        raise InvalidValue(
-            f"{path.name} has no input_ids.", f"Save the batch by the names {listed(list(taken)[1:-1])}."
-        )
-    return check_batch(like, **given, raises=False)
+    given = {meant: arrays.read(held[name]) for meant, name in taken(held).items()}
+    return check_batch(like, given, raises=False)
 
 
 def _family(like: str) -> Any:
@@ -222,6 +215,14 @@ def _family(like: str) -> Any:
             f"No position rule is known for the model type of {like}.", "Name a family, such as --like qwen2_vl."
         )
     return rules
+
+
+def _arguments(function: Any) -> bool:
+    """Whether a function takes arguments, or does not say."""
+    try:
+        return bool(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return True
 
 
 def _built(function: Any) -> Any:

@@ -40,7 +40,7 @@ def open_module(module: Any, walked: Walked) -> Opened:
     if away:
         more = f" (and {len(away) - 1} more)" if len(away) > 1 else ""
         notes += (f"{away[0]}{more} is on the meta device, has no values and was not examined.",)
-    if (numbering := token_numbering(module)) is not None:
+    if (numbering := token_numbering(module)) is not None and numbering.rules is not None:
         notes += (
             'The positions of images and videos were not checked: `ch.probe(model, measure=["live"])` checks the '
             f"model's {numbering.path}.",
@@ -51,27 +51,27 @@ def open_module(module: Any, walked: Walked) -> Opened:
 
 @dataclass(frozen=True)
 class TokenNumbering:
-    """The function of a model that numbers the tokens of text, images and videos, of a family whose rules are known.
+    """The function of a model that numbers the tokens of text, images and videos.
 
     Attributes:
         path: Its place in the model.
         call: The function.
-        rules: The rules of the family.
+        rules: The rules of the family; None where they are not known.
     """
 
     path: str
     call: Callable[..., Any]
-    rules: tuple[PositionRule, ...]
+    rules: tuple[PositionRule, ...] | None
 
 
 def token_numbering(module: Any) -> TokenNumbering | None:
-    """The `get_rope_index` of a model; None where it has none, or no rule is known for its family."""
+    """The `get_rope_index` of a model; None where it has none."""
     for path, owner in module.named_modules():
         if hasattr(owner, "get_rope_index"):
             configs = (getattr(each, "config", None) for each in (owner, module))
             rules = next(filter(None, map(rules_of_config, configs)), None)
             name = ".".join(filter(None, (path, "get_rope_index")))
-            return None if rules is None else TokenNumbering(name, owner.get_rope_index, rules)
+            return TokenNumbering(name, owner.get_rope_index, rules)
     return None
 
 

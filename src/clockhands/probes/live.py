@@ -163,7 +163,7 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
 def token_positions(module: nn.Module) -> Report | None:
     """The check of the model's own `get_rope_index`; None where it has none, or its family has no known rule."""
     numbering = token_numbering(module)
-    if numbering is None:
+    if numbering is None or numbering.rules is None:
         return None
     try:
         return check_positions(numbering.call, like=numbering.rules, backend="torch", raises=False)

@@ -16,7 +16,17 @@ FAMILIES = {
     "qwen3_5": ("Qwen3_5Model", "Qwen3_5Config", {}),
     "cohere_compass": ("CohereCompassModel", "CohereCompassConfig", {}),
     "qwen2_5_omni": ("Qwen2_5OmniThinkerForConditionalGeneration", "Qwen2_5OmniThinkerConfig", _OMNI),
-    "qwen3_omni": ("Qwen3OmniMoeThinkerForConditionalGeneration", "Qwen3OmniMoeThinkerConfig", _OMNI),
+    "qwen3_omni": (
+        "Qwen3OmniMoeThinkerForConditionalGeneration",
+        "Qwen3OmniMoeThinkerConfig",
+        {
+            **_OMNI,
+            "position_id_per_seconds": 13,
+            "audio_token_id": 151675,
+            "audio_start_token_id": 151669,
+            "audio_end_token_id": 151670,
+        },
+    ),
     "glm4v": ("Glm4vModel", "Glm4vConfig", {}),
     "glm4v_moe": ("Glm4vMoeModel", "Glm4vMoeConfig", {}),
     "glm_ocr": ("GlmOcrModel", "GlmOcrConfig", {}),

@@ -16,6 +16,7 @@ IMAGE = 151655
 IDS = np.array([[0, 0, 1, 2, 151652, *[IMAGE] * 12, 151653, 3], [1, 2, 3, 4, 151652, *[IMAGE] * 12, 151653, 3]])
 MASK = np.array([[0, 0, *[1] * 17], [1] * 19])
 GRIDS = np.array([[1, 6, 8], [1, 8, 6]])
+AUDIBLE = [5, 151652, 151647, 151656, 151646, 151656, 151648, 151653, 6]
 
 
 def right():
@@ -84,6 +85,52 @@ def test_packed_documents_by_their_starts(tmp_path, cases):
                 assert CliRunner().invoke(main, words).exit_code == bool(codes)
 
 
+def test_a_mask_may_number_packed_documents(cases):
+    mask = [1, 1, 1, 2, 2, 0]
+    for positions, codes, words in (
+        ([0, 1, 2, 0, 1, 9], set(), "restart with every document"),
+        ([0, 1, 2, 3, 4, 9], set(), "documents, which the mask numbers, count on"),
+        ([0, 1, 2, 1, 1, 1], {"documents-left-out"}, "restart with every document"),
+        ([0, 1, 2, 0, 0, 0], {"documents-left-out"}, "restart with every document"),
+    ):
+        with cases(positions):
+            report = check_batch("text", [5] * 6, mask, positions, raises=False)
+            assert report.codes == codes
+            assert report.sound == (not codes)
+            assert words in report.like
+    with cases("of documents that are given the mask says only which tokens are padding"):
+        report = check_batch("text", [5] * 6, mask, [0, 1, 2, 3, 4, 9], document_ids=[1] * 6, raises=False)
+        assert report.sound
+
+
+def test_a_mapping_of_a_processor_is_a_batch(cases):
+    batch = {"input_ids": IDS, "attention_mask": MASK, "image_grids": GRIDS, "pixel_values": np.zeros((96, 4))}
+    with cases("all in it"):
+        assert check_batch("qwen2_vl", {**batch, "position_ids": right()}).sound
+    with cases("what is passed comes first"):
+        report = check_batch("qwen2_vl", {**batch, "position_ids": right()}, position_ids=right() + 1, raises=False)
+        assert report.codes == {"first-position"}
+
+
+def test_a_video_with_audio(cases):
+    """One frame, its audio, the second frame: by time as in Qwen3-Omni."""
+    ids = [5, *AUDIBLE[1:3], 151656, 151675, 151656, 151670, 151653, 6]
+    ids[2] = 151669
+    given = {"video_grid_thw": [[2, 2, 2]], "second_per_grid_ts": [1 / 13], "raises": False}
+    right = np.array([0, 1, 2, 3, 3, 4, 5, 6, 7])
+    for positions, codes in (
+        (right, set()),
+        ([0, 1, 1, 2, 2, 3, 4, 4, 5], {"audio-marks"}),
+        ([0, 1, 2, 3, 5, 4, 5, 6, 7], {"audio-after-video"}),
+    ):
+        time = np.array(positions)
+        rows = np.where(np.array(ids) == 151656, time[3], time)
+        with cases(positions):
+            report = check_batch("qwen3_omni", ids, position_ids=[time, rows, rows], **given)
+            assert report.codes == codes, str(report)
+            assert report.sound == (not codes)
+
+
 def test_a_row_of_padding_has_no_positions(cases):
     mask = np.array([[0, 0, 0], [1, 1, 1]])
     for positions, codes in (([0, 1, 2], set()), ([1, 2, 3], {"first-position"}), ([0, 2, 1], set())):
@@ -105,11 +152,12 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         "1 grid of images have no tokens": lambda: check_batch(
             "qwen2_vl", IDS, MASK, right(), image_grid_thw=[*GRIDS.tolist(), [1, 2, 2]]
         ),
-        "positions of audio inside a video are not known": lambda: check_batch(
-            "qwen2_5_omni", [[1, 151656, 151656, 151646]], position_ids=[[0, 1, 2, 3]], video_grid_thw=[[2, 2, 2]]
+        "come in another order than in this family": lambda: check_batch(
+            "qwen2_5_omni", AUDIBLE, position_ids=[range(9)], video_grid_thw=[[2, 2, 2]]
         ),
         "`attention_mask` has the value -1e+09": lambda: check_batch("text", IDS, (1 - MASK) * -1e9, IDS),
-        "`attention_mask` has the value 2": lambda: check_batch("text", [5] * 4, [1, 1, 2, 2], [0, 1, 0, 1]),
+        "`attention_mask` has the value 0.5": lambda: check_batch("text", [5] * 2, [1, 0.5], [0, 1]),
+        "The batch has no input_ids": lambda: check_batch("text", {"position_ids": [0, 1]}),
         "`attention_mask` is 0 everywhere": lambda: check_batch("text", IDS, 0 * MASK, IDS),
         "`input_ids` has the shape [1, 2, 19]": lambda: check_batch("text", IDS[None], position_ids=IDS),
         "`input_ids` has the shape [1, 0]": lambda: check_batch("text", [], position_ids=[]),

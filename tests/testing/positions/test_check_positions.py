@@ -12,7 +12,14 @@ from clockhands.errors import ClockhandsError
 from clockhands.recognition.token_positions import FAMILIES, rules_of
 from clockhands.testing import CannotCheck, CheckFailed, check_positions
 from testing.positions import rope_indices
-from testing.positions.written_positions import GRID_FAULTS, IMAGE_FAULTS, TEXT_FAULTS, TIME_FAULTS, Numbering
+from testing.positions.written_positions import (
+    AUDIO_FAULTS,
+    GRID_FAULTS,
+    IMAGE_FAULTS,
+    TEXT_FAULTS,
+    TIME_FAULTS,
+    Numbering,
+)
 
 WRITTEN = [family for family, rules in FAMILIES.items() if not rules[0].latent]
 
@@ -25,7 +32,7 @@ def faults_of(family):
     if rule.image == "text":
         return IMAGE_FAULTS
     timed = TIME_FAULTS if rule.per_second else {} if rule.frames_apart else {"twice the time": "time-step"}
-    return {**GRID_FAULTS, **timed}
+    return {**GRID_FAULTS, **timed, **(AUDIO_FAULTS if rule.audio_order != "none" else {})}
 
 
 @pytest.mark.parametrize("family", WRITTEN)
@@ -334,27 +341,60 @@ def test_what_a_function_must_take_is_said(cases):
         assert words in caught.value.message
 
 
-def test_of_a_model_its_own_function_is_suggested(cases):
-    class Model:
-        def __init__(self, **parts):
-            self.parts = parts
+class Model:
+    """A loaded model, as far as its numbering is concerned."""
 
-        def __call__(self, input_ids):
-            return input_ids
+    def __init__(self, model_type="qwen2_vl", **parts):
+        self.parts = parts
+        self.config = {"model_type": model_type, "image_token_id": 77, "vision_config": {"spatial_merge_size": 2}}
 
-        def named_modules(self):
-            return [("", self), *self.parts.items()]
+    def named_modules(self):
+        return [("", self), *self.parts.items()]
 
-    numbering = Model()
-    numbering.get_rope_index = numbering.__call__
-    for model, words in (
-        (Model(model=numbering), "model.model.get_rope_index"),
-        (numbering, "Pass model.get_rope_index"),
-        (Model(), "the function that numbers its tokens"),
+
+class Numbered(Model):
+    def get_rope_index(self, input_ids, image_grid_thw=None):
+        ids = np.where(input_ids == self.config["image_token_id"], 151655, input_ids)
+        return image_prompt(ids[0], image_grid_thw, after="tokens")[:, None]
+
+
+def test_of_a_model_its_own_function_is_checked(cases):
+    for model, like in (
+        (Numbered(), None),
+        (Model(inner=Numbered()), None),
+        (Numbered("mine"), "qwen2_vl:image=77"),
     ):
-        with cases(words), pytest.raises(CannotCheck) as caught:
-            check_positions(model, like="qwen2_vl")
-        assert words in caught.value.hint
+        with cases(like, model.parts):
+            report = check_positions(model, like=like, raises=False)
+            assert report.codes == {"offset-after-image"}
+            assert report.subject == "Numbered.get_rope_index"
+    with cases("a family without a known rule"), pytest.raises(ClockhandsError, match="name of a family"):
+        check_positions(Numbered("mine"))
+    with cases("none"), pytest.raises(CannotCheck, match="Model has no get_rope_index"):
+        check_positions(Model())
+
+
+def test_a_function_of_one_mapping_is_given_the_batch_of_a_processor(cases):
+    def features_of(held, fault=None):
+        names = ("attention_mask", "image_grid_thw", "video_grid_thw", "second_per_grid_ts", "mm_token_type_ids")
+        given = [held["input_ids"], *(held.get(name) for name in names), np.zeros_like(held["input_ids"])]
+        return {**held, "position_ids": Numbering("qwen2_5_vl", fault)(*given)}
+
+    def by_name(features):
+        return features_of(features)
+
+    def wrong(batch):
+        return features_of(batch, "exchanged")
+
+    for function, call, codes in (
+        (by_name, None, set()),
+        (wrong, None, {"rows-and-columns-exchanged"}),
+        (functools.partial(features_of, fault="seconds"), "features", {"seconds-cut"}),
+    ):
+        with cases(function):
+            report = check_positions(function, like="qwen2_5_vl", call=call, backend="numpy", raises=False)
+            assert report.codes == codes, str(report)
+            assert set(report.left_out) == {"packed text", "packed images"}
 
 
 def test_families_are_names_with_fields(cases):
@@ -381,3 +421,16 @@ def test_the_command_names_the_fault(tmp_path, monkeypatch):
     found = json.loads(result.stdout)
     assert [one["codes"] for one in found["explanations"]] == [["padding-shifts"]]
     assert found["failures"][0]["evidence"]["right"] == [0]
+
+
+def test_the_command_builds_a_model_by_a_function_without_arguments(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from testing.positions.test_check_positions import Model, Numbered\n\n"
+        "def load():\n    return Numbered()\n\ndef plain():\n    return Model()\n"
+    )
+    result = CliRunner().invoke(main, ["check", f"{tmp_path / 'mine.py'}:load", "--kind", "positions"])
+    assert result.exit_code == 1
+    assert "offset-after-image" in result.output
+    result = CliRunner().invoke(main, ["check", f"{tmp_path / 'mine.py'}:plain", "--kind", "positions"])
+    assert result.exit_code == 2
+    assert "--kind generation" in result.output

@@ -18,8 +18,9 @@ class Numbering:
 
     def __call__(  # noqa: PLR0917 - the arguments that such functions take
         self, input_ids, attention_mask=None, image_grid_thw=None, video_grid_thw=None, second_per_grid_ts=None,
-        mm_token_type_ids=None, document_ids=None,
+        mm_token_type_ids=None, document_ids=None, use_audio_in_video=False,
     ):  # fmt: skip
+        self.told = use_audio_in_video
         mask = np.ones_like(input_ids) if attention_mask is None or self.fault == "padding" else attention_mask
         self.grids = {1: list(image_grid_thw) if image_grid_thw is not None else [],
                       2: list(self.frames(video_grid_thw))}  # fmt: skip
@@ -28,7 +29,7 @@ class Numbering:
         out = np.zeros((axes, *input_ids.shape))
         for row in range(len(input_ids)):
             kept = np.flatnonzero(mask[row])
-            whole = self.row(mm_token_type_ids[row, kept], document_ids[row, kept])
+            whole = self.row(mm_token_type_ids[row, kept], document_ids[row, kept], input_ids[row, kept])
             out[:, row, kept] = whole
             self.before += len(kept)
         if self.fault == "first row":
@@ -56,7 +57,7 @@ class Numbering:
         for frames, rows, columns in () if grids is None else grids:
             yield from [(1, rows, columns)] * frames if self.rule.frames_apart else [(frames, rows, columns)]
 
-    def row(self, types, documents):
+    def row(self, types, documents, ids):
         axes = len(self.rule.axes)
         done, start, place = [], self.rule.first + (self.before if self.fault == "flat" else 0), 0
         while place < len(types):
@@ -65,7 +66,12 @@ class Numbering:
             if new and self.fault != "no restart":
                 start = self.rule.first - {"restarted twice": place, "from one": -1}.get(self.fault, 0)
             kind = types[place]
-            if kind in (1, 2) and (axes == 3 or self.fault in RUN_FAULTS):
+            marks = [self.rule.tokens.video_start, self.rule.tokens.audio_start]
+            if self.told and ids[place : place + 2].tolist() == marks:
+                numbers, start = self.audible(start, types, place)
+                done += numbers
+                place += len(numbers)
+            elif kind in (1, 2) and (axes == 3 or self.fault in RUN_FAULTS):
                 cells, count, start = self.cells(kind, start, types, place)
                 done += cells
                 place += count
@@ -73,6 +79,24 @@ class Numbering:
                 done.append((start,) * axes)
                 start, place = start + 1, place + 1
         return np.array(done).T
+
+    def audible(self, start, types, place):
+        """A video with audio: its marks, frames and audio in the order of their tokens."""
+        apart = int((self.rule.family == "qwen3_omni") != (self.fault == "marks"))
+        end = place + 2
+        while types[end]:
+            end += 1
+        first = start + 1 + apart
+        cells = self.cells(2, first, types, place + 2)[0]
+        from_here = max(map(max, cells)) + 1 if self.fault == "audio later" else first
+        audio = [(from_here + number,) * 3 for number in range(list(types[place:end]).count(3))]
+        left = {2: list(cells), 3: list(audio)}
+        inside = [left[kind].pop(0) for kind in types[place + 2 : end]]
+        if self.fault == "frames first":
+            inside = cells + audio
+        last = max(map(max, inside)) if self.fault == "after the largest" else max(inside[-1])
+        marks = [[(at,) * 3, (at + apart,) * 3] for at in (start, last + 1)]
+        return [*marks[0], *inside, *marks[1]], last + apart + 2
 
     def cells(self, kind, start, types, place):
         if self.fault in RUN_FAULTS:
@@ -120,6 +144,8 @@ class Numbering:
             "patches": max(largest + 1, start + max(rows, columns)), "all from zero": start + sides,
             "sides and one": start + sides + 1, "sides less one": start + sides - 1,
         }  # fmt: skip
+        if self.fault == "image mark" and kind == 1 and self.told:
+            return cells, count, largest
         return cells, count, after.get(self.fault, start + sides if self.fault == "sides" else largest + 1)
 
 
@@ -157,3 +183,10 @@ GRID_FAULTS = {
     "stale": "stale-delta",
 }
 TIME_FAULTS = {"twice the time": "time-step", "seconds": "seconds-cut", "frames": "seconds-inverted"}
+AUDIO_FAULTS = {
+    "marks": "audio-marks",
+    "audio later": "audio-after-video",
+    "frames first": "audio-interleaved-otherwise",
+    "after the largest": "audio-followed-otherwise",
+    "image mark": "offset-after-image",
+}

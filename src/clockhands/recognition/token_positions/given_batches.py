@@ -1,6 +1,7 @@
 """A user's own batch as runs of tokens: which tokens are text, and which are cells of which image or video."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from clockhands.errors import InvalidValue
 from clockhands.phrases import number_of
-from clockhands.recognition.token_positions.prompts import KINDS, Run, Runs, TokenBatch
+from clockhands.recognition.token_positions.prompts import KINDS, Run, Runs, TokenBatch, audible_run
 from clockhands.recognition.token_positions.rules import PositionRule
 
 _Grid = tuple[int, int, int]
@@ -65,7 +66,8 @@ def given_batch(
                 f"{number_of(len(rest), 'grid')} of {kind}s have no tokens in the batch.",
                 "Pass the grids of the images and videos of this batch, and the ids of their tokens.",
             )
-    return TokenBatch("the batch", tuple(rows), mask)
+    audible = any(run.audio for row in rows for document in row for run in document)
+    return TokenBatch("the batch", tuple(rows), mask, audio_in_video=audible)
 
 
 def _types(rule: PositionRule, ids: np.ndarray) -> np.ndarray:
@@ -90,31 +92,66 @@ def _grids(rule: PositionRule, kind: str, grids: Any, seconds: Sequence[float] |
 
 def _runs(rule: PositionRule, ids: np.ndarray, types: np.ndarray, left: dict[str, list[tuple[_Grid, float]]]) -> Runs:
     runs = []
-    for number, places in groupby(range(len(ids)), key=lambda place: types[place]):
-        kind, found = KINDS[number], tuple(int(ids[place]) for place in places)
-        if kind not in left or getattr(rule, kind) != "grid":
+    audible = _audible_videos(rule, ids, types)
+    for (number, own), group in groupby(range(len(ids)), lambda at: (audible[at], types[at] * (not audible[at]))):
+        places = list(group)
+        kind, found = KINDS[own], tuple(ids[places].tolist())
+        if number:
+            runs.append(_audible_run(rule, found, types[places], left))
+        elif kind not in left or getattr(rule, kind) != "grid":
             runs.append(Run(kind, found))
-            continue
-        if kind == "video" and rule.audio_rate and KINDS.index("audio") in types:
-            raise InvalidValue(
-                "The batch has a video and audio in one row; positions of audio inside a video are not known here.",
-                "Check rows with audio and rows with videos one by one.",
-            )
-        while found:
-            if not left[kind]:
-                raise InvalidValue(
-                    f"The batch has {number_of(len(found), 'token')} of {kind}s without a grid.",
-                    f"Pass {kind}_grid_thw with the grid of every {kind}, in patches.",
-                )
-            grid, seconds = left[kind].pop(0)
-            frames = grid[0] // (rule.frame_merge if kind == "video" else 1)
-            count = frames * (grid[1] // rule.merge) * (grid[2] // rule.merge)
-            if not 0 < count <= len(found):
-                raise InvalidValue(
-                    f"A grid of {' x '.join(map(str, grid))} patches has {number_of(count, 'token')}, but the batch "
-                    f"has {len(found)} where this {kind} is.",
-                    f"Pass the grids in the order of the {kind}s; {rule.merge} x {rule.merge} patches are a token.",
-                )
-            runs.append(Run(kind, found[:count], grid, seconds))
-            found = found[count:]
+        else:
+            while found:
+                grid, seconds, count = _next_grid(rule, kind, len(found), left)
+                runs.append(Run(kind, found[:count], grid, seconds))
+                found = found[count:]
     return tuple(runs)
+
+
+def _next_grid(
+    rule: PositionRule, kind: str, tokens: int, left: dict[str, list[tuple[_Grid, float]]]
+) -> tuple[_Grid, float, int]:
+    """The next grid of a kind, the time between its frames, and its number of cells, of which there are tokens."""
+    if not left[kind]:
+        raise InvalidValue(
+            f"The batch has {number_of(tokens, 'token')} of {kind}s without a grid.",
+            f"Pass {kind}_grid_thw with the grid of every {kind}, in patches.",
+        )
+    grid, seconds = left[kind].pop(0)
+    frames = grid[0] // (rule.frame_merge if kind == "video" else 1)
+    count = frames * (grid[1] // rule.merge) * (grid[2] // rule.merge)
+    if not 0 < count <= tokens:
+        raise InvalidValue(
+            f"A grid of {' x '.join(map(str, grid))} patches has {number_of(count, 'token')}, but the batch "
+            f"has {tokens} where this {kind} is.",
+            f"Pass the grids in the order of the {kind}s; {rule.merge} x {rule.merge} patches are a token.",
+        )
+    return grid, seconds, count
+
+
+def _audible_videos(rule: PositionRule, ids: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """For each token the number of its video with audio, from 1, with two marks on each side; 0 for other tokens."""
+    numbers = np.zeros(len(ids), int)
+    if rule.audio_order == "none":
+        return numbers
+    starts = np.flatnonzero((ids[:-1] == rule.tokens.video_start) & (ids[1:] == rule.tokens.audio_start))
+    for number, start in enumerate(starts + 2, 1):
+        inside = np.cumprod(types[start:] != 0).sum()
+        if KINDS.index("video") in types[start : start + inside]:
+            numbers[start - 2 : start + inside + 2] = number
+    return numbers
+
+
+def _audible_run(
+    rule: PositionRule, ids: tuple[int, ...], types: np.ndarray, left: dict[str, list[tuple[_Grid, float]]]
+) -> Run:
+    cells, audio = (int((types == KINDS.index(kind)).sum()) for kind in ("video", "audio"))
+    grid, seconds, _ = _next_grid(rule, "video", cells, left)
+    run = audible_run(rule, grid, seconds, audio)
+    if run.mixed[: len(types)] != tuple(types.tolist()):
+        raise InvalidValue(
+            "The frames and the audio of a video come in another order than in this family, so their positions are "
+            "not known.",
+            "Let the processor of the model make the tokens; second_per_grid_ts says the time between frames.",
+        )
+    return replace(run, ids=ids)

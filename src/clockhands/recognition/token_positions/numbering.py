@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from clockhands.recognition.token_positions.prompts import Run, Runs, TokenBatch
+from clockhands.recognition.token_positions.audible_videos import audible_order, frame_times
+from clockhands.recognition.token_positions.prompts import KINDS, Run, Runs, TokenBatch
 from clockhands.recognition.token_positions.rules import PositionRule
 
 _After = Callable[[PositionRule, Run, np.ndarray, float], float]
@@ -28,13 +29,8 @@ AFTER: Mapping[str, _After] = {
 """Where the next run starts after a grid: a function of the rule, the run, its positions and its start."""
 
 
-_SECONDS: Mapping[str, Callable[[float], float]] = {
-    "exact": lambda seconds: seconds,
-    "whole": lambda seconds: seconds // 1,
-    "ignored": lambda _seconds: 1.0,
-    "inverse": lambda seconds: 1 / seconds,
-}
-"""What is taken for the seconds from one frame to the next."""
+LEFT: Mapping[str, float] = {"left at 0": 0, "left at 1": 1}
+"""The position of all tokens of the documents that are not numbered."""
 
 
 class Unpredicted(Exception):
@@ -83,6 +79,8 @@ def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
         if rule.documents == "late" and parts:
             part = np.concatenate([parts[-1][:, -1:] + 1, part[:, :-1]], axis=1)
         part = part + (rule.documents == "one" and bool(parts))
+        if rule.documents in LEFT and parts:
+            part = np.full_like(part, LEFT[rule.documents])
         parts.append(part - before * (rule.documents == "twice"))
         before += part.shape[1]
     return np.concatenate(parts, axis=1)
@@ -111,20 +109,44 @@ def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarr
         run = runs[place]
         way = {"image": rule.image, "video": rule.video}.get(run.kind, "text")
         count = len(run.ids)
-        if way == "grid":
+        if run.audio:
+            part, after = _audible(rule, run, start)
+        elif way == "grid":
             part = _cells(rule, run, start, "cells")
             sides = _cells(rule, run, start, "sides") if rule.unmerged else part
             after = AFTER[rule.after](rule, run, sides, start)
+            part = part + rule.grid_shift
         else:
             own = np.arange(count) * (way != "one") + start * (way != "local")
             part = np.tile(own, (len(rule.axes), 1))
             after = start + {"one": 1, "uncounted": 0}.get(way, count)
             if rule.text == "zero" and run.kind == "text":
                 part, after = part * 0, start
-        shift = rule.grid_shift * (way == "grid")
-        parts[place] = part[:, :count].astype(float) + shift  # of more cells than tokens the first ones
+        parts[place] = part[:, :count].astype(float)  # of more cells than tokens the first ones
         start = after
     return np.concatenate([parts[place] for place in (grids_first if rule.grids_first else order)], axis=1)
+
+
+def _audible(rule: PositionRule, run: Run, start: float) -> tuple[np.ndarray, float]:
+    """The positions of a video with audio and its four marks, [axes, tokens], and where the next run starts.
+
+    Both are NaN where it depends on the code: of a rule that has no grid there, or another number of cells than the
+    tokens, or times by which audio comes elsewhere between the frames.
+    """
+    second = int(rule.audio_marks == "counted")
+    first = start + second + 1
+    cells = _cells(rule, run, first, "cells")
+    heard = np.arange(run.audio) + (first if rule.audio_start_at == "with" else cells.max() + 1)
+    times = cells[rule.axes.index("time")] - (first if rule.time_origin == "start" else 0)
+    order = audible_order(replace(rule, audio_order=rule.audio_read or rule.audio_order), times, run.audio)
+    audible = np.array(run.mixed[2:-2]) == KINDS.index("audio")
+    fits = order.size == audible.size and (rule.audio_read or np.array_equal(order >= times.size, audible))
+    if rule.video != "grid" or not fits:
+        return np.full((len(rule.axes), len(run.ids)), np.nan), np.nan
+    inside = np.concatenate([cells + rule.grid_shift, np.tile(heard, (len(rule.axes), 1))], axis=1)[:, order]
+    last = (inside[:, -1] if rule.audio_after == "last" else inside).max()
+    marks = [np.tile([[where], [where + second]], len(rule.axes)).T for where in (start, last + 1)]
+    return np.concatenate([marks[0], inside, marks[1]], axis=1), last + second + 2
 
 
 def _sides(rule: PositionRule, run: Run, what: str = "sides") -> tuple[int, int]:
@@ -141,11 +163,7 @@ def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
     shape = (frames, *_sides(rule, run, what))
     order = ["trc".index(axis) for axis in rule.scan]
     time, row, column = (axis.transpose(order).ravel() for axis in np.indices(shape))
-    if rule.per_second and video:
-        time = time * rule.per_second * _SECONDS[rule.seconds](run.seconds)
-    time = time * rule.frame_step
-    if rule.times != "exact":
-        time = np.floor(time) if rule.times == "whole" else np.round(time)
+    time = frame_times(rule, time, run.seconds if video else None)
     if rule.time_origin == "start":
         time = time + start * (rule.video_scale if video else rule.image_scale)
     if rule.origin == "middle":

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from clockhands.recognition.token_positions.audible_videos import audible_order, frame_times
 from clockhands.recognition.token_positions.rules import PositionRule, TokenIds
 
 KINDS = ("text", "image", "video", "audio")
@@ -17,7 +18,7 @@ class PromptPart:
 
     Attributes:
         kind: One of `KINDS`.
-        tokens: Of text and audio, the number of tokens.
+        tokens: Of text and audio, the number of tokens; of a video, those of the audio in it.
         cells: Of an image or a video, the number of frames, rows and columns of its tokens.
         seconds: Of a video, the time from one frame to the next.
     """
@@ -30,19 +31,31 @@ class PromptPart:
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive tokens that are numbered together: text with its marks, or the cells of a grid.
+    """Consecutive tokens that are numbered together: text with its marks, the cells of a grid, a video with audio.
 
     Attributes:
         kind: One of `KINDS`.
         ids: The ids of its tokens.
         grid: The grid in patches, (frames, rows, columns).
         seconds: The time from one frame to the next.
+        mixed: Of a video with audio, the type of each token: its two marks on each side, cells and audio.
     """
 
     kind: str
     ids: tuple[int, ...]
     grid: tuple[int, int, int] = (0, 0, 0)
     seconds: float = 1.0
+    mixed: tuple[int, ...] = ()
+
+    @property
+    def types(self) -> tuple[int, ...]:
+        """The type of each token."""
+        return self.mixed[: len(self.ids)] or (KINDS.index(self.kind),) * len(self.ids)
+
+    @property
+    def audio(self) -> int:
+        """The number of audio tokens inside a video."""
+        return self.mixed.count(KINDS.index("audio"))
 
 
 Document = tuple[PromptPart, ...]
@@ -57,11 +70,13 @@ class TokenBatch:
         name: Its name in a report.
         runs: The runs of each document of each row; a row that is not packed has one document.
         mask: Which tokens are no padding, [batch, seq].
+        audio_in_video: Whether the function is told that its videos have audio.
     """
 
     name: str
     runs: tuple[tuple[Runs, ...], ...]
     mask: np.ndarray = field(compare=False, repr=False)
+    audio_in_video: bool = field(default=False, kw_only=True)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -87,7 +102,7 @@ class TokenBatch:
     @property
     def types(self) -> np.ndarray:
         """The type of each token, [batch, seq]: 0 text, 1 image, 2 video, 3 audio."""
-        return self._of_runs(lambda run: [KINDS.index(run.kind)] * len(run.ids))
+        return self._of_runs(lambda run: run.types)
 
     def _of_runs(self, numbers: Callable[[Run], Sequence[int]]) -> np.ndarray:
         rows = [[number for document in row for run in document for number in numbers(run)] for row in self.runs]
@@ -131,7 +146,8 @@ def prompt_of(name: str, rows: tuple[tuple[Document, ...], ...], rule: PositionR
     counts = [sum(len(run.ids) for document in row for run in document) for row in runs]
     places = np.arange(max(counts))
     mask = np.array([places >= places.size - count if left else places < count for count in counts])
-    return Prompt(name, runs, mask, rows, rule)
+    audible = any(run.audio for row in runs for document in row for run in document)
+    return Prompt(name, runs, mask, rows, rule, audio_in_video=audible)
 
 
 def _patches(part: PromptPart, rule: PositionRule) -> tuple[int, int, int]:
@@ -153,6 +169,8 @@ def _runs(part: PromptPart, rule: PositionRule) -> Iterator[Run]:
             yield _mark(tokens.video_start) if marked and not number else _text(2, tokens)
             yield from (_mark(tokens.image_start), frame, _mark(tokens.image_end))
         yield _mark(tokens.video_end) if marked else _text(1, tokens)
+    elif part.kind == "video" and part.tokens:
+        yield audible_run(rule, grid, part.seconds, part.tokens)
     elif rule.latent:
         yield Run(part.kind, (tokens.image,) * cells, grid, part.seconds)
     else:
@@ -160,6 +178,18 @@ def _runs(part: PromptPart, rule: PositionRule) -> Iterator[Run]:
         yield _mark(getattr(tokens, f"{part.kind}_start"))
         yield Run(part.kind, (getattr(tokens, part.kind),) * count, grid, part.seconds)
         yield _mark(getattr(tokens, f"{part.kind}_end"))
+
+
+def audible_run(rule: PositionRule, grid: tuple[int, int, int], seconds: float, audio: int) -> Run:
+    """A video with audio: its marks, and between them cells and audio in the order of the family."""
+    tokens = rule.tokens
+    frames, cells = grid[0] // rule.frame_merge, (grid[1] // rule.merge) * (grid[2] // rule.merge)
+    times = np.repeat(frame_times(rule, np.arange(frames), seconds), cells)
+    audible = audible_order(rule, times, audio) >= times.size
+    ids = np.where(audible, tokens.audio, tokens.video).tolist()
+    types = np.where(audible, KINDS.index("audio"), KINDS.index("video")).tolist()
+    marked = (tokens.video_start, tokens.audio_start, *ids, tokens.audio_end, tokens.video_end)
+    return Run("video", marked, grid, seconds, (0, 0, *types, 0, 0))
 
 
 def _mark(token: int) -> Run:
@@ -177,8 +207,8 @@ def _image(rows: int, columns: int) -> PromptPart:
     return PromptPart("image", cells=(1, rows, columns))
 
 
-def _video(frames: int, rows: int, columns: int, seconds: float) -> PromptPart:
-    return PromptPart("video", cells=(frames, rows, columns), seconds=seconds)
+def _video(frames: int, rows: int, columns: int, seconds: float, audio: int = 0) -> PromptPart:
+    return PromptPart("video", audio, (frames, rows, columns), seconds)
 
 
 def _words(count: int) -> PromptPart:
@@ -233,4 +263,14 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
         ]
     if rule.audio_rate:
         inputs.append(prompt("audio and an image", (_words(3), PromptPart("audio", 7), _words(2), wide, _words(2))))
+    if rule.audio_order != "none":
+        inputs += [
+            replace(prompt("an image beside videos with audio", (_words(2), wide, _words(3))), audio_in_video=True),
+            prompt("a video with audio", (_words(3), _video(3, 2, 3, 0.625, 9), _words(2))),
+            prompt("a wide video with audio", (_words(2), _video(2, 2, 7, 0.125, 4), _words(3))),
+            prompt("a long video with audio", (_words(2), _video(5, 2, 3, 1.5, 70), _words(3))),
+            prompt(
+                "a video with audio and an image", (_words(2), _video(2, 2, 3, 1.375, 41), _words(2), tall, _words(2))
+            ),
+        ]
     return [*inputs, replace(inputs[0], name="the first prompt again")]  # shows what is kept from an earlier call

@@ -67,9 +67,21 @@ class PositionRule:
         transposed: Whether grids are read as (frames, columns, rows).
         unmerged: What forgets that patches are merged: ``"cells"``, ``"sides"``, or both.
         audio_rate: Audio features per audio token; 0 if the family has no audio.
+        audio_chunk: Audio tokens for each chunk of features, of which the last has half of its features; 0 if all have
+            `audio_rate`.
+        audio_order: The order of frames and audio in a video: by ``"chunks"`` of time, frames first, or token by token
+            by ``"time"``, or all ``"frames"`` before all audio; ``"none"`` if no such order is known.
+        audio_read: The order in which they are numbered, where it is another one than that of the tokens.
+        chunk: Seconds of a chunk.
+        audio_start_at: Whether the audio of a video starts ``"with"`` its frames, or ``"after"`` them.
+        audio_marks: Whether the two marks before a video with audio, and those after it, are ``"counted"``, or have
+            one position, ``"shared"``.
+        audio_after: Whether the marks after a video with audio follow its ``"last"`` token, or the ``"largest"``
+            position.
         padding: Whether padding is ``"skipped"`` or ``"counted"``.
         documents: Whether packed documents ``"restart"`` or ``"continue"``, or restart ``"twice"``,
-            or one token ``"late"``, or all after the first at ``"one"``.
+            or one token ``"late"``, or all after the first at ``"one"``; or those after the first are not numbered, and
+            all their tokens are ``"left at 0"`` or ``"left at 1"``.
         limit: The largest position: larger ones are this one.
         rows: Whether the rows of a batch have positions of their ``"own"``, or those of the ``"first"`` row, or
             count on from row to row, ``"flat"``.
@@ -104,6 +116,13 @@ class PositionRule:
     transposed: bool = False
     unmerged: frozenset[str] = frozenset()
     audio_rate: int = 0
+    audio_chunk: int = 0
+    audio_order: str = "none"
+    audio_read: str = ""
+    chunk: float = 2.0
+    audio_start_at: str = "with"
+    audio_marks: str = "counted"
+    audio_after: str = "last"
     padding: str = "skipped"
     documents: str = "restart"
     limit: float = math.inf
@@ -115,6 +134,11 @@ class PositionRule:
     def latent(self) -> bool:
         """Whether the tokens are those of one latent image or video, and are given by its size."""
         return self.origin != "start"
+
+    def audio_features(self, tokens: int) -> int:
+        """The number of audio features of so many audio tokens."""
+        halves = tokens // self.audio_chunk if self.audio_chunk else 0
+        return self.audio_rate * tokens - self.audio_rate // 2 * halves
 
     @property
     def words(self) -> str:
@@ -150,7 +174,16 @@ _QWEN25 = replace(
     per_second=2.0,
 )
 _QWEN3 = replace(_QWEN2, family="qwen3_vl", source=_transformers("qwen3_vl"), frames_apart=True)
-_OMNI = replace(_QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4)
+_OMNI = replace(
+    _QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4,
+    audio_order="chunks", audio_marks="shared",
+)  # fmt: skip
+_OMNI3 = replace(
+    _OMNI, family="qwen3_omni",
+    source=f"{_transformers('qwen3_omni_moe')}; config.json of Qwen3-Omni-30B-A3B-Instruct, position_id_per_seconds 13",
+    tokens=replace(_QWEN, audio=151675, audio_start=151669, audio_end=151670), per_second=13.0, times="exact",
+    audio_rate=8, audio_chunk=13, audio_order="time", audio_marks="counted",
+)  # fmt: skip
 _GLM4V = PositionRule("glm4v", _transformers("glm4v"), _GLM, merge=2, frames_apart=True)
 _ERNIE = TokenIds(100295, 103367, 1_000_003, 101304, 101305, 101306, 101307)
 _QWEN_IMAGE = PositionRule(
@@ -171,7 +204,7 @@ FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
             _QWEN, image=255031, video=255032, image_start=255028, image_end=255029, video_start=255028,
             video_end=255029)),),
         (_OMNI,),
-        (replace(_OMNI, family="qwen3_omni", source=_transformers("qwen3_omni_moe"), times="exact", audio_rate=8),),
+        (_OMNI3,),
         (_GLM4V,),
         (replace(_GLM4V, family="glm4v_moe", source=_transformers("glm4v_moe"),
                  tokens=replace(_GLM, image=151363, video=151363)),),
@@ -207,11 +240,11 @@ ALIKE = {
 }  # fmt: skip
 """Families with the rules of another one."""
 
-_PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0}
-"""What the class of Transformers takes where a config has no `tokens_per_second`, where the rule has another value."""
+_PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0, "qwen3_omni_moe": 25.0, "qwen3_omni_moe_thinker": 25.0}
+"""What the class of Transformers takes where a config does not say the positions per second, if the rule has others."""
 
 SETTABLE = {
-    "merge": int, "frame_merge": int, "per_second": float, "first": int,
+    "merge": int, "frame_merge": int, "per_second": float, "chunk": float, "first": int,
     **{each.name: int for each in fields(TokenIds)},
 }  # fmt: skip
 """What a caller may set of a rule, with its type; `first` is the first position, the others are ids of tokens."""
@@ -251,6 +284,7 @@ def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
     name = str(_held(config, "model_type"))
     if name not in {*FAMILIES, *ALIKE}:
         return None
+    config = _held(config, "thinker_config") or config
     vision = _held(config, "vision_config")
     sizes = {
         "merge": _held(vision, "spatial_merge_size"),
@@ -258,6 +292,7 @@ def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
         "per_second": _held(vision, "tokens_per_second")
         or _held(config, "position_id_per_seconds")
         or _PER_SECOND_UNSAID.get(name),
+        "chunk": _held(config, "seconds_per_chunk"),
     }
     ids = {
         each.name: _held(config, key)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.phrases import listed, said
-from clockhands.recognition.token_positions.numbering import AFTER, Unpredicted, delta, positions
+from clockhands.recognition.token_positions.numbering import AFTER, LEFT, Unpredicted, delta, positions
 from clockhands.recognition.token_positions.prompts import TokenBatch
 from clockhands.recognition.token_positions.rules import PositionRule
 
@@ -48,7 +48,10 @@ class PositionSuspect:
     def with_fields_of(self, other: "PositionSuspect") -> "PositionSuspect":
         """A suspect with both faults."""
         fields = {name: getattr(other.rule, name) for name in other.changed}
-        return replace(self, rule=replace(self.rule, **fields), changed=self.changed | other.changed)
+        numbering = other.numbering if self.numbering is _fresh else self.numbering
+        return replace(
+            self, rule=replace(self.rule, **fields), numbering=numbering, changed=self.changed | other.changed
+        )
 
 
 _AFTER_WORDS = {
@@ -102,11 +105,15 @@ def position_suspects(rule: PositionRule, largest: float) -> Iterator[PositionSu
     if grid:
         yield from _of_grids(rule, other)
         yield from _of_times(rule, other)
+    if rule.audio_order != "none":
+        yield from _of_audio(rule, other)
     if not rule.latent:
         yield other("padding-shifts", {"how": "a text after padding does not start at 0"}, padding="counted")
         yield other("documents-continue", documents="continue")
         yield other("documents-restart-twice", documents="twice")
         yield other("documents-restart-late", documents="late")
+        for documents, filler in LEFT.items():
+            yield other("documents-left-out", {"filler": filler}, documents=documents)
         yield other("documents-restart-at-one", {"which": "every document after the first"}, documents="one")
         yield other("positions-clamped", {"limit": largest}, limit=largest)
         yield other("positions-of-first-sequence", rows="first")
@@ -157,6 +164,33 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
     if not rule.latent:
         yield other("grid-of-another-image", {"how": "the grid of the first one"}, grids="first")
         yield other("grid-of-another-image", {"how": "the grids of the first row of the batch"}, grids="row")
+
+
+def _of_audio(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iterator[PositionSuspect]:
+    """Faults of videos with audio, and of images beside them."""
+    words = {"chunks": "by chunks of time", "time": "token by token", "frames": "all frames before the audio"}
+    for order in ("", "frames"):
+        yield other("audio-after-video", audio_start_at="after", audio_read=order)
+    for order, how in words.items():
+        if order != rule.audio_order:
+            told = {"used": how, "declared": words[rule.audio_order]}
+            yield other("audio-interleaved-otherwise", told, audio_read=order)
+    for chunk in (rule.chunk / 2, rule.chunk * 2) if rule.audio_order == "chunks" else ():
+        used, declared = (f"by chunks of {said(seconds)} s" for seconds in (chunk, rule.chunk))
+        yield other(
+            "audio-interleaved-otherwise", {"used": used, "declared": declared}, chunk=chunk, audio_read="chunks"
+        )
+    marks = "counted" if rule.audio_marks == "shared" else "shared"
+    counted = {"counted": "a position each", "shared": "one position together"}
+    yield other("audio-marks", {"used": counted[marks], "declared": counted[rule.audio_marks]}, audio_marks=marks)
+    yield other("audio-followed-otherwise", audio_after="largest")
+
+    def early(rule: PositionRule, prompts: Sequence[TokenBatch], number: int) -> np.ndarray:
+        told = prompts[number].audio_in_video
+        return positions(replace(rule, after="largest itself") if told else rule, prompts[number])
+
+    how = f"{_AFTER_WORDS['largest itself']}, where videos have audio"
+    yield PositionSuspect("offset-after-image", {"how": how}, rule, early, frozenset({"after"}))
 
 
 def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iterator[PositionSuspect]:

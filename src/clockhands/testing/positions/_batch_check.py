@@ -1,14 +1,17 @@
 """`check_batch`: whether the positions of a user's own batch are those that a model expects."""
 
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import shown
+from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.token_positions import PositionRule, given_batch, rules_of, rules_of_config
-from clockhands.testing.positions._position_calls import arranged, numbers
+from clockhands.testing.positions._position_calls import KNOWN, arranged, numbers
 from clockhands.testing.positions._position_check import Numbered, judged
 from clockhands.testing.reports import Report, settled
 
@@ -32,8 +35,10 @@ def check_batch(
     Args:
         model: A loaded model of Transformers, its config, or the name of a family as in `check_positions`: ``"text"``
             is any model whose tokens are counted from 0.
-        input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library.
-        attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding.
+        input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library; or a mapping of these
+            arguments, as a processor returns it, from which those are taken that are not passed.
+        attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding. With larger
+            numbers it numbers packed documents from 1, and positions may restart with each or go on.
         position_ids: The positions to check, [axes, batch, seq], [batch, seq] or [seq]; a first axis more than the
             family has (the positions of text, as Transformers passes them to packed models) is left out.
         image_grid_thw: The grids of all images in patches, [number, 3].
@@ -61,6 +66,17 @@ def check_batch(
     frozenset({'padding-shifts'})
     """
     __tracebackhide__ = True
+    if isinstance(input_ids, Mapping):
+        passed = {
+            "attention_mask": attention_mask, "position_ids": position_ids, "image_grid_thw": image_grid_thw,
+            "video_grid_thw": video_grid_thw, "second_per_grid_ts": second_per_grid_ts,
+            "mm_token_type_ids": mm_token_type_ids, "document_ids": document_ids, "cu_seqlens": cu_seqlens,
+        }  # fmt: skip
+        given = {meant: input_ids[name] for meant, name in taken(input_ids).items()}
+        given |= {name: value for name, value in passed.items() if value is not None}
+        if "input_ids" not in given:
+            raise InvalidValue("The batch has no input_ids.", f"Name its arrays {listed(['input_ids', *passed])}.")
+        return check_batch(model, **given, raises=raises)
     rules = _rules(model)
     if position_ids is None:
         raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
@@ -71,16 +87,22 @@ def check_batch(
         )
     if cu_seqlens is not None and document_ids is not None:
         raise InvalidType("`cu_seqlens` and `document_ids` both say where documents start.", "Pass one of them.")
+    mask = _mask(attention_mask, ids)
+    documents = _of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids)
+    if documents is None and mask is not None and mask.max() > 1:
+        documents = mask
+        noted = "documents, which the mask numbers, count on"
+        rules += tuple(replace(rule, documents="continue", noted=noted) for rule in rules)
     batch = given_batch(
         rules[0],
         ids,
-        mask=_mask(attention_mask, ids),
+        mask=mask,
         grids={"image": _grids("image", image_grid_thw), "video": _grids("video", video_grid_thw)},
         seconds=None
         if second_per_grid_ts is None
         else _real("second_per_grid_ts", second_per_grid_ts).ravel().tolist(),
         types=_of_tokens("mm_token_type_ids", mm_token_type_ids, ids),
-        documents=_of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids),
+        documents=documents,
     )
     axes = len(rules[0].axes)
     got = _real("position_ids", position_ids)
@@ -94,6 +116,13 @@ def check_batch(
             "Pass the positions of all tokens of the batch.",
         ) from None
     return settled(judged("the batch", rules, [answer], {}, {"library": "numpy", "dtype": str(got.dtype)}), raises)
+
+
+def taken(names: Iterable[str]) -> dict[str, str]:
+    """Of these names of arrays the one of each argument of `check_batch`: its own before another for the same."""
+    arguments = inspect.signature(check_batch).parameters
+    by_own = sorted((KNOWN.get(name, name) == name, name) for name in names)
+    return {KNOWN.get(name, name): name for _, name in by_own if KNOWN.get(name, name) in arguments}
 
 
 def _rules(model: Any) -> tuple[PositionRule, ...]:
@@ -151,22 +180,22 @@ def _documents(cu_seqlens: Any, ids: np.ndarray) -> np.ndarray:
 
 
 def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
-    """A mask of 0 and 1; a mask that is added to scores, or that numbers documents, is refused."""
+    """A mask of 0 and 1, or the numbers of documents from 1; a mask that is added to scores is refused."""
     mask = _of_tokens("attention_mask", value, ids, "iufb")
     if mask is None:
         return None
-    others = sorted({*mask.ravel().tolist()} - {0, 1})
-    if others:
+    others = mask[(mask < 0) | (mask != np.floor(mask))]
+    if others.size:
         raise InvalidValue(
-            f"`attention_mask` has the value {others[0]:g}; a mask has 1 or True for tokens, 0 or False for padding.",
-            "Pass the numbers of packed documents as document_ids; of a mask that is added to scores, pass mask == 0.",
+            f"`attention_mask` has the value {others.min():g}; it has 1 or True for tokens, 0 or False for padding.",
+            "Of a mask that is added to scores, pass mask == 0.",
         )
     if not mask.any():
         raise InvalidValue(
             "`attention_mask` is 0 everywhere: the batch has no tokens.",
             "Pass 1 or True for tokens that are no padding.",
         )
-    return mask.astype(bool)
+    return mask.astype(np.int64)
 
 
 def _of_tokens(name: str, value: Any, ids: np.ndarray, kinds: str | None = None) -> np.ndarray | None:

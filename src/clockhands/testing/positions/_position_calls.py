@@ -34,6 +34,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "spatial_merge_size": ("merge_size",),
     "temporal_merge_size": ("temporal_conv_size",),
     "tokens_per_second": ("position_id_per_seconds",),
+    "seconds_per_chunk": (),
     "image_token_id": ("image_token_index", "image_token"),
     "video_token_id": ("video_token_index", "video_token"),
     "audio_token_id": ("audio_token_index", "audio_token"),
@@ -44,11 +45,23 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "audio_start_token_id": (),
     "audio_end_token_id": (),
     "config": ("hf_config", "model_config"),
+    "features": ("inputs", "model_inputs", "encoding", "encoded", "example"),
 }
 """What a position function may be given, by the names that are usual for it."""
 
 KNOWN: Mapping[str, str] = {name: one for one, names in NAMES.items() for name in (one, *names)}
 """The key of `NAMES` for each of its names."""
+
+FEATURES = (
+    "input_ids", "attention_mask", "image_grid_thw", "video_grid_thw", "second_per_grid_ts", "mm_token_type_ids",
+)  # fmt: skip
+"""What a mapping of a processor holds."""
+
+_GIVEN = f"a check gives {', '.join(NAMES)}."
+_HINT = (
+    "Name the arguments so, or say what they are, in their order: call='input_ids, image_grid_thw'; "
+    "call='features' for one mapping of them."
+)
 
 _BY_TOKEN = ("input_ids", "attention_mask", "mm_token_type_ids", "document_ids")
 _DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
@@ -87,10 +100,13 @@ class PositionFunction(ForeignFunction):
         if self.flat and prompt.shape[0] > 1:
             return "batch of rows"
         have = set(self.takes.values())
+        if "features" in have:
+            have.update(FEATURES)
         needed: list[tuple[bool, set[str]]] = [
             (not self.rule.latent, {*_BY_TOKEN, *_DOCUMENTS, "seq_len"}),
             (not prompt.mask.all(), {"attention_mask"}),
             (any(len(row) > 1 for row in prompt.rows), set(_DOCUMENTS)),
+            (prompt.audio_in_video, {"use_audio_in_video"}),
         ]
         for kind in ("image", "video") if self.rule.latent or have & {"image_grid_thw", "video_grid_thw"} else ():
             grid = getattr(self.rule, kind) == "grid" and prompt.grids(kind) is not None
@@ -112,6 +128,7 @@ class PositionFunction(ForeignFunction):
         given = _arguments(prompt)
         if self.flat:
             given |= {name: given[name][0] for name in _BY_TOKEN}
+        given["features"] = {name: given[name] for name in FEATURES if given[name] is not None}
         held = {name: self._held(given[what]) for name, what in self.takes.items()}
         answer = self.ask(held, prompt.mask.size)
         ids, deltas = _parts(answer)
@@ -125,6 +142,8 @@ class PositionFunction(ForeignFunction):
         return arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
 
     def _held(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._held(each) for name, each in value.items()}
         return self.library.positions(value) if isinstance(value, np.ndarray) else value
 
 
@@ -140,13 +159,12 @@ def _parameters(function: Callable[..., Any]) -> dict[str, str]:
         parameters = ()
     named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
     takes = {one.name: KNOWN[one.name] for one in named if one.name in KNOWN}
+    if list(takes) == ["batch"]:  # alone it is no number of rows
+        takes = {"batch": "features"}
     unknown = [one.name for one in named if one.name not in KNOWN and one.default is one.empty]
     if unknown or not takes:
         what = f"takes {listed(f'`{name}`' for name in unknown)}" if unknown else "names none of its arguments"
-        raise CannotCheck(
-            f"The function {what}; a check gives {', '.join(NAMES)}.",
-            "Name the arguments so, or say what they are, in their order: call='input_ids, image_grid_thw'.",
-        )
+        raise CannotCheck(f"The function {what}; {_GIVEN}", _HINT)
     return takes
 
 
@@ -154,10 +172,7 @@ def _called(call: str) -> dict[str, str]:
     words = [word.strip() for word in call.split(",")]
     unknown = [word for word in words if word not in KNOWN]
     if unknown:
-        raise CannotCheck(
-            f"`call` names {listed(f'`{word}`' for word in unknown)}; a check gives {', '.join(NAMES)}.",
-            "Write the arguments in their order: call='input_ids, image_grid_thw'.",
-        )
+        raise CannotCheck(f"`call` names {listed(f'`{word}`' for word in unknown)}; {_GIVEN}", _HINT)
     return {word: KNOWN[word] for word in words}
 
 
@@ -167,11 +182,12 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
     videos = [part for part in prompt.parts if part.kind == "video"]
     cells = next((part.cells for part in prompt.parts if part.kind in {"image", "video"}), (1, 1, 1))
     lengths = [count for row in prompt.lengths for count in row]
-    audio = [part.tokens * rule.audio_rate for part in prompt.parts if part.kind == "audio"]
+    audio = [rule.audio_features(part.tokens) for part in prompt.parts if part.kind != "text" and part.tokens]
     constants = {
         "spatial_merge_size": rule.merge,
         "temporal_merge_size": rule.frame_merge,
         "tokens_per_second": rule.per_second,
+        "seconds_per_chunk": rule.chunk,
         "image_token_id": tokens.image,
         "video_token_id": tokens.video,
         "audio_token_id": tokens.audio,
@@ -182,8 +198,9 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "audio_start_token_id": tokens.audio_start,
         "audio_end_token_id": tokens.audio_end,
     }
+    held = {name: value for one, value in constants.items() for name in (one, *NAMES[one])}
     return constants | {
-        "config": SimpleNamespace(**constants, vision_config=SimpleNamespace(**constants)),
+        "config": SimpleNamespace(**held, vision_config=SimpleNamespace(**held)),
         "input_ids": prompt.ids,
         "attention_mask": prompt.mask.astype(np.int64),
         "image_grid_thw": prompt.grids("image"),
@@ -191,7 +208,7 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "second_per_grid_ts": np.array([part.seconds for part in videos]) if videos else None,
         "mm_token_type_ids": prompt.types,
         "audio_seqlens": np.array(audio, np.int64) if audio else None,
-        "use_audio_in_video": False,
+        "use_audio_in_video": prompt.audio_in_video,
         "cu_seqlens": np.cumsum([0, *lengths]),
         "document_lengths": np.array(lengths, np.int64),
         "document_ids": prompt.documents,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.models.opened_modules import name_of, token_numbering
 from clockhands.phrases import filled, listed, number_of, said
 from clockhands.recognition.calling import Refused, refusals
 from clockhands.recognition.faults import POSITIONS
@@ -34,13 +35,13 @@ class Numbered:
     got: np.ndarray
     deltas: np.ndarray | None
 
-    def agrees(self, wanted: np.ndarray | None) -> bool:
-        """Whether these positions were returned; padding, and what a suspect does not know, may be anything."""
-        return wanted is not None and bool(((self.got == wanted) | np.isnan(wanted)).all())
+    def wrong(self, wanted: np.ndarray) -> np.ndarray:
+        """Which tokens have other positions, [batch, seq]; what is not known (NaN) may be anything, as padding."""
+        return ((self.got != wanted) & ~np.isnan(wanted)).any(axis=0)
 
 
 def check_positions(
-    fn: Callable[..., Any] | None = None,
+    fn: Any = None,
     *,
     like: str | PositionRule | tuple[PositionRule, ...] | None = None,
     call: str | None = None,
@@ -59,8 +60,10 @@ def check_positions(
             ``video_grid_thw`` [number, 3] in patches, ``second_per_grid_ts``, ``mm_token_type_ids``, ``cu_seqlens`` or
             ``document_ids``; of a latent image of ``height`` and ``width`` in patches, ``frames``, ``text_length``. It
             returns positions [3, batch, seq], [batch, seq] or [seq], alone or with the deltas of the next token, or a
-            mapping with ``position_ids``.
-        like: The family, with fields if they differ: ``"qwen2_vl"``, ``"qwen2_5_vl:per_second=2,image=9"``.
+            mapping with ``position_ids``. Or of one mapping ``features`` of these; or a loaded model, of which its
+            `get_rope_index` is checked.
+        like: The family, with fields if they differ: ``"qwen2_vl"``, ``"qwen2_5_vl:per_second=2,image=9"``; of a loaded
+            model that of its config unless given.
         call: What its arguments are, in their order, if their names do not say it: ``"input_ids, image_grid_thw"``.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless given.
         timeout: Seconds for a call.
@@ -86,17 +89,12 @@ def check_positions(
     True
     """
     __tracebackhide__ = True
-    rules = rules_of(like)
     if fn is None:
         raise CannotCheck("No function was passed.", "Pass the function to check.")
-    modules = getattr(fn, "named_modules", None)
-    if modules is not None:
-        owners = [name for name, module in modules() if hasattr(module, "get_rope_index")]
-        path = ".".join(["model", *filter(None, owners[:1]), "get_rope_index"])
-        raise CannotCheck(
-            "A model was passed, not a function that numbers tokens.",
-            f"Pass {path}." if owners else "Pass the function that numbers its tokens.",
-        )
+    if hasattr(fn, "named_modules"):
+        fn, own = _numbering_of(fn)
+        like = own if like is None else like
+    rules = rules_of(like)
     called = PositionFunction(fn, rules[0], call, timeout)
     answers, refused, left_out = _answers(called, prompts_of(rules[0]), backend)
     report = judged(named(fn, None), rules, answers, left_out, called.summary)
@@ -114,6 +112,21 @@ def check_positions(
             explanations=(*report.explanations, _known("changes-its-arguments", {"names": names})),
         )
     return settled(report, raises)
+
+
+def _numbering_of(model: Any) -> tuple[Callable[..., Any], tuple[PositionRule, ...] | None]:
+    """The `get_rope_index` of a model, and the rules of its config, if they are known.
+
+    Raises:
+        CannotCheck: It has none.
+    """
+    numbering = token_numbering(model)
+    if numbering is None:
+        raise CannotCheck(
+            f"{name_of(model)} has no get_rope_index: a forward pass of the model numbers its tokens.",
+            "check_generation (--kind generation) runs the model; check_batch checks the position_ids of a batch.",
+        )
+    return numbering.call, numbering.rules
 
 
 def judged(
@@ -189,13 +202,13 @@ def _first(called: PositionFunction, prompts: Sequence[Prompt], backend: Any) ->
 
 
 def _wrong(rule: PositionRule, answers: Sequence[Numbered]) -> list[Numbered]:
-    return [answer for answer in answers if not answer.agrees(positions(rule, answer.prompt))]
+    return [answer for answer in answers if answer.wrong(positions(rule, answer.prompt)).any()]
 
 
 def _failure(rule: PositionRule, answer: Numbered) -> Failure:
     """The first token that has another position."""
     wanted = positions(rule, answer.prompt)
-    wrong = ((answer.got != wanted) & ~np.isnan(wanted)).any(axis=0)
+    wrong = answer.wrong(wanted)
     row, token = (int(each) for each in np.argwhere(wrong)[0])
     got, right = ([_number(value) for value in each[:, row, token]] for each in (answer.got, wanted))
     where = f"row {row}, token {token}" if len(wrong) > 1 else f"token {token}"
@@ -221,10 +234,17 @@ def _as_text(values: Sequence[float]) -> str:
 def _explanations(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple[Explanation, ...]:
     """The faults that give the same numbers: one, or two at once; none if no known fault does."""
     prompts = [answer.prompt for answer in answers]
-    order = sorted(range(len(answers)), key=lambda number: answers[number].agrees(positions(rules[0], prompts[number])))
+    wrong = [answer.wrong(positions(rules[0], answer.prompt)) for answer in answers]
+    order = sorted(range(len(answers)), key=lambda number: not wrong[number].any())
 
     def fits(suspect: PositionSuspect) -> bool:
-        return all(answers[number].agrees(suspect.predicted(prompts, number)) for number in order)
+        known = False
+        for number in order:
+            predicted = suspect.predicted(prompts, number)
+            if predicted is None or answers[number].wrong(predicted).any():
+                return False
+            known |= bool((~np.isnan(predicted[:, wrong[number]])).any())
+        return known  # of tokens that are wrong it knows at least some
 
     largest = max(float(answer.got[:, answer.prompt.mask].max()) for answer in answers)
     for rule in rules:
