@@ -17,6 +17,7 @@ from clockhands.encodings.ladders import Explicit
 from clockhands.encodings.layouts import Layout
 from clockhands.models.attention_inputs import Attended, attended, roundoff
 from clockhands.models.layer_biases import DeclaredBias
+from clockhands.models.layer_offsets import offset_in_text
 from clockhands.models.layer_rotations import (
     ROUNDINGS,
     ROWS,
@@ -171,8 +172,8 @@ def some_tokens(module: nn.Module, ids: Tensor, seen: Sequence[Attended]) -> Ten
 # References
 
 
-def _rotated_at_zero(each: DeclaredLayer, heads: Tensor) -> Tensor:
-    """Heads at position 0, rotated by clockhands by the declared spec."""
+def _rotated(each: DeclaredLayer, heads: Tensor, positions: np.ndarray | None = None) -> Tensor:
+    """Heads, rotated by clockhands by the declared spec: by the number of a token, or by [batch, tokens] positions."""
     if each.expected is None:
         return heads
     length = heads.shape[-2]
@@ -181,9 +182,15 @@ def _rotated_at_zero(each: DeclaredLayer, heads: Tensor) -> Tensor:
     assert each.layout is not None
     rates = tuple(float(rate) for rate in rates_at(each.expected, length))
     rates += (0.0,) * (each.rotated // 2 - len(rates))
-    made = heads.clone()
-    made[..., place] = rotary.rotate(heads[..., place].contiguous(), _spec(each.rotated, each.layout, rates, direction))
+    made, spec = heads.clone(), _spec(each.rotated, each.layout, rates, direction)
+    made[..., place] = rotary.rotate(heads[..., place].contiguous(), spec, positions)
     return made
+
+
+def _rotated_further(each: DeclaredLayer, heads: Tensor, by: Sequence[int]) -> Tensor:
+    """Each head of one text, rotated by its number of tokens."""
+    positions = np.repeat(np.array(by)[:, None], heads.shape[-2], axis=1)
+    return _rotated(each, heads[0][:, None], positions)[None, :, 0]
 
 
 @cache
@@ -198,18 +205,31 @@ Reference = Callable[[Tensor], tuple[Tensor, Mapping[int, Sequence[tuple[Tensor,
 """From a window to the outputs of the reference, and queries and keys of its layers, where they are made here."""
 
 
-def rotated_reference(module: nn.Module, declared: dict[int, DeclaredLayer], seen: Sequence[Attended]) -> Reference:
+def rotated_reference(
+    module: nn.Module,
+    declared: Mapping[int, DeclaredLayer],
+    seen: Sequence[Attended],
+    offsets: Mapping[int, Sequence[int]],
+) -> Reference:
     """A reference whose queries and keys are rotated by clockhands.
 
-    At position 0 a model rotates by nothing. So it is run with every token at position 0, and queries and keys are
+    At position 0 a model rotates queries and keys alike. So it is run with every token at position 0, and they are
     rotated before attention, by the frequencies, layout and channels that the config declares for the layer.
+
+    Args:
+        module: The model.
+        declared: Its layers.
+        seen: One pass.
+        offsets: By how many tokens the model rotates queries more than keys, in each head of some layers.
     """
 
     def outputs(window: Tensor) -> Any:
         turned: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
         def rotation(layer: int, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-            both = _rotated_at_zero(declared[layer], queries), _rotated_at_zero(declared[layer], keys)
+            if any(apart := offsets.get(layer, ())):
+                queries = _rotated_further(declared[layer], queries, [-tokens for tokens in apart])
+            both = _rotated(declared[layer], queries), _rotated(declared[layer], keys)
             turned.setdefault(layer, []).append(both)
             return both
 
@@ -236,14 +256,40 @@ def biased_reference(module: nn.Module, declared: Mapping[str, DeclaredBias], id
     return outputs
 
 
+@dataclass(frozen=True)
+class LayerApart:
+    """The first layer whose queries or keys differ from those of the reference by more than a shift of both.
+
+    Attributes:
+        layer: Its number.
+        queries: By how many tokens its queries are rotated more than declared; None where no distance gives them.
+        keys: As much for its keys.
+    """
+
+    layer: int
+    queries: int | None
+    keys: int | None
+
+
 def first_apart(
-    seen: Sequence[Attended], turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]], rounding: Rounding
-) -> int | None:
-    """The first layer whose queries or keys differ from those of the reference."""
+    seen: Sequence[Attended],
+    turned: Mapping[int, Sequence[tuple[Tensor, Tensor]]],
+    declared: Mapping[int, DeclaredLayer],
+    rounding: Rounding,
+) -> LayerApart | None:
+    """The first layer that differs from the reference."""
     wanted = {layer: iter(each) for layer, each in turned.items()}
     for each in seen:
-        if each.distance(*next(wanted[each.layer])) > rounding.apart[each.layer]:
-            return each.layer
+        others, want = next(wanted[each.layer]), declared[each.layer]
+        if each.distance(*others) <= rounding.apart[each.layer]:
+            continue
+        heads = each.queries, each.keys
+        queries, keys = (offset_in_text(own, other, want) for own, other in zip(heads, others, strict=True))
+        if queries is not None and queries == keys:
+            shifted = (_rotated_further(want, other, [queries] * other.shape[1]) for other in others)
+            if each.distance(*shifted) <= rounding.apart[each.layer]:
+                continue
+        return LayerApart(each.layer, queries, keys)
     return None
 
 
@@ -263,20 +309,23 @@ class WholePasses:
         referred: For each text, the mean KL divergence from the reference.
         losses: For each text, nats of each token of the model and of the reference.
         rotated: Whether the reference rotates queries and keys, and not a bias is its own.
-        first: The first layer whose queries or keys differ from those of the reference, in the first text.
+        first: The first layer that differs from the reference, in the first text.
     """
 
-    def __init__(self, module: nn.Module, by: int, reference: Reference | None) -> None:
+    def __init__(
+        self, module: nn.Module, by: int, reference: Reference | None, declared: Mapping[int, DeclaredLayer]
+    ) -> None:
         self.module: nn.Module = module
         self.by: int = by
         self.reference: Reference | None = reference
+        self.declared: Mapping[int, DeclaredLayer] = declared
         self.rounding: Rounding = Rounding(KL_LIMIT, {})
         self.shift_limit: float = KL_LIMIT
         self.shifted: list[float] = []
         self.referred: list[float] = []
         self.losses: list[list[np.ndarray]] = []
         self.rotated: bool = False
-        self.first: int | None = None
+        self.first: LayerApart | None = None
 
     def run(self, window: Tensor, *, losses: bool) -> None:
         """Run one text; ``losses``: whether outputs are logits of the next token."""
@@ -297,6 +346,6 @@ class WholePasses:
             wanted, turned = self.reference(window)
             self.referred.append(divergence(wanted, own))
             if begins and turned:
-                self.rotated, self.first = True, first_apart(seen, turned, self.rounding)
+                self.rotated, self.first = True, first_apart(seen, turned, self.declared, self.rounding)
             if losses:
                 self.losses.append([nats_of(each, window) for each in (own, wanted)])

@@ -1,16 +1,13 @@
 """Measures the factor on the scores of each layer, and how its rotation orders channels, beside its projections.
 
-At position 0 a rotation does nothing: a query that attention receives is a row of a projection or of a norm, times a
-constant, with channels in their order or in another one. The same holds for a key, and for the rotated and the other
-channels of a head apart: cosines that are multiplied by a factor change the first alone. From there to the input of the
-softmax, the product of a query and a key is multiplied by the scale.
+A query that attention receives at position 0 is a row of a projection times a constant (`head_sources`). The same holds
+for a key, and for the rotated and the other channels of a head apart: cosines that are multiplied by a factor change
+the first alone. From there to the input of the softmax, the product of a query and a key is multiplied by the scale.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,23 +15,16 @@ from torch import Tensor, nn
 
 from clockhands.configs.resolved import LayerEncoding, layer_ranges
 from clockhands.encodings.scaling import yarn_magnitude
-from clockhands.encodings.scores import ConstantScale, FloorLogScale, LogScale, ScoreScale, score_scale
-from clockhands.models.attention_inputs import Attended, attended
-from clockhands.models.layer_rotations import DeclaredLayer, growth, repeated_tokens, rows_of, tolerance
+from clockhands.encodings.scores import ConstantScale, score_scale
+from clockhands.models.attention_inputs import Attended
+from clockhands.models.head_sources import HeadSource, Order, OutputAtZero, outputs_at_zero, sources_of
+from clockhands.models.layer_rotations import DeclaredLayer, tolerance
 from clockhands.models.observations import Observation
-from clockhands.models.running_models import runner
 from clockhands.phrases import listed
-
-Order = Literal["kept", "halves"]
-"""Of the rotated channels that attention receives: as projected, or first the even ones, then the odd ones."""
 
 ROTATED, OTHERS = "rotated", "other"
 """The two kinds of channels of a head."""
 
-LONGEST_TEXT = 1100
-"""Tokens of a text in which layers are let count by themselves."""
-
-_ELSEWHERE = 5  # a second position, at which a row behind a rotation differs from that at position 0
 _HIDDEN = -1e4  # scores of hidden keys are below
 _REMEDY = "Multiply q k by the declared scale once, in every layer, and cosine and sine by their own factor alone."
 
@@ -53,6 +43,7 @@ class LayerScores:
         factors: For each kind of channels, what q k of a projection (or of a norm behind it) is multiplied by until the
             softmax; only those that were measured.
         after_rotation: Whether what gives the queries comes after the rotation, so that no factor on cosines is seen.
+        angles: By how much more queries are rotated than keys, [heads, pairs], rad; None where that is not known.
     """
 
     layer: int
@@ -62,6 +53,7 @@ class LayerScores:
     scale: float | None
     factors: Mapping[str, float]
     after_rotation: bool = False
+    angles: np.ndarray | None = None
 
 
 # Measuring
@@ -79,28 +71,13 @@ def scores_at_zero(
         seen: The records of a pass over a text, with scores.
         places: Whether the model takes positions.
     """
-    positions = (0, _ELSEWHERE) if places else (0,)
-    ids = tokens.repeat(len(positions))[:, None]
-    at = torch.tensor(positions, device=ids.device).repeat_interleave(len(tokens))[:, None]
-    given = {"position_ids": at, "attention_mask": torch.ones_like(ids)} if places else {}
-    made: list[tuple[str, np.ndarray]] = []  # a norm may be called for queries and again for keys
-    with ExitStack() as stack:
-        for path, each in module.named_modules():
-
-            def heard(_: nn.Module, __: Any, output: Any, path: str = path) -> None:
-                if isinstance(output, Tensor) and output.shape[0] == len(ids) and output.is_floating_point():
-                    made.append((path, output.detach().double().cpu().numpy().reshape(len(ids), -1)))
-
-            if any(path.startswith(f"{one.path}.") for one in seen):
-                stack.enter_context(each.register_forward_hook(heard))
-        single = stack.enter_context(attended(module))
-        with torch.no_grad():
-            runner(module)(ids, **given)
+    allowed = tolerance(seen[0].queries.dtype)
+    single, made = outputs_at_zero(module, tokens, [each.path for each in seen], allowed, places=places)
     scales = {each.path: _scale(each) for each in reversed(seen)}
     found = {}
     for each in single:
         if each.layer in declared and each.layer not in found:
-            inside = [rows for path, rows in made if path.startswith(f"{each.path}.")]
+            inside = [output for output in made if output.path.startswith(f"{each.path}.")]
             found[each.layer] = _of_layer(each, declared[each.layer], inside, scales.get(each.path), len(tokens))
     return list(found.values())
 
@@ -125,79 +102,43 @@ def _scale(own: Attended) -> float | None:
 
 
 def _of_layer(
-    own: Attended, want: DeclaredLayer, made: Sequence[np.ndarray], scale: float | None, texts: int
+    own: Attended, want: DeclaredLayer, made: Sequence[OutputAtZero], scale: float | None, texts: int
 ) -> LayerScores:
-    width = own.queries.shape[-1]
+    width, allowed = own.queries.shape[-1], tolerance(own.queries.dtype)
     rotated = np.arange(width)[want.channels(width)] if want.expected is not None else np.arange(0)
     kinds = {ROTATED: rotated, OTHERS: np.delete(np.arange(width), rotated)}
-    order: Order | None = None
-    factors, moved = {}, False
+    of_rotated: list[list[HeadSource]] = []
+    factors = {}
     for kind, channels in kinds.items():
-        ratios = []
+        sources = []
         for heads in (own.queries, own.keys):
-            rows = heads[:, :, 0].double().cpu().numpy()[..., channels]
-            source = _source(rows, made, texts, tolerance(heads.dtype)) if len(channels) else None
-            ratios.append(None if source is None else source.ratio)
-            if source is not None and heads is own.queries and kind == ROTATED:
-                order, moved = source.order, source.moved
-        if scale is not None and None not in ratios:
-            factors[kind] = scale * math.prod(each for each in ratios if each is not None)
-    return LayerScores(own.layer, own.path, width, order, scale, factors, moved)
+            rows = heads[:texts, :, 0].double().cpu().numpy()[..., channels]
+            found = sources_of(rows, made, allowed, want.layout if kind == ROTATED else None) if len(channels) else None
+            sources.append(found)
+        if kind == ROTATED:
+            of_rotated = [each or [] for each in sources]
+        if scale is not None and None not in sources:
+            factors[kind] = scale * math.prod(each[0].ratio for each in sources if each)
+    of_queries = of_rotated[0][0] if of_rotated[0] else None
+    return LayerScores(
+        own.layer,
+        own.path,
+        width,
+        None if of_queries is None else of_queries.order,
+        scale,
+        factors,
+        of_queries is not None and of_queries.moved,
+        _angles_apart(*of_rotated),
+    )
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """What gives the channels of all heads: the constant between, their order, and whether it depends on positions."""
-
-    ratio: float
-    order: Order
-    moved: bool
-
-
-def _source(rows: np.ndarray, made: Sequence[np.ndarray], texts: int, allowed: float) -> _Slice | None:
-    """The output of a module that gives channels of heads [texts, heads, channels]; None if there is none."""
-    found = [_slice_of(rows[:, head], made, texts, allowed) for head in range(rows.shape[1])]
-    first = found[0]
-    if first is None or any(each is None or abs(each.ratio / first.ratio - 1) > 2 * allowed for each in found):
+def _angles_apart(queries: Sequence[HeadSource], keys: Sequence[HeadSource]) -> np.ndarray | None:
+    """By how much more queries are rotated than keys, [heads, pairs], rad; None where one is not known."""
+    sides = [[each.angles for each in side if each.angles is not None] for side in (queries, keys)]
+    if not all(sides) or [len(side) for side in sides] != [len(queries), len(keys)]:
         return None
-    return first
-
-
-def _slice_of(rows: np.ndarray, made: Sequence[np.ndarray], texts: int, allowed: float) -> _Slice | None:
-    """The last output in which channels [texts, channels] of one head are found beside each other."""
-    width, first = rows.shape[-1], rows[:texts]
-    largest = int(np.linalg.norm(first, axis=-1).argmax())  # that of a padding token may be zeros
-    orders: dict[Order, np.ndarray] = {"kept": np.arange(width), "halves": np.r_[0:width:2, 1:width:2]}
-    for output in reversed(made):
-        for order, places in orders.items():
-            for start in _starts(first[largest], output[largest], places, allowed):
-                given = output[:, start + places]
-                ratio = constant(given[:texts], first, allowed)
-                if ratio is not None:
-                    # Without a second position it is not known whether the rotation comes before.
-                    apart = np.abs(given[texts:] - given[:texts]).max() if len(given) > texts else np.inf
-                    return _Slice(ratio, order, bool(apart > allowed * np.abs(given).max()))
-    return None
-
-
-def _starts(row: np.ndarray, output: np.ndarray, places: np.ndarray, allowed: float) -> Iterator[int]:
-    """Where a row may begin in an output: there its three largest channels have one ratio."""
-    count = len(output) - int(places.max())
-    first, *others = np.argsort(-np.abs(row))[:3]
-    if count < 1 or not row[first]:
-        return
-    most = output[places[first] :][:count]
-    near = np.abs(most) > 0
-    for channel in others:
-        apart = row[first] * output[places[channel] :][:count] - row[channel] * most
-        near &= np.abs(apart) <= 4 * allowed * np.abs(row[first] * most)
-    yield from map(int, np.flatnonzero(near))
-
-
-def constant(given: np.ndarray, made: np.ndarray, allowed: float) -> float | None:
-    """The number by which the first array gives the second one; None if there is none."""
-    ratio = float((given * made).sum() / max((given**2).sum(), 1e-300))
-    return ratio if np.linalg.norm(made - ratio * given) <= allowed * np.linalg.norm(made) else None
+    of_queries, of_keys = map(np.array, sides)
+    return of_queries - of_keys.repeat(len(of_queries) // len(of_keys), axis=0)
 
 
 def in_measured_order(
@@ -342,124 +283,3 @@ def _difference(seen: Mapping[str, float], parts: _Parts, code: LayerEncoding, p
     ]
     fault = [f"That is {listed(fits, 'or')}."] if fits else []
     return " ".join([*dict.fromkeys(told), *fault])
-
-
-# Growth with the position
-
-
-def telling_positions(declared: Iterable[DeclaredLayer], length: int) -> np.ndarray:
-    """Positions below a length at which declared scales of scores step or begin to grow, and those beside them."""
-    scales = [each.code.score_scale for each in declared]
-    edges = {scale.grows_from for scale in scales if scale is not None and scale.grows_from is not None}
-    near = {step * edge + beside for edge in edges for step in (0.5, 1, 2, 3) for beside in (-1, 0, 1)}
-    return np.array(sorted({int(each) for each in near if 0 < each < length}), dtype=np.int64)
-
-
-@dataclass
-class Growth:
-    """How scores grow with the position.
-
-    Attributes:
-        found: What is not as declared.
-        most: How far scores of each layer grow up to the position where they are largest.
-        answers: On what was declared and not measured.
-    """
-
-    found: list[Observation] = field(default_factory=list)
-    most: dict[int, float] = field(default_factory=dict)
-    answers: list[str] = field(default_factory=list)
-
-
-def growth_of_scores(
-    module: nn.Module, seen: Sequence[Attended], declared: Mapping[int, DeclaredLayer], positions: np.ndarray,
-    tokens: Tensor,
-) -> Growth:  # fmt: skip
-    """Compare how queries and keys grow with the position with the declared scale of scores.
-
-    Layers that do not grow with the positions that they are given may count the tokens: they get a long text.
-
-    Args:
-        module: The model.
-        seen: Each layer's queries and keys of texts of one token, by position.
-        declared: The layers.
-        positions: The positions; the first is 0.
-        tokens: Token ids, [texts].
-    """
-    made = Growth()
-    still = _grown(made, seen, declared, positions)
-    if not still:
-        return made
-    scales = {layer: declared[layer].code.score_scale for layer in still}
-    length = 2 + max(scale.grows_from or 0 for scale in scales.values() if scale is not None)
-    if length > LONGEST_TEXT:
-        made.answers.append(
-            f"Scores of layers {layer_ranges(still)} do not grow with `position_ids`. Whether they grow with the "
-            f"tokens that the layers count was not measured: that takes a text of {length:,} tokens."
-        )
-        return made
-    waiting = {layer: declared[layer] for layer in still}
-    left_out: dict[str, list[int]] = {}
-    for layer in _grown(made, repeated_tokens(module, tokens[:1], length), waiting, np.arange(length)):
-        scale = scales[layer]
-        left_out.setdefault("not to change" if scale is None else scale.words, []).append(layer)
-    for words, layers in left_out.items():
-        says = f"Scores do not grow with the position, where the config declares them {words}."
-        made.found.append(_growth_differs(says, layers))
-    return made
-
-
-def _grown(
-    made: Growth, seen: Sequence[Attended], declared: Mapping[int, DeclaredLayer], positions: np.ndarray
-) -> list[int]:
-    """Notes growth that differs, and returns the layers whose scores stay as at position 0 against the declaration."""
-    wrong: dict[str, list[int]] = {}
-    still: list[int] = []
-    done: set[int] = set()
-    for each in seen:
-        if (want := declared.get(each.layer)) is None or each.layer in done:
-            continue
-        done.add(each.layer)
-        allowed = 2 * tolerance(each.queries.dtype)
-        queries, keys = (growth(rows_of(heads, len(positions)), allowed / 2) for heads in (each.queries, each.keys))
-        measured, scale = queries * keys, want.code.score_scale
-        made.most[each.layer] = float(measured.max())
-        declares = np.ones(len(positions)) if scale is None else score_scale(scale, positions)
-        declares = declares / declares[0]
-        far = np.abs(measured / declares - 1)
-        at = int(far.argmax())
-        if far[at] <= allowed:
-            continue
-        if not (measured != 1).any():
-            still.append(each.layer)
-            continue
-        says = (
-            f"Scores of queries at position {positions[at]:,} are {measured[at]:.4g} times those at position 0, "
-            f"where the config declares {declares[at]:.4g}."
-        )
-        faults = [
-            phrase
-            for phrase, growing in _growths(scale, positions)
-            if np.abs(measured / (growing / growing[0]) - 1).max() <= allowed
-        ]
-        wrong.setdefault(f"{says} That is {listed(faults, 'or')}." if faults else says, []).append(each.layer)
-    made.found += [_growth_differs(says, layers) for says, layers in wrong.items()]
-    return still
-
-
-def _growth_differs(says: str, layers: Sequence[int]) -> Observation:
-    remedy = "Multiply each query once by the declared scale at its position."
-    return Observation("run-differs", {"says": says, "remedy": remedy}, layer_ranges(layers))
-
-
-def _growths(scale: ScoreScale | None, positions: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Usual faults of a scale that grows, each with what it makes of the scores, beside the first position."""
-    if not isinstance(scale, FloorLogScale | LogScale):
-        return
-
-    yield "the growth applied twice", score_scale(scale, positions) ** 2
-    yield "the growth of a position one later", score_scale(scale, positions + 1)
-    yield "the growth of a position one earlier", score_scale(scale, np.maximum(positions - 1, 0))
-    if isinstance(scale, FloorLogScale):
-        steps = (positions + scale.first) / scale.original
-        yield "the growth without rounding the steps down (`floor`)", 1 + scale.beta * np.log1p(steps)
-        yield "the logarithm without 1 +", 1 + scale.beta * np.log(np.maximum(np.floor(steps), 1))

@@ -7,10 +7,8 @@ finds the layers, and `clockhands.testing.check_generation` compares padding, pa
 one pass.
 """
 
-import itertools
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -37,6 +35,7 @@ from clockhands.models.compared_runs import (
 )
 from clockhands.models.image_towers import parts_beside_text
 from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
     POSITIONS,
     DeclaredLayer,
@@ -50,78 +49,27 @@ from clockhands.models.layer_rotations import (
     single_tokens,
     tolerance,
 )
-from clockhands.models.layer_scores import (
-    differing_scores,
-    growth_of_scores,
-    in_measured_order,
-    scores_at_zero,
-    telling_positions,
-)
+from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.opened_modules import token_numbering
 from clockhands.models.running_models import RunningModel, takes
+from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed
-from clockhands.probes._paired_differences import difference
-from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
+from clockhands.probes._live_result import LiveResult
+from clockhands.probes._whole_passes import add_whole_passes
+from clockhands.probes.results import ProbeResult, Progress, Stopped
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing import CannotCheck, Report, check_generation, check_positions
 
 SHIFT = 1000
 """Tokens by which all positions are shifted, where the context allows it."""
 
-BANDS = 4
 _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
 _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
-
-
-@dataclass(kw_only=True)
-class _Live(GatheredResult):
-    """The results so far; the answers are those after the verdict.
-
-    Attributes:
-        findings: Problems.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-
-    def verified(self) -> ProbeResult:
-        """The result, with the verdict first."""
-        told = dict.fromkeys(_in_words(each) for each in self.findings if each.severity != "note")
-        numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
-        return ProbeResult(
-            "live", (self.verdict(), *told, *self.answers), numbers, tuple(self.columns), tuple(self.figures)
-        )
-
-    def verdict(self) -> str:
-        """The first sentence."""
-        wrong = [each for each in self.findings if each.severity != "note"]
-        if wrong:
-            return f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''} of positions at run time."
-        if self.numbers.get("positions") == "none":
-            return "The model has no position encoding: queries and keys are the same at every position."
-        if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
-            layers = f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked"
-            return f"{layers}, in text; {left} not checked." if (left := self.left_out()) else f"{layers}."
-        return "No problem was found; no layer declares a rotation that can be measured here."
-
-    def left_out(self) -> str:
-        """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
-        found = list(self.numbers.get("not_measured", []))
-        numbered = self.numbers.get("image_coordinates", {"prompts": ()})["prompts"]
-        unseen = [f"{kind}s" for kind in ("image", "video") if not any(kind in prompt for prompt in numbered)]
-        several = bool(unseen) and self.numbers.get("text_coordinates", 1) > 1
-        if several:
-            found.append(f"the coordinates of {listed(unseen)}")
-        return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
-
-
-def _in_words(found: Finding) -> str:
-    where = f", layers {found.layers}" if found.layers else ""
-    return f"{found.severity} {found.code}{where}: {found.message} Fix: {found.hint}"
 
 
 def check_live(model: RunningModel) -> None:
@@ -147,7 +95,7 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
         Stopped: Ctrl-C; it holds what was found until then.
     """
     module = inner(model.module)
-    live = _Live()
+    live = LiveResult()
     ids = ids.to(next(module.parameters()).device)
     try:
         with uncompiled(), in_one_thread() if faster_alone(module) else nullcontext():
@@ -181,7 +129,7 @@ def _of_positions(report: Report) -> dict[str, str]:
     return {"says": " ".join([*faults, f"With {first.experiment}, {first.message}"]), "remedy": remedy}
 
 
-def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, progress: Progress) -> None:
+def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Tensor, progress: Progress) -> None:
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
@@ -221,6 +169,12 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     live.answers += answers
     live.numbers["scores"] = {str(each.layer): dict(each.factors) for each in measured if each.factors}
     live.numbers["scores_checked"] = len(scored)
+    offsets = differing_offsets(declared, measured, seen[0].queries.dtype)
+    live.findings += [make_finding(*each) for each in offsets.found]
+    live.numbers["offsets"] = {str(layer): list(dict.fromkeys(of)) for layer, of in offsets.tokens.items()}
+    if offsets.unknown:
+        where = f"the distance between queries and keys in layers {layer_ranges(offsets.unknown)}"
+        live.numbers["not_measured"].append(where)
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, tokens, audited, declared=declared, places=places)
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
@@ -229,19 +183,21 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
     _verdict_of_positions(live, declared, audited, seen[0].queries.dtype)
     by = _shift_of(live, model.context, ids.shape[1]) if places else 0
     reference = None
-    if places and whole and not live.numbers.get("positions_ignored"):
-        reference = rotated_reference(module, declared, seen)
+    odd = any(None in heads for heads in offsets.tokens.values())  # no distance that a reference could undo
+    if places and whole and not odd and not live.numbers.get("positions_ignored"):
+        apart = {layer: [tokens or 0 for tokens in heads] for layer, heads in offsets.tokens.items()}
+        reference = rotated_reference(module, declared, seen, apart)
     elif of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
         reference = biased_reference(module, of_bias, ids)
     if by or reference is not None:
-        compared = WholePasses(module, by, reference)
+        compared = WholePasses(module, by, reference, declared)
         try:
             for number, window in enumerate(ids):
                 progress(f"text {number + 1} of {len(ids)} in one pass", 0.25 + 0.35 * number / len(ids))
                 compared.run(window, losses=model.predicts)
         finally:  # Ctrl-C keeps the windows that were run
             relative = whole and not any(code.score_scale for code in audited.layers)
-            _of_whole_passes(live, compared, relative=relative)
+            add_whole_passes(live, compared, relative=relative)
     if model.predicts and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
         if rounds_activations(module):
@@ -254,7 +210,7 @@ def _measured(live: _Live, model: RunningModel, module: nn.Module, ids: Tensor, 
 
 
 def _rotations(
-    live: _Live,
+    live: LiveResult,
     module: nn.Module,
     tokens: Tensor,
     audited: Audit,
@@ -305,7 +261,7 @@ def _rotations(
 
 
 def _biases(
-    live: _Live, module: nn.Module, ids: Tensor, audited: Audit, seen: Sequence[Attended]
+    live: LiveResult, module: nn.Module, ids: Tensor, audited: Audit, seen: Sequence[Attended]
 ) -> dict[str, DeclaredBias]:
     """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
@@ -324,7 +280,9 @@ def _biases(
     return declared
 
 
-def _verdict_of_positions(live: _Live, declared: dict[int, DeclaredLayer], audited: Audit, dtype: torch.dtype) -> None:
+def _verdict_of_positions(
+    live: LiveResult, declared: dict[int, DeclaredLayer], audited: Audit, dtype: torch.dtype
+) -> None:
     """Which layers rotate nothing, and whether the model has positions at all."""
     allowed = tolerance(dtype)
     far = {int(layer): size for layer, size in live.numbers["layers"].items()}
@@ -365,7 +323,7 @@ def _of_rotations(rotations: Sequence[LayerRotation]) -> list[Finding]:
     return made
 
 
-def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) -> None:
+def _compiled(live: LiveResult, module: nn.Module, own: nn.Module, window: Tensor) -> None:
     """Compare the outputs of the compiled model with those of its Python code, which all other tests run."""
     with uncompiled():
         with attended(own) as seen:
@@ -380,7 +338,7 @@ def _compiled(live: _Live, module: nn.Module, own: nn.Module, window: Tensor) ->
         live.findings.append(make_finding("run-differs", {"says": says, "kl": kl}))
 
 
-def _shift_of(live: _Live, context: int | None, length: int) -> int:
+def _shift_of(live: LiveResult, context: int | None, length: int) -> int:
     """By how much all positions are shifted; 0 where the context has no room for that."""
     by = SHIFT if context is None else min(SHIFT, context - length)
     if by < 1:
@@ -388,65 +346,7 @@ def _shift_of(live: _Live, context: int | None, length: int) -> int:
     return max(by, 0)
 
 
-def _of_whole_passes(live: _Live, compared: WholePasses, *, relative: bool) -> None:
-    """The first and the second test; ``relative``: whether a shift of all positions must not change outputs."""
-    if compared.shifted:
-        by, limit, kl = compared.by, compared.shift_limit, float(np.mean(compared.shifted))
-        live.numbers["shift"] = {"by": by, "kl": kl, "limit": limit, "same": kl <= limit}
-        does = "the outputs stay the same" if kl <= limit else "the outputs change"
-        if not relative and kl > limit:
-            does += ", as those of a model with absolute positions do"
-        if relative and kl > limit and all(each.severity == "note" for each in live.findings):
-            says = f"The outputs change when all positions are {by:,} later (mean KL {kl:.2g} nats), but a rotation "
-            live.findings.append(make_finding("run-differs", {"says": f"{says}depends on distances only.", "kl": kl}))
-        live.answers.append(f"All positions {by:,} later: {does} (mean KL {kl:.2g} nats, limit {limit:.2g}).")
-    if compared.referred:
-        _of_reference(live, compared)
-
-
-def _of_reference(live: _Live, compared: WholePasses) -> None:
-    """The second and the third test: outputs and losses beside those of the reference."""
-    first, limit, kl = compared.first, compared.rounding.kl, float(np.mean(compared.referred))
-    same, made = kl <= limit, "rotation" if compared.rotated else "bias"
-    live.numbers["reference"] = {"kl": kl, "limit": limit, "same": same, "first_layer": first}
-    live.answers.append(
-        f"Beside a {made} made by clockhands from the declared values: mean KL {kl:.2g} nats (limit {limit:.2g})"
-        + ("." if same else f", the outputs differ{'' if first is None else f' from layer {first} on'}.")
-    )
-    if compared.losses:
-        _bands(live, np.array(compared.losses))
-    if (not same or first is not None) and all(each.severity == "note" for each in live.findings):
-        says = f"In one pass over a text the outputs are not those of the declared {made} (mean KL {kl:.2g} nats)"
-        says += "." if first is None else f"; queries and keys differ from layer {first} on."
-        live.findings.append(
-            make_finding("run-differs", {"says": says, "kl": kl}, None if first is None else str(first))
-        )
-
-
-_CURVES = {"model": "loss", "reference": "reference"}
-
-
-def _bands(live: _Live, losses: np.ndarray) -> None:
-    """Losses [windows, model or reference, tokens] by band of positions."""
-    tokens = losses.shape[-1]
-    edges = np.linspace(0, tokens, BANDS + 1).astype(int)
-    rows, bands = [], []
-    for start, stop in itertools.pairwise(edges.tolist()):
-        own, wanted = losses[:, 0, start:stop], losses[:, 1, start:stop]
-        apart = difference(own, wanted)
-        bands.append({
-            "first": start, "last": stop - 1, "loss": float(own.mean()), "reference": float(wanted.mean()),
-            "interval": apart.interval, "visible": apart.visible,
-        })  # fmt: skip
-        rows.append((f"{start:,} to {stop - 1:,}", float(own.mean()), float(wanted.mean()), apart.mean))
-    live.numbers["bands"] = bands
-    live.table("Loss by band of positions, nats per token", ("positions", "model", "reference", "difference"), rows)
-    middle = tuple((start + stop) / 2 for start, stop in itertools.pairwise(edges.tolist()))
-    curves = [Curve(name, middle, tuple(each[key] for each in bands)) for name, key in _CURVES.items()]
-    live.figure("Loss by position", "position in tokens", "nats per token", *curves)
-
-
-def _generation(live: _Live, module: nn.Module, *, short: bool) -> None:
+def _generation(live: LiveResult, module: nn.Module, *, short: bool) -> None:
     """Compare padding, packing, chunks and cached decoding with one pass.
 
     Args:

@@ -1,0 +1,53 @@
+"""What a test of the positions in effect found so far, and its verdict."""
+
+from dataclasses import dataclass, field
+
+from clockhands.auditing import Finding
+from clockhands.phrases import listed
+from clockhands.probes.results import GatheredResult, ProbeResult
+
+
+@dataclass(kw_only=True)
+class LiveResult(GatheredResult):
+    """The results so far; the answers are those after the verdict.
+
+    Attributes:
+        findings: Problems.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def verified(self) -> ProbeResult:
+        """The result, with the verdict first."""
+        told = dict.fromkeys(_in_words(each) for each in self.findings if each.severity != "note")
+        numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
+        return ProbeResult(
+            "live", (self.verdict(), *told, *self.answers), numbers, tuple(self.columns), tuple(self.figures)
+        )
+
+    def verdict(self) -> str:
+        """The first sentence."""
+        wrong = [each for each in self.findings if each.severity != "note"]
+        if wrong:
+            return f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''} of positions at run time."
+        if self.numbers.get("positions") == "none":
+            return "The model has no position encoding: queries and keys are the same at every position."
+        if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
+            layers = f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked"
+            return f"{layers}, in text; {left} not checked." if (left := self.left_out()) else f"{layers}."
+        return "No problem was found; no layer declares a rotation that can be measured here."
+
+    def left_out(self) -> str:
+        """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""
+        found = list(self.numbers.get("not_measured", []))
+        numbered = self.numbers.get("image_coordinates", {"prompts": ()})["prompts"]
+        unseen = [f"{kind}s" for kind in ("image", "video") if not any(kind in prompt for prompt in numbered)]
+        several = bool(unseen) and self.numbers.get("text_coordinates", 1) > 1
+        if several:
+            found.append(f"the coordinates of {listed(unseen)}")
+        return f"{listed(found)} {'were' if several or len(found) > 1 else 'was'}" if found else ""
+
+
+def _in_words(found: Finding) -> str:
+    where = f", layers {found.layers}" if found.layers else ""
+    return f"{found.severity} {found.code}{where}: {found.message} Fix: {found.hint}"
