@@ -122,3 +122,10 @@ def test_xdrope_with_alpha_is_what_the_class_of_hunyuan_vl_takes_it_for(block):
     assert not {fact.code for fact in found.facts} & {"unknown-scaling", "unknown-key"}
     rates = hunyuan.HunYuanVLRotaryEmbedding(hunyuan.HunYuanVLTextConfig(**written)).inv_freq
     assert rates.tolist() == pytest.approx(found.codes[0].rates, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLMEagle", "EagleLlamaForCausalLM", "Eagle3LlamaForCausalLM"])
+def test_drafts_of_vllm_and_sglang_have_the_attention_of_llama(name):
+    config = {"model_type": "llama", "architectures": [name], "hidden_size": 64, "num_attention_heads": 4}
+    (code,) = audit(config).layers
+    assert (code.kind, code.layout, code.assumed) == ("rotary", "halves", ())
