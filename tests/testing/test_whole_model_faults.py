@@ -67,6 +67,22 @@ def no_further(positions, _, past):
     return np.minimum(positions, 11) if past else positions
 
 
+def restarts_in_chunks(positions, _, past):
+    """Every later call of several tokens starts at 0, and single tokens are right."""
+    return (
+        np.broadcast_to(np.arange(positions.shape[1]), positions.shape)
+        if past and positions.shape[1] > 1
+        else positions
+    )
+
+
+def sum_of_the_mask(positions, mask, past):
+    """A token that comes alone gets `mask.sum()`, which counts it too."""
+    if not past or positions.shape[1] > 1 or mask is None or mask.ndim != 2:
+        return positions
+    return mask.sum(-1, keepdims=True)
+
+
 NAMED = {
     documents_from_one: ("sinusoidal", {"documents-restart-at-one"}),
     for_each_text: ("halves", {"decode-positions"}),
@@ -75,6 +91,8 @@ NAMED = {
     rows_of_padding: ("halves", {"padding-shifts", "eviction-stops-positions"}),
     end_of_the_prompt: ("halves", {"decode-positions"}),
     documents_twice: ("sinusoidal", {"documents-restart-twice"}),
+    restarts_in_chunks: ("halves", {"chunk-restarts"}),
+    sum_of_the_mask: ("halves", {"decode-positions"}),
 }
 
 
@@ -93,6 +111,34 @@ def test_clamped_positions_are_named_with_their_limit(cases):
             report = checked(model, like=ch.Rotary(HEAD, base=500.0, layout="halves"))
             assert report.codes == {"positions-clamped"}, str(report)
             assert f"gives every token after position {limit} the position {limit}" in report.explanations[0].message
+
+
+def test_clamped_positions_that_are_added_to_tokens_are_named_with_their_limit(cases):
+    """Every way to pass a text has them, so no two ways differ: a token alone shows them."""
+    for code in ("learned", "sinusoidal"):
+        with cases(code):
+            report = checked(SmallModel("numpy", code))
+            assert report.sound
+            assert "a token at each position" in report.experiments
+        for limit in (0, 5, 13):
+            with cases(code, limit):
+                report = checked(Placed(lambda positions, _, __, limit=limit: np.minimum(positions, limit), code))
+                assert report.codes == ({"positions-clamped"} if limit else set()), str(report)
+                if limit:
+                    assert explains(report) == {"a token at each position"}
+                    assert f"position {limit} the position {limit}" in report.explanations[0].message
+    for code in ("halves", "alibi", "none"):
+        with cases(code):
+            assert "a token at each position" not in checked(SmallModel("numpy", code)).experiments
+
+    def some_alike(positions, _, __):
+        return np.where((positions == 4) | (positions == 9), positions - 1, positions)
+
+    with cases("two pairs of positions"):
+        report = checked(Placed(some_alike, "learned"))
+        assert [each.experiment for each in report.failures] == ["a token at each position"]
+        assert "its logits at 4 and 9 are those at the position before" in " ".join(str(report).split())
+        assert "No known fault" in str(report)
 
 
 class CountedTwice(SmallModel):

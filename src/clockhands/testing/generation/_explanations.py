@@ -28,7 +28,7 @@ from clockhands.testing.generation._changed_calls import ROOM, CallArguments, cl
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
 from clockhands.testing.generation._predictions import Predictions, RecordedRun
-from clockhands.testing.generation._text_experiments import NO_KEYS
+from clockhands.testing.generation._text_experiments import NO_KEYS, ONE_TOKEN
 from clockhands.testing.generation.texts import GenerationSubject
 from clockhands.testing.reports import UNDECIDED, Explanation
 
@@ -316,8 +316,14 @@ def _by_lost_order(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -
 def _by_clamped_positions(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """Positions above a limit that are all the limit, in single passes too: a text further on is then not the same.
 
-    The prediction: where all positions above the limit are passed as the limit, all answers are the same.
+    The prediction: where all positions above the limit are passed as the limit, all answers are the same. Of positions
+    that are added to tokens, a token alone shows the same: it differs up to the limit and nowhere after it.
     """
+    if ONE_TOKEN in failed:
+        (answer,) = failed[ONE_TOKEN].answers
+        limit, same = int(np.argmax(answer.wrong[:, 0])), int(answer.wrong.sum())
+        beyond = same > 1 and same == len(answer.wrong) - limit  # one position alone may have the row of another
+        return [("positions-clamped", {"limit": limit}, [ONE_TOKEN])] if beyond else []
     one = failed.get("a shifted text")
     if one is None or not it.slip:
         return []

@@ -181,11 +181,16 @@ CATALOGUE: tuple[ImposedFault, ...] = (
     ),
     ImposedFault("chunk-restarts", keys=_later(lambda call: call.inside)),
     _decoding("", lambda call: call.slots - call.first, "chunk-restarts"),
-    _decoding("", lambda call: call.slots if call.size == 1 else call.inside, "chunk-restarts"),
+    ImposedFault("chunk-restarts", keys=_later(lambda call: call.right if call.size == 1 else call.inside)),
     ImposedFault(
         "decode-positions", {"how": _ALONE}, _later(lambda call: call.inside if call.size == 1 else call.right)
     ),
     _decoding(_ALONE, lambda call: call.inside if call.size == 1 else call.slots),
+    ImposedFault(
+        "decode-positions",
+        {"how": "every later token that comes alone gets the sum of its mask, which counts the token itself"},
+        _later(lambda call: call.right if call.size > 1 or call.unmasked is None else call.unmasked),
+    ),
     ImposedFault("queries-restart", queries=_later(lambda call: call.inside)),
     ImposedFault("cache-not-read", sees=_this_call),
     ImposedFault("cache-not-read", keys=_later(lambda call: call.inside), sees=_this_call),

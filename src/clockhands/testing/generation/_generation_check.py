@@ -13,6 +13,7 @@ from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.models.opened_modules import text_config
+from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
@@ -20,7 +21,7 @@ from clockhands.testing.generation._caches import holds_states
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
 from clockhands.testing.generation._explanations import explained
 from clockhands.testing.generation._predictions import RecordedRun
-from clockhands.testing.generation._text_experiments import GenerationExperiment, experiments
+from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
 
@@ -178,6 +179,14 @@ def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:
 
 def _failure(one: ExperimentRun, parting: tuple[str, int] | None) -> Failure:
     name = one.experiment.name
+    if name == ONE_TOKEN:
+        (answer,) = one.answers
+        assert answer.positions is not None
+        same = answer.positions[answer.wrong[:, 0]].tolist()
+        message = (
+            f"{answer.asked}: its logits at {listed([f'{at:,}' for at in same])} are those at the position before."
+        )
+        return Failure(name, message, {"asked": answer.asked, "wrong": len(same), "of": len(answer.positions)})
     parts, where = "", parting if name.startswith(("one token", "chunks")) else None
     if where is not None:
         parts = f". The first layer with a different output is {where[0]}, at position {where[1]}"

@@ -35,6 +35,7 @@ class ExpectedCall:
         padded: Whether the mask hides some tokens of a row.
         packed: Whether its rows hold several documents.
         masked: Whether a mask is given.
+        unmasked: How many tokens of each row its mask leaves, [batch, 1]; None without a mask of keys.
         given: Whether positions are given.
         joined: Rows of the first of two joined caches; 0 where none were joined.
         memory: What the model keeps outside of its caches.
@@ -49,6 +50,7 @@ class ExpectedCall:
     padded: bool
     packed: bool
     masked: bool
+    unmasked: np.ndarray | None
     given: bool
     joined: int
     memory: dict[str, Any]
@@ -142,8 +144,8 @@ def places_under(fault: ImposedFault, starts: Sequence[int], size: int) -> np.nd
         first = starts[1] if number else stop
         right = np.arange(start, stop)[None]
         call = ExpectedCall(
-            right, start, start, first, number, padded=False, packed=False, masked=False, given=False, joined=0,
-            memory=memory,
+            right, start, start, first, number, padded=False, packed=False, masked=False, unmasked=None,
+            given=False, joined=0, memory=memory,
         )  # fmt: skip
         found.append(fault.keys(call)[0])
     return np.concatenate(found)
@@ -226,6 +228,7 @@ class FaultyModel(CausalModel):
             padded,
             (mask is not None and mask.ndim == 3) or (bool((sees != causal).any()) and mask is None and not past),
             mask is not None,
+            mask.sum(-1, keepdims=True) if mask is not None and mask.ndim == 2 else None,
             positions is not None,
             held["joined"],
             self.memory,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.phrases import number_of
+from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._caches import CHANGED, copied, pickled
 from clockhands.testing.generation.texts import GenerationSubject
@@ -220,6 +221,36 @@ def _alternating(it: GenerationSubject) -> list[Answer]:
     ]
 
 
+ONE_TOKEN = "a token at each position"
+
+_TELLING = 64  # times what two positions may differ by: by less than that share of the largest difference
+
+
+def _steps(it: GenerationSubject) -> np.ndarray:
+    """How far the logits of a token alone move from each position to the next one, in a text of the longest length."""
+    at = np.arange(len(it.texts[0]))[:, None]
+    logits, _ = it.model(np.full(at.shape, it.texts[0][0]), at)
+    return np.abs(np.diff(logits[:, 0], axis=0)).max(axis=-1)
+
+
+def _is_absolute(it: GenerationSubject) -> bool:
+    """Whether a token that sees no other one depends on its position, by more than rounding."""
+    try:
+        return "positions" in it.model.takes and bool(_steps(it.fresh()).max() > _TELLING * it.allowed)
+    except (Refused, Unasked):
+        return False
+
+
+def _at_each_position(it: GenerationSubject) -> list[Answer]:
+    """Two positions that are added to a token are two vectors, so its logits differ."""
+    steps = _steps(it)
+    same = steps <= min(it.allowed, steps.max() / _TELLING)
+    asked = f"one token alone at positions 0 to {len(steps)}"
+    return [
+        Answer(asked, same[:, None].astype(float), np.zeros((len(steps), 1)), np.zeros(1), 1 + np.arange(len(steps)))
+    ]
+
+
 def _after_padding(it: GenerationSubject) -> list[Answer]:
     """A padded batch, then a text in two pieces: nothing of the padding is left behind."""
     tokens, mask = _batch(it, [it.texts[1], it.texts[0]])
@@ -296,6 +327,8 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     without = it.model.counting and "positions" not in it.model.takes
     by_design: dict[str, Any] = {"note": _BY_DESIGN, "codes": frozenset({"padding-shifts"})} if without else {}
     yield GenerationExperiment("a longer text", "A token's logits do not change as the text grows.", _longer)
+    if _is_absolute(it):
+        yield GenerationExperiment(ONE_TOKEN, "A token has other logits at another position.", _at_each_position)
     yield GenerationExperiment("with other texts", "The texts of a batch do not affect each other.", _beside)
     named = "positions" in it.model.takes
     yield GenerationExperiment(
