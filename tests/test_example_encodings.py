@@ -227,7 +227,7 @@ def test_clipped_rope_fades_the_lowest_frequencies():
 def test_fope_sums_the_frequencies_that_complete_a_turn():
     fope = made("fourier_fope", ModelSizes(heads=2, head_width=8, length=100))
     kept = [1.0, 0.1]  # 0.01 and 0.001 complete no turn in 100 tokens
-    assert fope.rates.tolist() == pytest.approx(kept)
+    assert fope.rates == pytest.approx(kept)
     x = torch.randn(1, 2, SEQ, 8, generator=torch.Generator().manual_seed(1))
     got, _ = fope.rotate(x, x, torch.arange(SEQ))
     for p, pair in product_of(range(SEQ), range(4)):

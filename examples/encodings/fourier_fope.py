@@ -23,8 +23,7 @@ class Fope(nn.Module):
     def __init__(self, heads, head_width, length, base=10000.0, drawn=0.3):
         super().__init__()
         self.pairs = head_width // 2
-        rates = base ** (-torch.arange(self.pairs) / self.pairs)
-        self.register_buffer("rates", rates[rates >= 2 * math.pi / length], persistent=False)
+        self.rates = [rate for i in range(self.pairs) if (rate := base ** (-i / self.pairs)) >= 2 * math.pi / length]
         kept = len(self.rates)
         made = min(kept, self.pairs // 2)
         start = torch.zeros(heads, kept, made)
@@ -36,8 +35,8 @@ class Fope(nn.Module):
         )
 
     def rotate(self, q, k, positions):
-        angles = positions[:, None] * self.rates
-        sums = angles.cos() @ self.cosines, angles.sin() @ self.sines  # [heads, seq, made]
+        angles = positions[:, None] * torch.tensor(self.rates, device=q.device)
+        sums = angles.cos() @ self.cosines.float(), angles.sin() @ self.sines.float()  # [heads, seq, made]
         cosine, sine = (nn.functional.pad(each, (0, self.pairs - each.shape[-1]), value=1.0) for each in sums)
         return self.turn(q, cosine, sine), self.turn(k, cosine, sine)
 

@@ -24,12 +24,13 @@ class HaRope(nn.Module):
         self.left = nn.Parameter(torch.zeros(heads, head_width, head_width))
         self.right = nn.Parameter(torch.zeros(heads, head_width, head_width))
         self.sizes = nn.Parameter(torch.full((heads, head_width), math.log(math.e - 1)))  # softplus of it is 1
-        pairs = head_width // 2
-        self.register_buffer("rates", base ** (-torch.arange(pairs) / pairs), persistent=False)
+        self.base = base
 
     def rotate(self, q, k, positions):
-        u, v = (torch.matrix_exp((each - each.mT) / 2) for each in (self.left, self.right))
-        sizes, angles = softplus(self.sizes)[:, None] + 1e-6, positions[:, None] * self.rates
+        pairs = q.shape[-1] // 2
+        angles = positions[:, None] * self.base ** (-torch.arange(pairs, device=q.device) / pairs)
+        u, v = (torch.matrix_exp((each - each.mT).float() / 2) for each in (self.left, self.right))
+        sizes = softplus(self.sizes.float())[:, None] + 1e-6
         adapted = ((q.to(u) @ v) * sizes @ u.mT, (k.to(u) @ v) / sizes @ u.mT)
         return tuple(self.turn(each, angles).to(q.dtype) for each in adapted)
 

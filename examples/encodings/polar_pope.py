@@ -20,12 +20,13 @@ class Pope(nn.Module):
 
     def __init__(self, heads, head_width, base=10000.0):
         super().__init__()
-        self.register_buffer("rates", base ** (-torch.arange(head_width) / head_width), persistent=False)
+        self.base = base
         self.delta = nn.Parameter(torch.zeros(heads, 1, head_width))
 
     def rotate(self, q, k, positions):
-        angles = positions[:, None] * self.rates
-        moved = angles + self.delta.clamp(-2 * math.pi, 0)
+        width = q.shape[-1]
+        angles = positions[:, None] * self.base ** (-torch.arange(width, device=q.device) / width)
+        moved = angles + self.delta.float().clamp(-2 * math.pi, 0)
         lengths = softplus(q.float()), softplus(k.float())
         turned = (torch.cat([r * a.cos(), r * a.sin()], -1) for r, a in zip(lengths, (angles, moved), strict=True))
         return tuple(each.to(q.dtype) for each in turned)

@@ -169,6 +169,46 @@ def test_a_fault_breaks_the_law_that_names_it(broken):
         check_encoding(broken())
 
 
+def law_of_casts(made):
+    """The law of casts for a RoPE in PyTorch whose rates are held as ``made`` says."""
+    nn = pytest.importorskip("torch").nn
+    torch = nn.functional.torch
+
+    class Held(nn.Module):
+        def __init__(self):
+            super().__init__()
+            rates = torch.tensor(RATES, dtype=torch.float32)
+            if made == "buffer":
+                self.register_buffer("inv_freq", rates, persistent=False)
+            elif made == "parameter":
+                self.inv_freq = nn.Parameter(rates)
+            else:
+                self.scale = nn.Parameter(torch.ones(()))
+                self.inv_freq = rates  # no tensor that a cast of the module reaches
+
+        def rotate(self, q, k, positions):
+            angles = positions[:, None] * self.inv_freq.float()
+            return tuple(self.turned(each, angles).to(each.dtype) for each in (q, k))
+
+        def turned(self, x, angles):
+            a, b = x.float().chunk(2, -1)
+            return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+    return next(law for law in check_encoding(Held(), raises=False).laws if law.law == "cast")
+
+
+def test_a_cast_of_the_model_rounds_frequencies_that_are_held_as_a_buffer():
+    assert law_of_casts("attribute").state == "holds"
+    learned, held = law_of_casts("parameter"), law_of_casts("buffer")
+    assert (learned.state, held.state) == ("broken by nature", "broken")
+    assert "inv_freq is rounded with the model" in held.says
+    assert law_of(Slopes(), "cast") == "not applicable"
+
+
+def law_of(encoding, name):
+    return next(law.state for law in check_encoding(encoding, raises=False).laws if law.law == name)
+
+
 SPECS = [
     ch.Sinusoidal(width=64),
     ch.Rotary(head_width=16),

@@ -3,7 +3,7 @@
 import copy
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -135,6 +135,32 @@ class EncodingCalls:
         if torch is None or not isinstance(self.encoding, torch.nn.Module):
             return frozenset()
         return frozenset(str(each.dtype).removeprefix("torch.") for each in self.encoding.parameters())
+
+    def held_numbers(self) -> dict[str, str]:
+        """Tensors of real numbers that a PyTorch module holds, by name: ``parameter`` or ``buffer``."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(self.encoding, torch.nn.Module):
+            return {}
+        parts = {"parameter": self.encoding.named_parameters(), "buffer": self.encoding.named_buffers()}
+        return {name: part for part, held in parts.items() for name, each in held if each.is_floating_point()}
+
+    def cast(self, names: Collection[str]) -> "EncodingCalls":
+        """A copy of a PyTorch module that was cast to bfloat16, except for the tensors that are not named."""
+        import torch
+
+        coarse = copy.deepcopy(self.encoding).to(torch.bfloat16)
+        exact = {**dict(self.encoding.named_parameters()), **dict(self.encoding.named_buffers())}
+        for name, each in (*coarse.named_parameters(), *coarse.named_buffers()):
+            if name not in names:
+                each.data = exact[name].detach().clone()
+        foreign = {}
+        for name, held in self._foreign.items():
+            foreign[name] = ForeignFunction(getattr(coarse, name), "float32", held.timeout)
+            foreign[name].library = held.library
+        calls = copy.copy(self)
+        vars(calls).update(encoding=coarse, other_dtypes={}, _foreign=foreign)
+        vars(calls).pop("learned_in", None)  # of the encoding as it was
+        return calls
 
     @property
     def changed(self) -> set[str]:

@@ -402,6 +402,36 @@ def dtypes(it: EncodingSubject) -> str:
     return f"{' and '.join(found)} tokens get the same numbers, rounded"
 
 
+def cast(it: EncodingSubject) -> str:
+    """Cast to bfloat16 with its model, it gives the same numbers, rounded."""
+    held = it.calls.held_numbers()
+    if not held:
+        raise _Found("not applicable", "it is no PyTorch module that holds numbers.")
+    for positions in (128 * np.arange(it.length), np.arange(it.length)):  # of a table that ends before, the first
+        tokens = it.tokens.at(positions)
+        with suppress(Refused):
+            exact = it.outputs(tokens)
+            allowed = 8 * DTYPES["bfloat16"] + 2.0**-22 * float(positions[-1])
+            break
+    else:
+        raise _Found("not applicable", "it takes none of the tried positions.")
+    tried: tuple[tuple[list[str], State, str], ...] = (
+        (
+            [name for name, part in held.items() if part == "buffer"],
+            "broken",
+            "rounded with the model: compute it in float32 in each call",
+        ),
+        (list(held), "broken by nature", "learned, and rounded with the model"),
+    )
+    for names, state, because in tried:
+        got = EncodingSubject(it.calls.cast(names), it.length).outputs(tokens, "bfloat16") if names else exact
+        for name, one in exact.items():
+            wrong = wrong_places(got[name], one, allowed)
+            if wrong.any():
+                raise _Found(state, f"{percent(wrong.mean())} of the {name} differ: {listed(names)} is {because}.")
+    return f"rounded with a model, {listed(held)} give the same numbers"
+
+
 def gradients(it: EncodingSubject) -> str:
     """Gradients of tokens, queries, keys and learned numbers are finite, and those that differences give."""
     if it.calls.library != "torch":
@@ -479,6 +509,7 @@ LAWS: Mapping[str, Callable[[EncodingSubject], str]] = {
     "cache": decoding,
     "batches": batches,
     "dtype": dtypes,
+    "cast": cast,
     "gradients": gradients,
     "packed": packed,
     "causality": causality,
