@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from best_answers import best_by_bag
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.lab import _texts as texts
 from clockhands.lab import tasks
+from clockhands.lab.problems import PROBLEMS, RETRIEVALS, Algorithm, Retrieval
 from clockhands.lab.tasks import IGNORED, Absolute, Copy, Induction, Language, Order, Recall
 
 
@@ -36,6 +38,7 @@ def small(story: Path, **fields) -> Language:
 
 def every(story: Path) -> list[tasks.Task]:
     made = [Copy(), Order(), Recall(), Recall(by="distance"), Induction(), Induction(period="drawn"), Absolute()]
+    made += [Algorithm(problem) for problem in PROBLEMS] + [Retrieval(problem) for problem in RETRIEVALS]
     return [*made, small(story)]
 
 
@@ -230,15 +233,6 @@ def test_language_says_where_its_text_is_from(story):
 # Bounds, by enumeration.
 
 
-def best_by_bag(cases) -> float:
-    """Best accuracy of an answer that depends on the bag (and on what else is in its key), over equal cases."""
-    answers: dict[object, Counter] = {}
-    for seen, answer in cases:
-        answers.setdefault(seen, Counter())[answer] += 1
-    total = sum(sum(each.values()) for each in answers.values())
-    return sum(each.most_common(1)[0][1] for each in answers.values()) / total
-
-
 def held(seen, task, length: int) -> None:
     """Whether a task's bound at a length is the best accuracy over all equal cases."""
     assert best_by_bag(seen) == pytest.approx(task.bounds(length)["bag_accuracy"], abs=1e-12)
@@ -315,8 +309,8 @@ def test_bounds_are_probabilities_in_order(story, monkeypatch):
         found = task.bounds(64)
         chance = found["chance_accuracy"]
         assert 0 < chance <= found.get("bag_accuracy", 1) <= found.get("best_accuracy", 1)
-    assert tasks._MOST_DRAWS == 1024  # the shares of so many take a second
-    monkeypatch.setattr(tasks, "_MOST_DRAWS", 100)
+    assert tasks.MOST_DRAWS == 1024  # the shares of so many take a second
+    monkeypatch.setattr(tasks, "MOST_DRAWS", 100)
     assert "bag_accuracy" in Copy().bounds(101)
     assert "bag_accuracy" not in Copy().bounds(102)
 

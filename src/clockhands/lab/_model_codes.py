@@ -11,6 +11,7 @@ from torch import nn
 import clockhands.torch as held
 from clockhands.configs.own_encodings import NamedEncoding
 from clockhands.encodings import additive, biases, rotary
+from clockhands.encodings.grids import Grid
 from clockhands.encodings.mixtures import LayerCode, LayerMixture
 from clockhands.encodings.protocols import ModelSizes
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
@@ -30,7 +31,7 @@ from clockhands.recognition.suspects import (
     rotary_suspects,
 )
 
-_FEW = 8  # the length in tokens with which a code is built as a test
+_FEW = 9  # the length in tokens with which a code is built as a test; a square, for encodings of two axes
 
 
 def check(study: Study) -> None:
@@ -107,7 +108,8 @@ class ModelCode(nn.Module):
 
     def prepare(self, layers: int, length: int, positions: Any, like: torch.Tensor) -> list[held.Prepared]:
         """What each layer needs, made once for a forward pass; layers that share a code share what is made for it."""
-        ready = self.module.prepare(length if positions is None else positions, like=like, causal=self.causal)
+        at = cells(self.spec, length) if positions is None else positions
+        ready = self.module.prepare(at, like=like, causal=self.causal)
         each = [ready.layer(layer) for layer in range(layers)]
         for one in {id(one): one for one in each}.values():
             self._change(one, length, like)
@@ -125,6 +127,14 @@ class ModelCode(nn.Module):
             mask = torch.zeros(length, length, device=like.device, dtype=like.dtype) if mask is None else mask
             mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
         ready.mask = mask
+
+
+def cells(spec: Code, length: int) -> Any:
+    """The positions of ``length`` tokens: 0 to length - 1, or for two axes the cells of a square image, row by row."""
+    kinds = spec.codes if isinstance(spec, LayerMixture) else (spec,)
+    if all(getattr(each, "number_of_axes", 1) == 1 for each in kinds):
+        return length
+    return Grid((math.isqrt(length),) * 2)
 
 
 def sizes_for(model: Model, trained: int) -> ModelSizes:

@@ -149,8 +149,8 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         raise InvalidValue("The table `code` needs the field `type`.", 'Write code = { type = "Rotary" }.')
     if table.get("type") in GRID_CODES:
         raise InvalidValue(
-            f"{table['type']} is an encoding of grids, but the lab's tasks are sequences of tokens.",
-            "Use an encoding of one axis.",
+            f"{table['type']} is an encoding of grids, which the lab does not train.",
+            "Use an encoding of one axis, or for the task `neighbour` Rotary with `axes`.",
         )
     if table.get("type") == LayerMixture.__name__:
         raise InvalidValue("`type` cannot be a mixture of layers in a study.", "Write code = { codes = [A, B] }.")
@@ -349,6 +349,13 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
     code = spec_of(arm.code, model, trained, arm.channels, causal=task.causal)
     kinds = code.codes if isinstance(code, LayerMixture) else (code,)
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
+    for each in kinds:
+        if isinstance(each, rotary.Rotary) and each.number_of_axes not in (1, task.axes):
+            what = "lines of tokens" if task.axes == 1 else f"of {task.axes} axes"
+            raise InvalidValue(
+                f"The encoding has {each.number_of_axes} axes, but the sequences of this task are {what}.",
+                "Leave `axes` out; the task `neighbour` has images, of 2 axes.",
+            )
     if arm.channels and (not added or arm.channels > model.width):
         raise InvalidValue(
             f"`channels` is for an additive encoding, and must be at most the model's width {model.width}; got "
