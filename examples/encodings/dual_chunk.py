@@ -2,7 +2,7 @@
 
 With chunks of ``s = size - local`` tokens a key is at ``j mod s``. For keys of its own chunk a query is at ``i mod s``,
 for the chunk before at ``min(i mod s + s, size)``, and for earlier ones at ``min(2 s - 1, size)``. Source: An et al.
-2024, arXiv:2402.17463; the authors' code, HKUNLP/ChunkLlama, chunkqwen_attn_replace.py.
+2024, arXiv:2402.17463; the authors' code, HKUNLP/ChunkLlama, chunkqwen_attn_replace.py; SGLang computes the same.
 """
 
 import torch

@@ -120,6 +120,16 @@ def test_a_key_of_some_readers_is_not_renamed_to_one_that_means_something_else()
     assert magnitudes["transformers-5"] == [pytest.approx(1.1386294361)]
 
 
+def test_the_key_of_dual_chunks_is_kept_for_the_runtime_that_reads_it():
+    config = {"model_type": "qwen2", "hidden_size": 3584, "num_attention_heads": 28, "num_hidden_layers": 28,
+              "max_position_embeddings": 1_010_000, "rope_theta": 1e7,
+              "dual_chunk_attention_config": {"chunk_size": 262_144}}  # fmt: skip
+    (said,) = of_code(audit_of(config), "ignored-key")
+    assert said.severity == "note"
+    assert said.edit is None
+    assert "vLLM 0.11.0 counts positions in chunks by it (dual chunk attention, vllm/config/model.py:" in said.hint
+
+
 def test_a_key_that_says_what_the_class_does_anyway_loses_nothing(cases):
     gptj = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "n_positions": 2048, "rotary_dim": 64}
     bert = {"model_type": "nomic_bert", "hidden_size": 768, "num_attention_heads": 12, "max_position_embeddings": 2048}

@@ -76,7 +76,7 @@ def _row(release: str, kind: str, key: str) -> ReleasedClass | None:
 
 
 def line_of(release: str, key: str, within: str = "block") -> str:
-    """The file and line where a release takes a key from a RoPE block, or (``config``) from every config.
+    """Where a release takes a key: from a RoPE block, every config (``config``), or for all models (``shared``).
 
     >>> line_of("transformers 5.23.0", "truncate")
     'transformers/modeling_rope_utils.py:475'

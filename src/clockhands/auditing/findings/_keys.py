@@ -20,11 +20,17 @@ _ABOUT_POSITIONS = re.compile(
 # Keys that only some runtimes read, each in its own way; the value means something else under any other key.
 _OF_SOME = {
     "attn_factor": "vLLM 0.11.0 multiplies YaRN's attention factor by attn_factor, and Transformers 5.23.0 reads"
-    f" attention_factor ({line_of('transformers 5.23.0', 'attention_factor')}), which replaces YaRN's attention factor"
+    f" attention_factor ({line_of('transformers 5.23.0', 'attention_factor')}), which replaces YaRN's attention factor",
+    "dual_chunk_attention_config": "vLLM 0.11.0 counts positions in chunks by it (dual chunk attention,"
+    f" {line_of('vllm 0.11.0', 'dual_chunk_attention_config', 'shared')})",
 }
 
 
 _UNREAD = "Delete the key: the code of this model type does not use it."
+
+
+def _of_some(place: str | None) -> str | None:
+    return _OF_SOME.get(re.split(r"[.:]", place or "")[-1])
 
 
 class ConflictingKeys(Case, code="conflicting-keys"):
@@ -75,7 +81,7 @@ class UnknownKey(Case, code="unknown-key"):
 
     def of_some(self) -> str | None:
         """What the runtimes do that read the key, if only some do."""
-        return _OF_SOME.get((self.place or "").rpartition(".")[2])
+        return _of_some(self.place)
 
     def near(self) -> str | None:
         """The key of the block that is spelt most like the unknown one, if one is similar."""
@@ -90,6 +96,10 @@ class IgnoredKey(Case, code="ignored-key"):
         """Whether the caller set the key, and so expects an effect."""
         return any(place.startswith(f"{CALLER}:") for place, _ in self.stated)
 
+    def of_some(self) -> str | None:
+        """What the runtimes do that read the key, if only some do."""
+        return _of_some(self.place)
+
     def lost(self) -> bool:
         """Whether a value is lost, and not only without use."""
         # A key in a wrong place loses its value; one that this type does not use loses nothing.
@@ -100,7 +110,7 @@ class IgnoredKey(Case, code="ignored-key"):
 
     def edit(self) -> Edit | None:
         place = self.place
-        if place is None or self.by_caller:
+        if place is None or self.by_caller or self.of_some() is not None:
             return None
         if not self.lost():
             return removed(place, _UNREAD)
