@@ -25,7 +25,7 @@ from clockhands.auditing.length_answers import OPTIONS, LengthAnswer, lines_of_c
 from clockhands.auditing.main_properties import MainProperties
 from clockhands.configs.resolved import COMPUTED, LayerEncoding
 from clockhands.measures import SHORT
-from clockhands.phrases import listed, number_of, spoken
+from clockhands.phrases import listed, spoken
 from clockhands.runtimes.telling import layers_in_words, runtime_rows, runtimes_in_short
 from clockhands.show._page import LABEL, SEVERITY_STYLES, Page, console_on, safe
 from clockhands.show.findings import evidence_to_show, grade_of, worst_first
@@ -286,9 +286,11 @@ class _AuditPage(Page):
         for finding in news:
             text = f"note {finding.code}: {self.shortened(finding.message)}"
             self.paragraph(text)
-        if expected := list(dict.fromkeys(finding.code for finding in notes if finding not in news)):
-            number = number_of(len(expected), "note")
-            self.paragraph(f"{number}, expected for this model (--verbose): {', '.join(expected)}", style="dim")
+        expected = {finding.code for finding in notes if finding not in news}
+        if len(expected) == 1:
+            self.paragraph("1 note needs no action; --verbose shows it.", style="dim")
+        elif expected:
+            self.paragraph(f"{len(expected)} notes need no action; --verbose shows them.", style="dim")
 
     def details(self) -> None:
         """Every value with its source, the properties, what each runtime computes, and the notes."""
