@@ -14,7 +14,7 @@ from clockhands.cli.group import complain, known_codes, talk
 from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import IN_FILE, load, refuse_source
-from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.phrases import number_of
 from clockhands.testing import CannotCheck, Report
 
@@ -114,14 +114,15 @@ def command(  # noqa: PLR0917 - click passes them by name
     additive encoding with (x [seq, width], positions [seq]), or as the names of its arguments say, such as
     (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. FILE.py:NAME
     without --like is an encoding of your own, with the methods of clockhands.encodings.protocols: its laws are checked
-    without a reference. With --kind positions CALLABLE gives tokens their positions, or is a file, .npz or .pt, of a
-    batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that CALLABLE cannot be called.
+    without a reference. With --kind positions CALLABLE gives tokens their positions, or returns a model that does, or
+    is a file, .npz or .pt, of a batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that
+    CALLABLE cannot be called.
     """
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in (given | {"like": like, "width": width}).items() if value is not None}
     running = hanging()
     keep_stdout()
     try:
-        report = _checked(target, kind, make, options | _like(like, width, kind))
+        report = _checked(target, kind, make, options)
     except ClockhandsError as error:
         if hanging() <= running:
             raise
@@ -144,18 +145,22 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
     refuse_source(target)
     # What the function prints goes to stderr: only the report may be on stdout.
     with contextlib.redirect_stdout(sys.stderr), outliving():
-        return _reported(target, kind, make, options)
+        return replace(_reported(target, kind, make, options), subject=target)
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
     from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
+    from clockhands.testing.positions import numbers_tokens
 
-    if kind == "positions" and Path(target).is_file():
-        others = {name: value for name, value in options.items() if name != "like"}
-        return replace(_batch(Path(target), options.get("like"), others), subject=target)
+    if kind in {None, "positions"} and Path(target).is_file():
+        return _batch(Path(target), options)
     if kind == "encoding" or (kind is None and not make and "like" not in options and IN_FILE.fullmatch(target)):
-        return replace(_laws(target, options), subject=target)
+        return _laws(target, options)
     function = load(target)
+    if kind is None and not make and numbers_tokens(function):
+        kind = "positions"
+    if kind != "positions":  # there `like` is a family of position rules, or a model of it, and no encoding
+        options = _with_spec(options)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
             raise InvalidValue(
@@ -170,7 +175,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     check_options(check, options)
     builds = kind == "generation" or (kind == "positions" and not _arguments(function))
     subject = [] if make else [_built(function) if builds else function]
-    return replace(check(*subject, raises=False, **options), subject=target)
+    return check(*subject, raises=False, **options)
 
 
 def _laws(target: str, options: Mapping[str, Any]) -> Report:
@@ -186,35 +191,27 @@ def _laws(target: str, options: Mapping[str, Any]) -> Report:
     return check_encoding(named_encoding(target).made(sizes, seed=0), sizes=sizes, **others, raises=False)
 
 
-def _batch(path: Path, like: Any, others: Mapping[str, Any]) -> Report:
+def _batch(path: Path, options: Mapping[str, Any]) -> Report:
     """A batch in a file, checked: of its arrays those that `check_batch` takes are read."""
     from clockhands.configs.targets import open_target
     from clockhands.formats import arrays, files
     from clockhands.testing.positions import check_batch, taken
 
-    if like is None or others:
+    others = [f"--{name}" for name in options if name != "like"]
+    if "like" not in options or others:
         raise InvalidValue(
-            f"The check of a batch takes --like alone, got {', '.join(['--' + name for name in others]) or 'nothing'}.",
+            f"The check of a batch takes --like alone, got {', '.join(others) or 'nothing'}.",
             "Name the family, or the config of the model: --like qwen2_vl, --like path/to/config.json.",
         )
-    held = arrays.npz_headers(path, arrays.npz_names(path)) if files.kind(path) == "npz" else open_target(path).tensors
+    if files.kind(path) == "npz":
+        held = arrays.npz_headers(path, arrays.npz_names(path))
+    else:
+        try:
+            held = open_target(path).tensors
+        except Unreadable as error:
+            raise Unreadable(error.message, "Save a dict of tensors: torch.save(dict(batch), FILE).") from None
     given = {meant: arrays.read(held[name]) for meant, name in taken(held).items()}
-    return check_batch(like, given, raises=False)
-
-
-def _family(like: str) -> Any:
-    """The name of a family, or the rules for the config of a model in a file."""
-    if not like.endswith(".json"):
-        return like
-    from clockhands.formats import documents
-    from clockhands.recognition.token_positions import rules_of_config
-
-    rules = rules_of_config(documents.read(Path(like)).fields)
-    if rules is None:
-        raise InvalidValue(
-            f"No position rule is known for the model type of {like}.", "Name a family, such as --like qwen2_vl."
-        )
-    return rules
+    return check_batch(options["like"], given, raises=False)
 
 
 def _arguments(function: Any) -> bool:
@@ -242,16 +239,16 @@ def _built(function: Any) -> Any:
         ) from error
 
 
-def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, Any]:
-    """The expected code, and its learned numbers, as options of a check."""
+def _with_spec(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a check, with the expected code in place of what names it, and with its learned numbers."""
     from clockhands.encodings.specs import with_fields
     from clockhands.formats import documents
     from clockhands.testing.kinds import spec_of
 
+    like, width = options.get("like"), options.get("width")
     if like is None:
-        return {} if width is None else {"width": width}
-    if kind == "positions":  # a family of position rules, or the config of a model of it: not an encoding
-        return {"like": _family(like)} | ({} if width is None else {"width": width})
+        return dict(options)
+    others = {name: value for name, value in options.items() if name != "width"}
     values = None
     if like.lower().endswith(".json") and "results" in documents.read(Path(like)).fields:  # of `identify --json`
         from clockhands.cli.identified_json import read_found
@@ -261,7 +258,7 @@ def _like(like: str | None, width: int | None, kind: str | None) -> dict[str, An
         spec = spec_of(like)
     if width is not None:
         spec = with_fields(spec, **{"head_width" if hasattr(spec, "head_width") else "width": width})
-    return {"like": spec} | ({} if values is None else {"values": values})
+    return others | {"like": spec} | ({} if values is None else {"values": values})
 
 
 def _print(target: str, report: Report, verbose: bool, as_json: bool) -> None:

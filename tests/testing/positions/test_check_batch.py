@@ -195,6 +195,11 @@ def test_a_batch_in_a_file_is_checked_by_the_command(tmp_path, cases):
     config = {"model_type": "qwen2_vl", "image_token_id": IMAGE, "vision_config": {"spatial_merge_size": 2}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     batch = {"input_ids": IDS, "attention_mask": MASK, "image_grid_thw": GRIDS, "labels": IDS}
+    with cases("an object of another class"):
+        torch.save(transformers.BatchFeature(batch), tmp_path / "object.pt")
+        result = CliRunner().invoke(main, ["check", str(tmp_path / "object.pt"), "--like", "qwen2_vl"])
+        assert result.exit_code == 2
+        assert "torch.save(dict(batch), FILE)" in result.output
     for positions, code in ((right(), 0), (right()[[0, 2, 1]], 1)):
         np.savez(tmp_path / "batch.npz", position_ids=positions, **batch)
         torch.save(

@@ -397,6 +397,45 @@ def test_a_function_of_one_mapping_is_given_the_batch_of_a_processor(cases):
             assert set(report.left_out) == {"packed text", "packed images"}
 
 
+def test_what_people_write_is_taken_or_answered_with_what_to_pass(tmp_path, cases):
+    class Passing(Numbered):
+        def get_rope_index(self, *args, **kwargs):
+            return super().get_rope_index(*args, **kwargs)
+
+    def no_grids_is_an_array(input_ids, image_grid_thw):
+        return image_prompt(input_ids[0], [*image_grid_thw])
+
+    def of_first_row(input_ids, attention_mask, image_grid_thw, video_grid_thw, *, mm_token_type_ids, document_ids):
+        given = {"mm_token_type_ids": mm_token_type_ids, "document_ids": document_ids}
+        out = Numbering("qwen2_vl", "twice the time")(
+            input_ids, attention_mask, image_grid_thw, video_grid_thw, **given
+        )
+        return out + 3 * (np.arange(out.shape[1])[:, None] > 0)
+
+    with cases("a method that passes all on"):
+        assert check_positions(Passing(), raises=False).codes == {"offset-after-image"}
+    with cases("no images are an empty array of grids"):
+        assert "text" in check_positions(no_grids_is_an_array, like="qwen2_vl", raises=False).experiments
+        assert check_positions(no_grids_is_an_array, like="qwen2_vl", raises=False).sound
+    with cases("what batches add has another cause"):
+        report = check_positions(of_first_row, like="qwen2_vl", raises=False)
+        assert report.codes == {"time-step"}
+        assert report.explanations[0].message.endswith("batches of several rows are wrong too has another cause.")
+    for function, words in ((Numbered, "torch.save(dict(batch), FILE)"), (Numbered.get_rope_index, "of an instance")):
+        with cases(words), pytest.raises(CannotCheck) as caught:
+            check_positions(function, like="qwen2_vl")
+        assert words in caught.value.hint
+    (tmp_path / "config.json").write_text(json.dumps(Numbered().config))
+    for like in (str(tmp_path), tmp_path / "config.json", Numbered()):
+        with cases("the model in place of the family", like):
+            report = check_positions(Numbered().get_rope_index, like=like, raises=False)
+            assert report.codes == {"offset-after-image"}
+    with cases("without --kind"):
+        (tmp_path / "mine.py").write_text("def number(input_ids, image_grid_thw):\n    return input_ids * 0\n")
+        result = CliRunner().invoke(main, ["check", f"{tmp_path / 'mine.py'}:number", "--like", "qwen2_vl"])
+        assert "expected token positions of qwen2_vl" in " ".join(result.output.split())
+
+
 def test_families_are_names_with_fields(cases):
     for like, words in {
         "qwen2_vx": "no family of position rules called 'qwen2_vx'",

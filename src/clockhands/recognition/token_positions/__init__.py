@@ -11,7 +11,14 @@ from clockhands.recognition.token_positions.prompts import (
     prompt_of,
     prompts_of,
 )
-from clockhands.recognition.token_positions.rules import FAMILIES, PositionRule, TokenIds, rules_of, rules_of_config
+from clockhands.recognition.token_positions.rules import (
+    FAMILIES,
+    PositionRule,
+    TokenIds,
+    is_family,
+    rules_of,
+    rules_of_config,
+)
 from clockhands.recognition.token_positions.suspects import PositionSuspect, position_suspects
 
 __all__ = [
@@ -26,6 +33,7 @@ __all__ = [
     "TokenIds",
     "delta",
     "given_batch",
+    "is_family",
     "position_suspects",
     "positions",
     "prompt_of",

@@ -265,18 +265,30 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
             f"`like` must be the name of a family, got {shown(like)}.", f"Families: {listed(sorted(FAMILIES))}."
         )
     name, _, settings = like.partition(":")
-    known = {*FAMILIES, *ALIKE}
-    name = next((each for each in known if each == name.replace("-", "_").replace(".", "_").lower()), name)
-    if name not in known:
+    if not is_family(like):
         raise InvalidValue(
             f"There is no family of position rules called {shown(name)}.",
-            did_you_mean(name, known, f"Families: {', '.join(sorted(FAMILIES))}."),
+            did_you_mean(name, {*FAMILIES, *ALIKE}, f"Families: {', '.join(sorted(FAMILIES))}."),
         )
+    name = _plain(name)
     given = dict(_setting(each) for each in settings.split(",") if each.strip())
     ids = {key: value for key, value in given.items() if hasattr(TokenIds, key)}
     others = {key: value for key, value in given.items() if key not in ids}
     rules = FAMILIES[ALIKE.get(name, name)]
     return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **others) for rule in rules)
+
+
+def is_family(like: str) -> bool:
+    """Whether a text is the name of a family, with or without fields.
+
+    >>> is_family("Qwen2.5-VL:image=9"), is_family("qwen2")
+    (True, False)
+    """
+    return _plain(like.partition(":")[0]) in {*FAMILIES, *ALIKE}
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_").lower()
 
 
 def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:

@@ -10,7 +10,8 @@ import numpy as np
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.token_positions import PositionRule, given_batch, rules_of, rules_of_config
+from clockhands.recognition.token_positions import given_batch
+from clockhands.testing.positions._known_rules import known_rules
 from clockhands.testing.positions._position_calls import KNOWN, arranged, numbers
 from clockhands.testing.positions._position_check import Numbered, judged
 from clockhands.testing.reports import Report, settled
@@ -33,8 +34,8 @@ def check_batch(
     """Check that the positions of a batch are those that a model expects, and name the fault if they are not.
 
     Args:
-        model: A loaded model of Transformers, its config, or the name of a family as in `check_positions`: ``"text"``
-            is any model whose tokens are counted from 0.
+        model: A loaded model of Transformers, its config, its folder or name, or the name of a family as in
+            `check_positions`: ``"text"`` is any model whose tokens are counted from 0.
         input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library; or a mapping of these
             arguments, as a processor returns it, from which those are taken that are not passed.
         attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding. With larger
@@ -77,7 +78,7 @@ def check_batch(
         if "input_ids" not in given:
             raise InvalidValue("The batch has no input_ids.", f"Name its arrays {listed(['input_ids', *passed])}.")
         return check_batch(model, **given, raises=raises)
-    rules = _rules(model)
+    rules = known_rules(model)
     if position_ids is None:
         raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
     ids = np.atleast_2d(_whole("input_ids", input_ids))
@@ -123,19 +124,6 @@ def taken(names: Iterable[str]) -> dict[str, str]:
     arguments = inspect.signature(check_batch).parameters
     by_own = sorted((KNOWN.get(name, name) == name, name) for name in names)
     return {KNOWN.get(name, name): name for _, name in by_own if KNOWN.get(name, name) in arguments}
-
-
-def _rules(model: Any) -> tuple[PositionRule, ...]:
-    if isinstance(model, str | PositionRule | tuple):
-        return rules_of(model)
-    config = getattr(model, "config", model)
-    rules = rules_of_config(config)
-    if rules is None:
-        raise InvalidValue(
-            f"No position rule is known for {shown(getattr(config, 'model_type', type(model).__name__))}.",
-            'Pass the family in place of the model: "text" if its tokens are counted from 0.',
-        )
-    return rules
 
 
 def _real(name: str, value: Any, kinds: str = "iuf") -> np.ndarray:

@@ -57,11 +57,16 @@ FEATURES = (
 )  # fmt: skip
 """What a mapping of a processor holds."""
 
-_GIVEN = f"a check gives {', '.join(NAMES)}."
+_GIVEN = f"a check gives {', '.join(list(NAMES)[:6])} and {len(NAMES) - 6} others (docs/checking.md)."
 _HINT = (
     "Name the arguments so, or say what they are, in their order: call='input_ids, image_grid_thw'; "
     "call='features' for one mapping of them."
 )
+
+_NONE: Mapping[str, tuple[int, ...]] = {
+    "image_grid_thw": (0, 3), "video_grid_thw": (0, 3), "second_per_grid_ts": (0,), "audio_seqlens": (0,),
+}  # fmt: skip
+"""The shape of an argument of which there is none."""
 
 _BY_TOKEN = ("input_ids", "attention_mask", "mm_token_type_ids", "document_ids")
 _DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
@@ -129,8 +134,7 @@ class PositionFunction(ForeignFunction):
         if self.flat:
             given |= {name: given[name][0] for name in _BY_TOKEN}
         given["features"] = {name: given[name] for name in FEATURES if given[name] is not None}
-        held = {name: self._held(given[what]) for name, what in self.takes.items()}
-        answer = self.ask(held, prompt.mask.size)
+        answer = self._answer(given, prompt.mask.size)
         ids, deltas = _parts(answer)
         if not hasattr(ids, "shape") and not isinstance(ids, list):
             raise Refused(f"it returned {kind_of(ids)}, not an array of positions")
@@ -141,6 +145,22 @@ class PositionFunction(ForeignFunction):
         axes = len(self.rule.axes)
         return arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
 
+    def _answer(self, given: dict[str, Any], tokens: int) -> Any:
+        """What it returns; where it fails for None in place of grids, what it returns for no grids."""
+        held = {name: self._held(given[what]) for name, what in self.takes.items()}
+        none = {name: _NONE[what] for name, what in self.takes.items() if what in _NONE and given[what] is None}
+        try:
+            return self.ask(held, tokens)
+        except Refused as error:
+            if not none:
+                raise
+            try:
+                return self.ask(
+                    held | {name: self._held(np.zeros(shape, np.int64)) for name, shape in none.items()}, tokens
+                )
+            except Refused:
+                raise error from None
+
     def _held(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: self._held(each) for name, each in value.items()}
@@ -150,22 +170,42 @@ class PositionFunction(ForeignFunction):
 def _parameters(function: Callable[..., Any]) -> dict[str, str]:
     """What each parameter of a function stands for, by its name; those with a default may be unknown.
 
+    A method that only passes all on (*args, **kwargs) takes what the method takes that it overrides.
+
     Raises:
         CannotCheck: A parameter without a default has no usual name.
     """
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        parameters = ()
-    named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
+    named = _named_parameters(function)
     takes = {one.name: KNOWN[one.name] for one in named if one.name in KNOWN}
     if list(takes) == ["batch"]:  # alone it is no number of rows
         takes = {"batch": "features"}
     unknown = [one.name for one in named if one.name not in KNOWN and one.default is one.empty]
     if unknown or not takes:
         what = f"takes {listed(f'`{name}`' for name in unknown)}" if unknown else "names none of its arguments"
-        raise CannotCheck(f"The function {what}; {_GIVEN}", _HINT)
+        name = getattr(function, "__qualname__", "")
+        hint = f"Pass the method of an instance in place of {name}." if "self" in unknown else _HINT
+        raise CannotCheck(f"The function {what}; {_GIVEN}", hint)
     return takes
+
+
+def _named_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    owner, name = type(getattr(function, "__self__", None)), getattr(function, "__name__", "")
+    overridden = [vars(each)[name] for each in owner.__mro__ if name in vars(each)]
+    for number, each in enumerate((function, *overridden)):
+        try:
+            parameters = list(inspect.signature(each).parameters.values())[number > 0 :]  # without `self`
+        except (TypeError, ValueError):
+            continue
+        named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
+        if named:
+            return named
+    return []
+
+
+def numbers_tokens(function: Any) -> bool:
+    """Whether the parameters of a function say that it numbers tokens: it takes the grids of images or videos."""
+    named = {KNOWN.get(one.name) for one in _named_parameters(function)} if callable(function) else set()
+    return bool(named & {"image_grid_thw", "video_grid_thw"})
 
 
 def _called(call: str) -> dict[str, str]:

@@ -20,9 +20,9 @@ from clockhands.recognition.token_positions import (
     position_suspects,
     positions,
     prompts_of,
-    rules_of,
 )
 from clockhands.testing._checks import named
+from clockhands.testing.positions._known_rules import known_rules
 from clockhands.testing.positions._position_calls import PositionFunction
 from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Failure, Report, settled
 
@@ -62,8 +62,8 @@ def check_positions(
             returns positions [3, batch, seq], [batch, seq] or [seq], alone or with the deltas of the next token, or a
             mapping with ``position_ids``. Or of one mapping ``features`` of these; or a loaded model, of which its
             `get_rope_index` is checked.
-        like: The family, with fields if they differ: ``"qwen2_vl"``, ``"qwen2_5_vl:per_second=2,image=9"``; of a loaded
-            model that of its config unless given.
+        like: The family, with fields if they differ: ``"qwen2_vl"``, ``"qwen2_5_vl:per_second=2,image=9"``; or a model,
+            whose config says it: ``"path/to/model"``, ``"org/name"``. Of a loaded model its own unless given.
         call: What its arguments are, in their order, if their names do not say it: ``"input_ids, image_grid_thw"``.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; found out unless given.
         timeout: Seconds for a call.
@@ -91,10 +91,17 @@ def check_positions(
     __tracebackhide__ = True
     if fn is None:
         raise CannotCheck("No function was passed.", "Pass the function to check.")
+    if isinstance(fn, type):
+        raise CannotCheck(
+            f"The class {fn.__name__} was passed, not a function.",
+            "Pass a function of an instance, or a function without arguments that returns a model. Of a processor that "
+            "needs images check a batch that it returned: check_batch(family, batch), or torch.save(dict(batch), FILE) "
+            "and clockhands check FILE --kind positions.",
+        )
     if hasattr(fn, "named_modules"):
         fn, own = _numbering_of(fn)
         like = own if like is None else like
-    rules = rules_of(like)
+    rules = known_rules(like)
     called = PositionFunction(fn, rules[0], call, timeout)
     answers, refused, left_out = _answers(called, prompts_of(rules[0]), backend)
     report = judged(named(fn, None), rules, answers, left_out, called.summary)
@@ -232,7 +239,19 @@ def _as_text(values: Sequence[float]) -> str:
 
 
 def _explanations(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple[Explanation, ...]:
-    """The faults that give the same numbers: one, or two at once; none if no known fault does."""
+    """The faults that give the same numbers: one, or two at once; none if no known fault does.
+
+    If none gives all of them, the faults of prompts of one row: what is wrong in batches besides is not known then.
+    """
+    single = [answer for answer in answers if len(answer.prompt.runs) == 1]
+    found = _faults(rules, answers)
+    if found or len(single) == len(answers) or not _wrong(rules[0], single):
+        return found
+    rest = "; that batches of several rows are wrong too has another cause"
+    return tuple(replace(each, message=f"{each.message.removesuffix('.')}{rest}.") for each in _faults(rules, single))
+
+
+def _faults(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple[Explanation, ...]:
     prompts = [answer.prompt for answer in answers]
     wrong = [answer.wrong(positions(rules[0], answer.prompt)) for answer in answers]
     order = sorted(range(len(answers)), key=lambda number: not wrong[number].any())
