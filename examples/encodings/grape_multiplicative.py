@@ -1,7 +1,8 @@
 """GRAPE, multiplicative: each head turns queries and keys by their position in one plane, which is learned.
 
 ``G(n) = exp(n w L)`` with ``L = a bᵀ - b aᵀ`` is ``I + sin(n w s) L / s + (1 - cos(n w s)) L² / s²``, where
-``s² = |a|² |b|² - (a b)²``. Source: Zhang et al. 2025, arXiv:2512.07805, the generator of rank 2.
+``s² = |a|² |b|² - (a b)²``. Source: Zhang et al. 2025, arXiv:2512.07805, the generator of rank 2; the formula is in the
+README of model-architectures/GRAPE too.
 """
 
 import torch
