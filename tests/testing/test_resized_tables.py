@@ -140,3 +140,9 @@ def test_tables_in_pytorch_pass_in_the_layouts_that_are_usual(cases):
             with cases(function, kept, size):
                 how = {"rows": size, "kept": kept, "kind": "cubic", "antialias": True}
                 assert check_additive(function, values=table(kept), resized=how).called["library"] == "torch"
+
+
+def test_the_grid_of_a_square_table_need_not_be_declared_for_a_fault_to_be_named():
+    report = check_additive(scaled_as_in_dino, values=table(1), resized={"rows": (5, 6), "kept": 1}, raises=False)
+    assert report.codes == {"rows-moved"}
+    assert "scale_factor=" in report.explanations[0].message

@@ -85,6 +85,10 @@ class Library:
         """A mask."""
         return self._array(np.array(mask))
 
+    def dtype(self, name: str) -> Any:
+        """The dtype of this name, as the library represents it."""
+        return getattr(self.module or import_module("jax.numpy" if self.name == "jax" else self.name), self.held(name))
+
     def _array(self, array: np.ndarray) -> Any:
         """An array of the library; of NumPy this one itself."""
         array = np.asarray(array, order="C")
@@ -110,9 +114,9 @@ class Library:
             return function
 
         @functools.wraps(function)
-        def called(*arguments: Any) -> Any:
+        def called(*arguments: Any, **named: Any) -> Any:
             with import_module("torch").no_grad():
-                return function(*arguments)
+                return function(*arguments, **named)
 
         return called
 
@@ -164,20 +168,26 @@ class ForeignFunction:
                 return []
         return tried
 
-    def ask(self, arguments: dict[str, Any], rows: int) -> Any:
-        """Call the function with these arguments, and record which of them it changes.
+    def ask(self, arguments: dict[str, Any], rows: int, by_name: tuple[str, ...] = ()) -> Any:
+        """Call the function with these arguments, the last ones by these names, and record which of them it changes.
 
         Raises:
             Refused: The function raised or timed out.
         """
         self.calls += 1
         self.rows += rows
-        before = {name: as_numpy(array).copy() for name, array in arguments.items() if hasattr(array, "shape")}
+        held = [
+            (name, array, as_numpy(array).copy())
+            for name, value in arguments.items()
+            for array in (value if isinstance(value, tuple) else (value,))
+            if hasattr(array, "shape")
+        ]
         called = self.library.calling(self.function)
-        answer = answered(functools.partial(called, *arguments.values()), self.timeout, self._raised)
-        for name, array in before.items():
-            if not _equal(array, as_numpy(arguments[name])):
-                self.changed.add(name)
+        values = list(arguments.values())
+        placed = len(values) - len(by_name)
+        named = dict(zip(by_name, values[placed:], strict=True))
+        answer = answered(functools.partial(called, *values[:placed], **named), self.timeout, self._raised)
+        self.changed |= {name for name, array, was in held if not _equal(was, as_numpy(array))}
         for array, was in itertools.chain(*self._returned.values()):
             self.overwrites |= not _equal(was, as_numpy(array))
         # The last answer of each shape: the function may reuse one output buffer per shape.

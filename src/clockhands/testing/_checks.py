@@ -9,17 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType
 from clockhands.phrases import shown
-from clockhands.recognition.calling import ForeignFunction, Refused, error_text
+from clockhands.recognition.calling import ForeignFunction, Refused, answered, error_text
 from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, Unasked
-from clockhands.testing.kinds import spec_of
+from clockhands.testing.kinds import is_module, spec_of
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
 
 # Arrays of the size of the input that are in memory at once: tokens, output, expected output, allowed error, and
 # intermediate results. Used to estimate the memory of a check.
 COPIES = 8
+
+_BUILDING = 60.0  # seconds in which a function without arguments builds what is checked
 
 FailureOf = Callable[[Experiment, Answer], Failure | None]
 
@@ -138,12 +141,28 @@ def _first_upper(text: str) -> str:
 def function_of(
     fn: Callable[..., Any] | None, make: Callable[[Any], Callable[..., Any]] | None, spec: Any
 ) -> Callable[..., Any]:
-    """The function to check: ``fn``, or what ``make`` builds for the spec."""
+    """The function to check: ``fn``, what it builds if it needs no argument, or what ``make`` builds for the spec."""
     if fn is not None:
-        return fn
+        return _built(fn, spec) or fn
     if make is None:
         raise InvalidType("Neither a function nor make= was passed.", "Pass the function to check.")
     return made(make, spec)
+
+
+def _built(fn: Callable[..., Any], spec: Any) -> Callable[..., Any] | None:
+    """The function, object or module that ``fn`` returns if called without arguments; else None."""
+    if not (inspect.isfunction(fn) or inspect.isclass(fn)):
+        return None
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+        if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+            return None
+        built = answered(fn, _BUILDING) if all(one.default is not one.empty for one in parameters) else None
+    except (TypeError, ValueError, Refused):
+        return None
+    # A rotation has no learned weights: a module with some is attention, or a model.
+    weights: Any = getattr(built, "parameters", tuple) if is_module(built) and isinstance(spec, Rotary) else tuple
+    return built if callable(built) and not any(True for _ in weights()) else None
 
 
 def checked(

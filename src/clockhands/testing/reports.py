@@ -232,6 +232,8 @@ class Report:
         if "shape" in self.called:
             others = len(self.called["did_not_fit"])
             more = f" {number_of(others, 'other layout')} did not fit." if others else ""
+            if "other_reading" in self.called:
+                more = f" As {self.called['other_reading']} its numbers differ.{more}"
             yield ReportLine("rest", f"Called as {self.called['shape']}.{more}")
 
     def _evidence(self, verbose: bool) -> Iterator[ReportLine]:

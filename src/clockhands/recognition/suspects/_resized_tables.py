@@ -35,7 +35,8 @@ def resized_otherwise(spec: AdditiveCode, seen: AdditiveObservations) -> Iterato
 
 def _with_arguments(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mistake]:
     """The table with other arguments, those that differ in one first."""
-    ways = sorted(_ways(declared), key=lambda way: sum(way[name] != declared.get(name) for name in way))
+    new, old = _grids(len(given) - declared.get("kept", 0), declared)
+    ways = sorted(_ways(declared, new, old), key=lambda way: sum(way[name] != declared.get(name) for name in way))
     for way in ways:
         changed = {name: value for name, value in way.items() if value != declared.get(name)}
         if not changed:
@@ -50,7 +51,7 @@ def _with_arguments(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mi
         yield "rows-moved" if moved else "rows-rescaled", words, rows
 
 
-def _ways(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _ways(declared: dict[str, Any], new: tuple[int, ...], old: tuple[int, ...]) -> Iterator[dict[str, Any]]:
     kinds = (("linear", None), ("cubic", None), ("cubic", -0.5), ("cubic", -0.75))
     for (kind, cubic), corners, antialias in itertools.product(kinds, (False, True), (False, True)):
         way = declared | {"kind": kind, "cubic": cubic, "align_corners": corners, "antialias": antialias}
@@ -64,8 +65,8 @@ def _ways(declared: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield way | {"grid": grid[::-1]}
         if declared.get("scale_factor") is not None:
             yield way | {"scale_factor": None}
-        elif not corners and isinstance(sizes, tuple) and isinstance(grid, tuple):  # as in DINO
-            yield way | {"scale_factor": tuple((new + 0.1) / old for new, old in zip(sizes, grid, strict=True))}
+        elif not corners and len(new) == len(old) > 1:  # as in DINO
+            yield way | {"scale_factor": tuple((after + 0.1) / before for after, before in zip(new, old, strict=True))}
 
 
 def _by_hand(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mistake]:

@@ -29,7 +29,8 @@ from clockhands.testing._checks import COPIES, checked, function_of, named, reso
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.bounds import resizing_error
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
-from clockhands.testing.functions._call_shapes import NAMES, RESIZING, spaced
+from clockhands.testing.functions._argument_names import NAMES, RESIZING
+from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
 from clockhands.testing.functions._rank_parts import EVERY_OF_PART, part_experiments
 from clockhands.testing.functions._suspects import (

@@ -188,7 +188,7 @@ class CheckedAdditive(CheckedTokens):
     def _errors_of_suspect(self, errors: np.ndarray) -> np.ndarray:
         """The bounds of the rows of the last call; larger than those given if the suspect's phases are larger."""
         built = self.model
-        if not isinstance(built, StagedAdditive) or built.hands is None or self.call == "x, offset":
+        if not isinstance(built, StagedAdditive) or built.hands is None or "offset" in self.called.shape.takes:
             return errors
         own = abs(built.scale) * wave_error(built.spec, built.hands, built.reached)
         return np.maximum(errors, own[:, None] if own.ndim == 3 else own)

@@ -1,7 +1,7 @@
 """A user's bias wrapped as a function of two NumPy arrays of positions: its arguments and return value are checked."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,53 @@ from clockhands.recognition.calling import (
     refusals,
 )
 from clockhands.testing._experiments import Unasked
+from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
 from clockhands.testing.reports import CannotCheck
 
 BIAS_CALLS = ("queries, keys", "counts", "keys")
 """The arguments that a bias may take: the positions of both, the numbers of both, or the number of keys."""
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "queries": ("query_positions", "q_positions", "query_pos", "q_pos", "context_position"),
+    "keys": ("key_positions", "k_positions", "key_pos", "k_pos", "memory_position"),
+    "number of queries": ("query_length", "q_len", "qlen", "query_len", "num_queries", "seq_len_q", "seqlen_q"),
+    "number of keys": ("key_length", "k_len", "klen", "key_len", "kv_len", "num_keys", "seq_len_k", "seqlen_k"),
+    "length": ("seq_len", "sequence_length", "seq_length", "max_seq_len", "max_len", "n_ctx"),
+    "mask": ("attention_mask",),
+    "heads": ("num_heads", "n_heads", "n_head", "nheads", "num_attention_heads", "total_num_heads"),
+    "dtype": (),
+    "device": (),
+}
+_KNOWN = {name: word for word, names in _NAMES.items() for name in (word, *names)}
+_MEANT = {
+    ("queries", "keys"): "queries, keys",
+    ("number of queries", "number of keys"): "counts",
+    ("number of keys",): "keys",
+    ("length",): "keys",
+    ("mask",): "keys",
+}
+"""Which call is meant by the arguments that say where tokens are."""
+
+_MADE = ("heads", "dtype", "device")
+_USUAL = {"queries, keys": ("queries", "keys"), "counts": ("number of queries", "number of keys"), "keys": ("length",)}
+
+
+def bias_arguments(function: Callable[..., Any], call: Any) -> tuple[str, Arguments]:
+    """The call that is meant, by ``call`` or else by the names of a function's parameters, and its arguments."""
+    if call is not None:
+        meant = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
+        return meant, Arguments(_USUAL[meant])
+    found = arguments_of(function, (), lambda words: _places(words) in _MEANT, _KNOWN)
+    if not found:
+        return "queries, keys", Arguments(_USUAL["queries, keys"])
+    return _MEANT[_places(found[0].words)], found[0]
+
+
+def _places(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for word in words if word not in _MADE)
+
 
 _WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
 
@@ -48,6 +89,7 @@ class CalledBias(ForeignFunction):
         heads: int,
         *,
         call: str = "queries, keys",
+        arguments: Arguments | None = None,
         aligned: str = "end",
         part: SequencePart | None = None,
         tokens: int | None = None,
@@ -62,7 +104,8 @@ class CalledBias(ForeignFunction):
             )
         super().__init__(function, dtype, timeout)
         self.heads, self.part = heads, part
-        self.call = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
+        self.call = call
+        self.arguments: Arguments = arguments or Arguments(_USUAL[call])
         self.aligned = one_of("aligned", aligned, ("end", "start"), "It is the alignment of the queries with the keys.")
         self.dtype = one_of("dtype", float_name(dtype), FLOATS, "It is the precision that the numbers must have.")
         self.home = ""
@@ -107,7 +150,7 @@ class CalledBias(ForeignFunction):
             if call == self.call:
                 continue
             trial = copy.copy(self)
-            trial.call, trial.changed = call, set()
+            trial.call, trial.arguments, trial.changed = call, Arguments(_USUAL[call]), set()
             try:
                 trial(keys, keys)
             except Refused as error:
@@ -126,11 +169,9 @@ class CalledBias(ForeignFunction):
 
     def call_text(self, queries: int, keys: int) -> str:
         """The call with its sizes, as text for messages."""
-        if self.call == "counts":
-            return f"function({queries}, {keys})"
-        if self.call == "keys":
-            return f"function({keys})"
-        return f"function(queries [{queries}], keys [{keys}])"
+        said = {"queries": f"queries [{queries}]", "keys": f"keys [{keys}]", "mask": f"mask [1, {keys}]"}
+        said |= {"number of queries": str(queries), "number of keys": str(keys), "length": str(keys)}
+        return f"function({', '.join(said.get(word, word) for word in self.arguments.words)})"
 
     @property
     def takes_positions(self) -> bool:
@@ -139,21 +180,27 @@ class CalledBias(ForeignFunction):
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The bias of these queries and keys, float64 [heads, queries, keys]."""
-        arguments: dict[str, Any]
         number = len(queries)
-        if self.call == "queries, keys":
-            arguments = {"queries": self.library.positions(queries), "keys": self.library.positions(keys)}
-        else:
+        if self.call != "queries, keys":
             counted = np.arange(len(keys))
             if not np.array_equal(keys, counted) or not np.array_equal(queries, self.standing(number, len(keys))):
                 raise Unasked("it counts its queries and keys, so other positions cannot be checked")
-            arguments = {"queries": number, "keys": len(keys)}
-            if self.call == "keys":
-                if number not in (1, len(keys)):
-                    raise Unasked("it takes the number of keys alone")
-                arguments = {"keys": len(keys)}
-        answer = self.ask(arguments, number)
+            if self.call == "keys" and number not in (1, len(keys)):
+                raise Unasked("it takes the number of keys alone")
+        arguments = {word: self._argument(word, queries, keys) for word in self.arguments.words}
+        answer = self.ask(arguments, number, self.arguments.by_name)
         return self._checked(answer, number, len(keys))
+
+    def _argument(self, word: str, queries: np.ndarray, keys: np.ndarray) -> Any:
+        """One argument of a call, by its word."""
+        if word in {"queries", "keys"}:
+            return self.library.positions(queries if word == "queries" else keys)
+        if word == "mask":
+            return self.library.positions(np.ones((1, len(keys)), np.int64))
+        if word == "dtype":
+            return self.library.dtype(self.dtype)
+        numbers = {"number of queries": len(queries), "heads": self.heads, "device": None}
+        return numbers.get(word, len(keys))
 
     def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
         answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))

@@ -20,7 +20,7 @@ from clockhands.recognition.faults import BIAS, SHARDING
 from clockhands.recognition.suspects import Behind, BiasObservations, FaultModel, GivenValues, bias_suspects
 from clockhands.testing._checks import checked, function_of, made, named, resolved
 from clockhands.testing._experiments import Answer, Experiment, ExperimentRun, failed_of
-from clockhands.testing.functions._bias_calls import CalledBias
+from clockhands.testing.functions._bias_calls import CalledBias, bias_arguments
 from clockhands.testing.functions._bias_subject import (
     EVERY,
     MEASURED,
@@ -46,7 +46,7 @@ def check_bias(
     *,
     make: Callable[[Any], Callable[..., Any]] | None = None,
     values: Any = None,
-    call: str = "queries, keys",
+    call: str | None = None,
     aligned: str = "end",
     heads: str | None = None,
     rank: int | None = None,
@@ -80,7 +80,9 @@ def check_bias(
         values: Learned numbers, as `clockhands.bias` takes them (T5: ``table`` [buckets, heads]). If they are omitted
             for a bias with a lookup table, the function's own are measured, and which distances share a row is checked.
         call: The arguments of the function: ``"queries, keys"``, two arrays of positions; ``"counts"``, two numbers,
-            with the queries at the last keys; ``"keys"``, the number of keys, for all queries or one.
+            with the queries at the last keys; ``"keys"``, the number of keys, for all queries or one. By default it is
+            read from the names of the parameters, such as ``attention_mask, num_heads, dtype`` or ``n_heads, seq_len``,
+            and is ``"queries, keys"`` if they are not known.
         aligned: ``"start"`` if a function that takes counts has its queries at the first keys.
         causal: Whether keys after their query are masked, so that their numbers do not matter. By default true for
             biases of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
@@ -120,16 +122,19 @@ def check_bias(
         values = (
             {name: as_numpy(each) for name, each in values.items()} if isinstance(values, dict) else as_numpy(values)
         )
-    length = _length(spec, length, call)
+    function = function_of(fn, make, spec)
+    meant, arguments = bias_arguments(function, call)
+    length = _length(spec, length, meant)
     part, own = sequence_part(rank, ranks, zigzag, None), head_part(heads, spec.heads)
-    if part is not None and call != "counts":
+    if part is not None and meant != "counts":
         raise InvalidValue("`rank` is for functions that count their queries.", 'Pass call="counts".')
     called = CalledBias(
-        function_of(fn, make, spec),
+        function,
         spec.heads if own is None else len(own),
         part=part,
         tokens=None if spec.ordered else length,
-        call=call,
+        call=meant,
+        arguments=arguments,
         aligned=aligned,
         backend=backend,
         dtype=dtype,
@@ -281,7 +286,26 @@ def _explained(it: CheckedBias, asked: list[ExperimentRun]) -> tuple[Explanation
         if found := exact_fits(compared, suspects, some.suspected):
             return explanations(found, SHARDING, None)
     found, note = fitting(compared, list(bias_suspects(it.spec, measured_too)), some.suspected)
+    if (note or not found) and (largest := _constant_for_each_row(it, asked)) is not None:
+        return (explanation_of(BIAS["constant-for-each-row"], {"largest": largest}),)
     return explanations(found, BIAS, note) if found else unexplained(it, asked)
+
+
+def _constant_for_each_row(it: CheckedBias, asked: Sequence[ExperimentRun]) -> float | None:
+    """The largest of the constants by which rows differ from the expected ones; None if a row differs otherwise."""
+    found = [0.0]
+    for each in (answer for one in asked for answer in one.answers):
+        if not isinstance(each, BiasAnswer) or each.queries is None or each.keys is None:
+            return None
+        seen = (each.queries[:, None] >= each.keys) | (not it.causal)
+        rows = seen.any(axis=1)
+        off, allowed = (each.got - each.wanted)[:, rows], np.broadcast_to(each.allowed, each.got.shape)[:, rows]
+        least = np.where(seen[rows], off, np.inf).min(axis=-1)
+        most = np.where(seen[rows], off, -np.inf).max(axis=-1)
+        if not (most - least <= 2 * allowed.max(axis=-1)).all():
+            return None
+        found.append(float(np.maximum(np.abs(least), np.abs(most)).max(initial=0)))
+    return max(found)
 
 
 def _of_parts(it: CheckedBias, measured_too: BiasObservations) -> Iterator[Iterable[FaultModel]]:

@@ -5,63 +5,30 @@ not given, it is read from the names of the parameters, and what names do not sa
 are) is tried in the layouts that are usual.
 """
 
-import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import product, takewhile
-from typing import Any, NamedTuple
-
-import numpy as np
+from itertools import product
+from typing import Any
 
 from clockhands.arguments import one_of
 from clockhands.encodings.rotary import Rotary
-from clockhands.encodings.rotary.formula import plain
 from clockhands.errors import InvalidValue
 from clockhands.phrases import shown
-from clockhands.recognition.calling import Refused, kind_of
-from clockhands.recognition.suspects import StagedRotary
-
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "x": ("t", "tensor", "hidden_states", "inputs", "input"),
-    "q": ("xq", "query", "queries", "query_states", "query_layer", "q_embed"),
-    "k": ("xk", "key", "keys", "key_states", "key_layer", "k_embed"),
-    "positions": ("position_ids", "pos", "pos_ids", "input_pos", "token_positions"),
-    "q_positions": ("query_positions", "q_pos", "q_position_ids"),
-    "k_positions": ("key_positions", "k_pos", "k_position_ids"),
-    "offset": (),
-    "cos": ("cos_emb", "cos_pos", "cosine", "cosines", "freqs_cos", "cos_cached"),
-    "sin": ("sin_emb", "sin_pos", "sine", "sines", "freqs_sin", "sin_cached"),
-    "sin_cos": ("emb", "rot_pos_emb"),
-    "freqs": ("angles", "rotary_pos_emb"),
-    "freqs_cis": ("freqs_complex", "pos_cis", "rope_cache"),
-    "dim": ("head_dim", "rotary_dim"),
-    "end": ("seq_len", "max_seq_len", "max_position_embeddings"),
-    "theta": ("base", "rope_theta"),
-    "cu_seqlens": ("cu_seq_lens", "cu_seqlen"),
-    "table": ("posemb", "pos_embed", "pos_embedding", "position_embedding", "position_embeddings", "abs_pos"),
-    "size": ("new_size", "gs_new", "grid_size", "target_size", "new_grid_size"),
-    "old_size": ("gs_old", "orig_size", "old_grid_size"),
-    "height": ("h", "new_height"),
-    "width": ("w", "new_width"),
-    "prefix": ("num_prefix_tokens", "num_extra_tokens", "num_tokens"),
-}
-"""What a function of tokens may be given, by the names that are usual for it."""
-
-KNOWN: Mapping[str, str] = {name: word for word, names in NAMES.items() for name in (word, *names)}
-"""The word of `NAMES` for each of its names."""
+from clockhands.testing.functions._argument_names import (
+    KNOWN,
+    NAMES,
+    POSITIONS,
+    RESIZING,
+    SETTINGS,
+    TABLES,
+    arguments_of,
+)
+from clockhands.testing.functions._wave_tables import ONE_FOR_EACH_PAIR, OTHER_FORMS, RETURNED, TableLayout
 
 AXES = ("batch", "heads", "seq", "width")
 PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
 
-RESIZING = frozenset({"table", "size", "old_size", "height", "width", "prefix"})
-"""What a function is given that resizes a learned table."""
-
-TABLES = ("cos", "sin", "sin_cos", "freqs", "freqs_cis")
-"""Arguments that the check makes from the spec."""
-
 PAIRS = "q, k, positions"
-WAVES = "cos, sin"
 CALLS = (
     "x, positions",
     "x",
@@ -72,6 +39,7 @@ CALLS = (
     "q, k, cos, sin",
     "x, cos, sin",
     "q, k, freqs_cis",
+    "x, freqs_cis",
     "positions -> cos, sin",
     "x, positions -> cos, sin",
     "dim, end, theta -> freqs_cis",
@@ -89,33 +57,7 @@ _USUAL_AXES = (
     "batch seq width",
     "seq width",
 )
-_SIZED_DEFAULTS = {"theta", "old_size", "prefix"}  # passed although they have a default, which may be another model's
-_POSITIONS = ("positions", "q_positions", "k_positions")
-_GIVEN_DEFAULTS = {"k", "end", *_POSITIONS, *TABLES}  # passed too, as models do
-_USUAL_TABLES = ("batch seq", "seq", "batch 1 seq", "batch seq 1", "seq 1", "seq 1 1")
-
-
-class TableLayout(NamedTuple):
-    """How cosines and sines are laid out.
-
-    Attributes:
-        axes: The axes before the last one, such as ``"batch seq"``; of one sequence of positions, the batch is 1.
-        order: The last axis: ``"halves"`` (the numbers of all pairs, twice), ``"interleaved"`` (each number twice),
-            or ``"pairs"`` (one number for each pair).
-    """
-
-    axes: str
-    order: str
-
-    def text(self, width: int) -> str:
-        """The layout, for messages."""
-        words = {
-            "halves": f"{width}, both halves equal",
-            "interleaved": f"{width}, neighbours equal",
-            "pairs": f"{width // 2}, one for each pair",
-            "rows": "height, width" if self.axes == "batch width" else "width",
-        }
-        return f"[{self.axes.replace(' ', ', ')}, {words[self.order]}]"
+_USUAL_TABLES = ("batch seq", "batch 1 seq", "batch seq 1", "seq batch", "seq", "seq 1", "seq 1 1")
 
 
 @dataclass(frozen=True)
@@ -131,6 +73,8 @@ class CallShape:
         table: The layout of the cosines and sines that it takes, or None.
         compared: Whether this is one of several layouts, of which the one that fits is looked for.
         partly: Whether it gets those dimensions of tokens alone that rotate.
+        by_name: The parameters of the last arguments, which are passed by name.
+        guessed: Whether parameters have names that do not say what they are: only right numbers show that it fits.
     """
 
     takes: tuple[str, ...]
@@ -141,6 +85,8 @@ class CallShape:
     table: TableLayout | None = None
     compared: bool = False
     partly: bool = False
+    by_name: tuple[str, ...] = ()
+    guessed: bool = False
 
     @property
     def call(self) -> str:
@@ -175,7 +121,7 @@ class CallShape:
     @property
     def counts(self) -> bool:
         """Whether it counts its rows itself."""
-        return self.takes in {("x",), ("q", "k")}
+        return self.has_tokens and {*self.takes} - SETTINGS in ({"x"}, {"q", "k"})
 
     @property
     def computes(self) -> bool:
@@ -190,7 +136,7 @@ class CallShape:
             held[-2:] = [str(sizes["heads"] * sizes["width"]) if isinstance(sizes["width"], int) else "heads*width"]
         x, places = f"[{', '.join(held)}]", f"[{', '.join(self.places)}]"
         named = {word: f"{word} {x}" for word in ("x", "q", "k")}
-        named |= {word: f"{word} {places}" for word in ("positions", "q_positions", "k_positions")}
+        named |= {word: f"{word} {places}" for word in POSITIONS}
         if self.table is not None:
             named |= {word: f"{word} {self.table.text(rotated)}" for word in (*TABLES, "table")}
         return ", ".join(named.get(word, word) for word in self.takes)
@@ -224,51 +170,26 @@ def _parsed(call: Any) -> CallShape:
     """The shape that ``call`` names; raises `InvalidValue` for a call that no check makes."""
     takes, _, returns = (spaced(call) if isinstance(call, str) else "").partition(" -> ")
     words = tuple(KNOWN.get(word, word) for word in takes.split(", "))
-    returns = returns or _returned(words)
-    if not _can_be_made(words, returns):
+    if returns not in {"", *RETURNED} or not _can_be_made(words, returns):
         one_of("call", call, CALLS, "It names the arguments of the function.")
     return CallShape(words, returns)
 
 
-def _can_be_made(words: tuple[str, ...], returns: str) -> bool:
+def _can_be_made(words: tuple[str, ...], returns: str = "") -> bool:
     """Whether a check can make this call, and use what it returns."""
-    given = {*words}
-    tokens, sizes = given & {"x", "q", "k"}, given & {"dim", "end", "theta"}
-    if len(given) < len(words) or not given <= {*NAMES} or returns not in {"", WAVES, "sin, cos", "freqs_cis"}:
+    given, settings = {*words}, {*words} & SETTINGS
+    tokens, others = given & {"x", "q", "k"}, given - settings
+    if len(given) < len(words) or not given <= {*NAMES}:
         return False
     if given & RESIZING:
         return "table" in given and given <= RESIZING and not returns
     if tokens not in (set(), {"x"}, {"q", "k"}):
         return False
-    if sizes:  # then it returns the rows from position 0 on
-        return "end" in sizes and bool(returns) and given - sizes <= {"x"}
-    return "positions" in given if returns else bool(tokens) or words == ("positions",)
-
-
-def named_arguments(function: Callable[..., Any]) -> list[tuple[str, ...]]:
-    """The words for the parameters of a function: with those of known names that have a default, then without.
-
-    It is empty if no check can make the call. Positions and cosines say the same: beside the one, a default stays for
-    the other.
-    """
-    try:
-        parameters = list(inspect.signature(getattr(function, "forward", function)).parameters.values())
-    except (TypeError, ValueError):
-        return []
-    placed = [one for one in parameters if one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD}]
-    words = tuple(KNOWN.get(one.name, "") for one in placed)
-    number = sum(one.default is one.empty for one in placed)
-    needed = words[:number]
-    others = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if "" in needed or others:
-        return []
-    usual = _SIZED_DEFAULTS if {"dim", "table"} & {*needed} else _GIVEN_DEFAULTS
-    for one, other in ((_POSITIONS, TABLES), (TABLES, _POSITIONS)):
-        usual = usual.difference(other if {*needed} & {*one} else ())
-    more = tuple(takewhile(usual.__contains__, words[number:]))
-    calls = [needed + more[:end] for end in range(len(more), -1, -1)]
-    made = [one for one in calls if _can_be_made(one, _returned(one))]
-    return [one for one in made if one in {made[0], needed}]
+    if "end" in given:  # then it returns the rows from position 0 on
+        return others <= {"end", "x"}
+    if returns or not tokens:
+        return others - tokens == {"positions"}
+    return True
 
 
 def shapes(
@@ -286,7 +207,7 @@ def shapes(
         function: The function.
         call: Its arguments, or the whole shape; None reads them from the names of its parameters, or else is
             ``"x, positions"``.
-        axes: The axes of its tokens; None tries the usual ones, unless it takes ``"x, positions"``.
+        axes: The axes of its tokens; None tries the usual ones.
         places: The axes of its positions; None tries the usual ones, likewise.
         spec: The spec from which cosines and sines are made; None for codes without.
         counted: Whether it has a rank's part of the tokens, and finds out their positions.
@@ -299,30 +220,47 @@ def shapes(
         one_of("positions", places, PLACES, "It names the axes of the positions that the function takes.")
     if call is not None:
         return _layouts(_parsed(call), axes, places, spec)
-    own = {"x", "positions", "cu_seqlens", *RESIZING}
+    own = {"x", "offset", "positions", "cu_seqlens", *RESIZING}
+    usual = [words for words in map(_words_of, CALLS) if words != ("x",) and "end" not in words]
     named = [
-        CallShape(words, _returned(words))
-        for words in named_arguments(function)[-1 if counted else 0 :]
-        if (counted or words != ("x",)) and (spec is not None or {*words} <= own)
+        CallShape(one.words, compared="q" in one.words or counted or one.guessed, **one.passing)
+        for one in arguments_of(function, usual, _can_be_made)
+        if (counted or {*one.words} - SETTINGS != {"x"}) and (spec is not None or {*one.words} <= own)
     ]
-    found: list[CallShape] = []
-    for one in named or [CallShape(_PLAIN[1] if counted else _PLAIN[0])]:
-        found += _layouts(replace(one, compared=one.pairs or counted), axes, places, spec)
-        if spec is not None and one.takes in {("x", "positions"), ("positions",)}:
-            found += _usual(replace(one, returns=WAVES), axes, places, spec)
-    return found
+    if counted:  # what has positions is told so if it cannot be called without
+        named = [one for one in named if not {*one.takes} & {*POSITIONS, "offset"}] or named
+    if not named or named[0].guessed:
+        plain = CallShape(_PLAIN[1] if counted else _PLAIN[0], compared=counted, guessed=not counted)
+        named = [plain, *(one for one in named if one.takes != plain.takes)]
+    return [shape for one in named for shape in _layouts(one, axes, places, spec)]
+
+
+def _words_of(call: str) -> tuple[str, ...]:
+    return tuple(call.split(" -> ", maxsplit=1)[0].split(", "))
 
 
 def _layouts(one: CallShape, axes: str | None, places: str | None, spec: Rotary | None) -> list[CallShape]:
-    """The shape in the layout that plain calls have, or in all usual ones."""
-    if one.is_plain:
-        return [_laid_out(one, axes or "seq width", places or "seq")]
-    return list(_usual(one, axes, places, spec))
+    """The shape in the layout that plain calls have, and in all usual ones of what was not given."""
+    found = []
+    if one.is_plain and (spec is None or one.takes != ("positions",)):  # what rotates tokens is no table of rows
+        found = [_laid_out(replace(one, guessed=False), axes or "seq width", places or "seq")]
+    if found and axes is not None and places is not None:
+        return found
+    for returns in _returned(one, spec):
+        found += _usual(replace(one, returns=returns, compared=True), axes, places, spec)
+    return found
 
 
-def _returned(words: tuple[str, ...]) -> str:
-    """What a function that is given sizes returns, as a call names it; of others it shows when they are called."""
-    return "freqs_cis" if "dim" in words else WAVES if "end" in words else ""
+def _returned(one: CallShape, spec: Rotary | None) -> Iterator[str]:
+    """What a function may return: tokens, or, without tokens or of positions, cosines and sines."""
+    given = {*one.takes}
+    if one.returns or spec is None:
+        yield one.returns
+        return
+    if one.has_tokens and "end" not in given:
+        yield ""
+    if given - SETTINGS - {"x"} in ({"positions"}, {"end"}):
+        yield from (form for form in RETURNED if form != "sin, cos")
 
 
 def _laid_out(one: CallShape, axes: str, places: str, table: TableLayout | None = None) -> CallShape:
@@ -336,7 +274,7 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
         ("axes batch seq", "batch seq", "seq") if spec is not None and spec.number_of_axes > 1 else ("batch seq", "seq")
     )
     positions = (places,) if places is not None else usual if "positions" in one.takes else ("seq",)
-    if one.is_table and not one.is_plain:
+    if "table" in one.takes:
         for rows in ("batch seq", "seq", "batch width"):
             yield replace(one, table=TableLayout(rows, "rows"))
         return
@@ -344,96 +282,24 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
         for words, at in product(each, positions):
             yield _laid_out(one, words, at)
         return
-    own = "halves" if spec is None or spec.layout == "halves" else "interleaved"
-    complex_alone = {*one.takes} & {*TABLES} == {"freqs_cis"}
-    orders = ("pairs",) if complex_alone else tuple(dict.fromkeys((own, "halves", "interleaved", "pairs")))
     # Of a head of which a part rotates, that part may be cut out before the call.
     parts = (False, True) if spec is not None and spec.rotated < spec.head_width else (False,)
-    for words, partly, order, rows, at in product(each, parts, orders, _USUAL_TABLES, positions):
-        if not (partly and "*" in words):
-            shape = replace(_laid_out(one, words, at, TableLayout(rows, order)), partly=partly)
-            yield shape
-            if order == "pairs" and "freqs" in one.takes:  # complex numbers have that name too
-                yield replace(shape, takes=tuple("freqs_cis" if word == "freqs" else word for word in one.takes))
+    # A table of packed documents has a row for each token, or one for each position.
+    wholes = (True,) if "positions" in one.takes else (False, True) if "cu_seqlens" in one.takes else (False,)
+    for takes, whole, words, partly in product(_forms(one.takes), wholes, each, parts):
+        for order, rows, at in product(_orders(takes, spec), _USUAL_TABLES, positions):
+            if not (partly and "*" in words):
+                yield replace(_laid_out(one, words, at, TableLayout(rows, order, whole)), takes=takes, partly=partly)
 
 
-def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> np.ndarray:
-    """Cosines, sines, both, angles or complex numbers at positions [seq] or [batch, seq], in a layout.
-
-    Raises:
-        Refused: The layout has no axis for the sequences of a batch.
-    """
-    several = spec.axes is not None
-    if spec.xpos is not None:
-        raise Refused("xPos has no cosines and sines that hold for queries and keys")
-    if at.ndim > 1 + several and "batch" not in layout.axes:
-        raise Refused("it takes cosines and sines of one sequence")
-    right = StagedRotary(spec)
-    phases = np.abs(right.phases(np.asarray(at, np.float64)))
-    made = {
-        "cos": lambda: _repeated(right.factor * np.cos(phases), layout.order),
-        "sin": lambda: _repeated(right.factor * np.sin(phases), layout.order),
-        "freqs": lambda: _repeated(phases, layout.order),
-        "freqs_cis": lambda: right.factor * np.exp(1j * phases),
-        "sin_cos": lambda: np.concatenate(
-            [_repeated(right.factor * wave(phases), layout.order) for wave in (np.sin, np.cos)], axis=-1
-        ),
-    }[word]()
-    batch = len(made) if made.ndim > 2 else 1
-    sizes = {"batch": batch, "seq": made.shape[-2], "1": 1}
-    return made.reshape(*(sizes[word] for word in layout.axes.split()), made.shape[-1])
+def _forms(takes: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The arguments, with each form of cosines and sines that their names may mean."""
+    yield from product(*(OTHER_FORMS.get(word, (word,)) for word in takes))
 
 
-def _repeated(numbers: np.ndarray, order: str) -> np.ndarray:
-    if order == "pairs":
-        return numbers
-    return np.concatenate([numbers, numbers], -1) if order == "halves" else np.repeat(numbers, 2, -1)
-
-
-def waves_in(answer: Any, returns: str) -> tuple[Any, ...]:
-    """The arrays of an answer that should be cosines and sines, or complex numbers."""
-    if returns == "freqs_cis" and hasattr(answer, "shape"):
-        return (answer,)
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        raise Refused(f"it returned {kind_of(answer)}, not cosines and sines")
-    return tuple(answer) if returns != "sin, cos" else tuple(answer[::-1])
-
-
-def rotated_by(x: np.ndarray, waves: tuple[np.ndarray, np.ndarray], spec: Rotary) -> np.ndarray:
-    """Tokens [batch, heads, seq, width] rotated by a function's cosines and sines.
-
-    They are [seq, n] or [batch, seq, n], with one number for each pair, or one for each dimension that rotates: equal
-    halves or, for interleaved pairs, equal neighbours. Where the dimensions of a pair have two numbers, each keeps its.
-    """
-    cosine, sine = (_rows(wave, x) for wave in waves)
-    sine = -sine if spec.direction == "backward" else sine
-    number = cosine.shape[-1]
-    if number not in {spec.rotated, spec.rotated // 2} and (number % 2 or number > spec.head_width):
-        raise Refused(f"it returned {number} cosines for {spec.rotated} dimensions that rotate")
-    if number == spec.rotated // 2:
-        return plain(x, cosine, sine, spec, np)
-    half = number // 2
-    neighbours = all(np.array_equal(wave[..., ::2], wave[..., 1::2], equal_nan=True) for wave in (cosine, sine))
-    halves = all(np.array_equal(wave[..., :half], wave[..., half:], equal_nan=True) for wave in (cosine, sine))
-    own = spec
-    if number != spec.rotated:
-        own = Rotary(spec.head_width, spec.layout, rotated=number, part=spec.part)
-    if halves or (neighbours and spec.layout == "interleaved"):
-        each = slice(half) if halves else slice(None, None, 2)
-        return plain(x, cosine[..., each], sine[..., each], own, np)
-    y, (one, other) = np.array(x), own.channels.T
-    first, second = one - own.start, other - own.start
-    y[..., one] = x[..., one] * cosine[..., first] - x[..., other] * sine[..., first]
-    y[..., other] = x[..., other] * cosine[..., second] + x[..., one] * sine[..., second]
-    return y
-
-
-def _rows(wave: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Cosines or sines as [batch, 1, seq, n] or [seq, n]."""
-    batch, seq = len(x), x.shape[-2]
-    sizes = [size for size in wave.shape[:-1] if size > 1]
-    if math.prod(sizes) == seq and len(sizes) < 2:
-        return wave.reshape(seq, -1)
-    if sizes == [size for size in (batch, seq) if size > 1]:
-        return wave.reshape(batch, 1, seq, -1)
-    raise Refused(f"it returned cosines of shape {list(wave.shape)} for {seq} positions")
+def _orders(takes: tuple[str, ...], spec: Rotary | None) -> tuple[str, ...]:
+    """How cosines may be repeated for the dimensions of a pair, the usual way for the layout of the spec first."""
+    if {*takes} & ONE_FOR_EACH_PAIR:
+        return ("pairs",)
+    own = "halves" if spec is None or spec.layout == "halves" else "interleaved"
+    return tuple(dict.fromkeys((own, "halves", "interleaved", "pairs")))

@@ -25,23 +25,16 @@ from clockhands.recognition.calling import (
     refusals,
 )
 from clockhands.recognition.suspects import RotaryObservations, rotation_suspects
-from clockhands.testing.functions._call_shapes import (
-    AXES,
-    PAIRS,
-    RESIZING,
-    TABLES,
-    CallShape,
-    axes_of,
-    rotated_by,
-    shapes,
-    table_of,
-    waves_in,
-)
+from clockhands.testing.functions._argument_names import POSITIONS, RESIZING, SETTINGS
+from clockhands.testing.functions._call_shapes import AXES, PAIRS, CallShape, axes_of, shapes
 from clockhands.testing.functions._counted_rows import in_runs, numbered
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart, sequence_part
+from clockhands.testing.functions._wave_tables import parts_of, rotated_by, setting_of, table_of, waves_in
 from clockhands.testing.reports import CannotCheck
 
+_DIFFERS = "its numbers differ"
 _RIGHT = 5  # the fit of a shape in which the numbers of a function are right
+_IN_COMMON = 4.5  # of one in which they are right where all sequences have the same positions
 _KNOWN = 4  # of one in which they are those of a known fault
 _ROTATES = 3  # of one in which they are those of another rotation that depends on the position alone
 _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
@@ -106,7 +99,7 @@ class Called(ForeignFunction):
     def _find_shape(self, candidates: Sequence[CallShape], backend: Any) -> None:
         """Keep the first of these shapes in which its numbers are right, or else the one that fits best (see `fit`)."""
         libraries = [Library(name) for name in (likely_libraries(self.function) if backend is None else (backend,))]
-        found: list[tuple[int, Called]] = []
+        found: list[tuple[float, Called]] = []
         errors: list[tuple[str, Refused]] = []
         for shape, library in itertools.product(candidates, libraries):
             if found and library is not found[0][1].library:
@@ -123,7 +116,10 @@ class Called(ForeignFunction):
                 break  # with other axes of tokens it might be right by chance
             trial = self._as(shape, library)
             try:
-                found.append((trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1), trial))
+                fit = trial.fit(alone=shape.is_plain or shape.is_table or len(candidates) == 1)
+                if shape.guessed and fit < _RIGHT:
+                    raise Refused(_DIFFERS)
+                found.append((fit, trial))
             except Refused as error:
                 self.tried.setdefault(shape, str(error))
                 errors += [(library.name, error)] * (shape is candidates[0] or isinstance(error, TimedOut))
@@ -139,7 +135,7 @@ class Called(ForeignFunction):
                 self._advice(backend),
             ) from next((error.__cause__ for _, error in errors if error.__cause__), None)  # its traceback has the line
         best = max(found, key=lambda each: each[0])[1]
-        self.tried |= {trial.shape: "its numbers differ" for _, trial in found if trial is not best}
+        self.tried |= {trial.shape: _DIFFERS for _, trial in found if trial is not best}
         self.tried.pop(best.shape, None)  # refused with another library
         self.shape, self.library, self.output, self.changed = best.shape, best.library, best.output, best.changed
 
@@ -149,7 +145,7 @@ class Called(ForeignFunction):
         other.shape, other.library = shape, library
         return other
 
-    def fit(self, *, alone: bool) -> int:
+    def fit(self, *, alone: bool) -> float:
         """How well the function fits its shape, found by calling it; a shape ``alone`` fits if it can be called.
 
         If its numbers are right, more than in any other shape. Else there is a fault, which no shape may hide or cause:
@@ -174,13 +170,28 @@ class Called(ForeignFunction):
             answers += [(self(x, at, beside=x), self(same, at, beside=same))]
         if self.shape.returns and self.shape.has_tokens and not np.array_equal(self(-x, at), -answers[0][0]):
             raise Refused("it returned two arrays that depend on its tokens, not cosines and sines")
-        return max(self._side_fit(x, at, *each) for each in answers)
+        fit = max(self._side_fit(x, at, *each) for each in answers)
+        return fit if fit < _RIGHT or self._right_apart(x, at) else _IN_COMMON
+
+    def _right_apart(self, x: np.ndarray, positions: np.ndarray) -> bool:
+        """Whether sequences with cosines of their own get these: of one sequence, layouts look alike."""
+        if self.shape.table is None or "batch" not in self.shape.table.axes or len(x) == 1 or self.part is not None:
+            return True
+        apart = positions + np.arange(len(x)).reshape(-1, *[1] * positions.ndim)
+        try:
+            return self._is_right(x, apart, self(x, apart))
+        except Refused:
+            return False
+
+    def _is_right(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray) -> bool:
+        assert self.rotary is not None
+        role = None if self.rotary.xpos is None else "query"
+        right = rotate(x, self.rotary.at_original, positions, role=role)
+        return bool(np.abs(y - right).max() < _NEAR * max(1.0, np.abs(right).max()))
 
     def _side_fit(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray, same: np.ndarray) -> int:
         if self.rotary is not None:
-            role = None if self.rotary.xpos is None else "query"
-            right = rotate(x, self.rotary.at_original, positions, role=role)
-            if np.abs(y - right).max() < _NEAR * max(1.0, np.abs(right).max()):
+            if self._is_right(x, positions, y):
                 return _RIGHT
             if self.shape.table is not None and self._is_known(x, positions, y):
                 return _KNOWN
@@ -270,7 +281,12 @@ class Called(ForeignFunction):
             return {}
         words = {word: word for word in AXES}
         others = {self._said(shape, words): why for shape, why in self.tried.items()}
-        return {"shape": self._said(self.shape, words), "did_not_fit": others}
+        found = {"shape": self._said(self.shape, words), "did_not_fit": others}
+        table = self.shape.table
+        other = None if table is None else replace(self.shape, table=table._replace(whole=not table.whole))
+        if other is None or self.tried.get(other) != _DIFFERS:
+            return found
+        return {**found, "other_reading": self._said(other, words)}  # which another caller may mean
 
     def call_text(self, shape: tuple[int, ...]) -> str:
         """The call with its shapes, as text for messages."""
@@ -306,8 +322,11 @@ class Called(ForeignFunction):
                 return self._output(part, at, dtype, None if beside is None else part)
 
             return numbered(whole, keys, positions, self.most)
-        if self.call == "x, offset":
-            return in_runs(lambda part, at: self._output(part, at[0], dtype), x, positions)
+        if "offset" in self.shape.takes:
+            keys = x if beside is None else beside
+            return in_runs(
+                lambda part, at: self._output(part, at[0], dtype, None if beside is None else part), keys, positions
+            )
         return self._output(x, positions, dtype, beside)
 
     def _output(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None = None) -> np.ndarray:
@@ -323,15 +342,15 @@ class Called(ForeignFunction):
     def _answer(self, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> np.ndarray:
         self._outside(x)  # raises for sequences and heads that it has no axes for
         arguments = {word: self._argument(word, x, positions, dtype, beside) for word in self.shape.takes}
-        answer = self.ask(arguments, x.size // self.width)
+        answer = self.ask(arguments, x.size // self.width, self.shape.by_name)
         if self.shape.returns:
             return self._rotated(x if beside is None else beside, answer, positions)
         if "table" in self.shape.takes:
             return self._row_answer(answer, positions, x.shape)
         if self.shape.pairs:
-            if not isinstance(answer, tuple | list) or len(answer) != 2:
-                raise Refused(f"it returned {kind_of(answer)}, not queries and keys")
-            answer = answer[0] if beside is None else answer[1]
+            answer = parts_of(answer, "q, k")[beside is not None]
+        elif isinstance(answer, Mapping) or (isinstance(answer, tuple | list) and len(answer) == 1):
+            (answer,) = parts_of(answer, "x")
         return self._inside(self._checked(answer, x.shape), x.shape)
 
     def _argument(self, word: str, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> Any:
@@ -343,27 +362,39 @@ class Called(ForeignFunction):
             return self.library.floats(self._outside(other), dtype)
         if word == "offset":
             return int(positions)
-        if word in {"positions", "q_positions", "k_positions"}:
+        if word in POSITIONS:
             asked = {"q_positions": beside is None, "k_positions": beside is not None}.get(word, True)
             seq = -1 - (self.coordinates > 1)
             return self.library.positions(self._places(positions if asked else np.flip(positions, seq), len(x)))
         if word in RESIZING:
             return self._resizing_argument(word, dtype)
-        if word == "cu_seqlens":
-            assert self.part is not None
-            return self.library.positions(self.part.starts(x.shape[-2]))
+        if word in {"cu_seqlens", "rank", "ranks"}:
+            part = self.part or SequencePart(0, 1)
+            if word == "cu_seqlens":
+                return self.library.positions(part.starts(x.shape[-2]))
+            return part.rank if word == "rank" else part.ranks
         spec = self.rotary
         if spec is None:
             raise Refused(f"there is no RoPE from which {word} could be made")
-        if word in TABLES:
-            assert self.shape.table is not None
-            if self.part is not None:
-                positions = self._text(self.part.whole(x.shape[-2]))
-            if "positions" in self.shape.takes:  # it takes its rows from a table of all positions
-                positions = self._text(np.arange(int(np.max(positions, initial=0)) + 1))
-            fine = "float64" if dtype == "float64" else "float32"
-            return self.library.numbers(table_of(word, self.shape.table, spec, positions), fine)
-        return {"dim": spec.rotated, "end": int(np.max(positions, initial=0)) + 1, "theta": spec.base}[word]
+        if word == "mscale" and not self.shape.computes and "freqs" not in self.shape.takes:
+            return 1.0  # the cosines and sines that it is given have the factor
+        if word in SETTINGS:
+            return setting_of(word, spec)
+        last = int(np.max(positions, initial=0))
+        if word == "end":
+            return last + 1
+        assert self.shape.table is not None
+        if self.part is not None:
+            positions = self.part.whole(x.shape[-2])
+        if self.shape.table.whole:
+            positions = np.arange(int(np.max(positions, initial=0)) + 1)
+        if self.part is not None or self.shape.table.whole:
+            positions = self._text(positions)
+        fine = "float64" if dtype == "float64" else "float32"
+        made = table_of(word, self.shape.table, spec, positions)
+        if isinstance(made, tuple):
+            return tuple(self.library.numbers(one, fine) for one in made)
+        return self.library.numbers(made, fine)
 
     def _resizing_argument(self, word: str, dtype: str) -> Any:
         """One argument of a function that resizes a learned table: the table, sizes of grids, the rows before them."""
@@ -398,15 +429,16 @@ class Called(ForeignFunction):
         assert self.rotary is not None
         if self.rotary.xpos is not None:
             raise Refused("xPos has no cosines and sines that hold for queries and keys")
+        wanted = self.shape.returns if "," in self.shape.returns else "x"
         held = []
-        for wave in waves_in(answer, self.shape.returns):
+        for wave in parts_of(answer, wanted):
             array: Any = as_numpy(self.array_or_refuse(wave, kind_of(wave)))
             if np.iscomplexobj(array):
-                self.output, held = "float64" if array.itemsize > 8 else "float32", [array.real, array.imag]
+                self.output = "float64" if array.itemsize > 8 else "float32"
+                held.append(array)
             else:
                 held.append(self.numbers(wave))
-        if len(held) != 2:
-            raise Refused("it returned one array of real numbers, not cosines and sines")
+        held = list(waves_in(held, self.shape.returns))
         if "positions" not in self.shape.takes:  # it returned all rows from position 0 on
             held = [rows.reshape(-1, rows.shape[-1]) for rows in held]
             if len(held[0]) <= np.max(positions, initial=0):

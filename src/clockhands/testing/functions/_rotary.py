@@ -53,6 +53,8 @@ from clockhands.testing.functions._two_faults import suspects_with_two_faults
 from clockhands.testing.reports import Explanation, Report
 
 LENGTH = 10_000
+TABLE_ROWS = (8192, 4096, 2048, 1024, 512)
+"""Usual numbers of positions of a stored table."""
 
 
 def check_rotary(
@@ -103,7 +105,7 @@ def check_rotary(
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The dtype of its tokens.
         length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the frequencies of the spec depend on the
-            length and hold for fewer.
+            length and hold for fewer, or if the function refuses more (8,192, 4,096, ..., 512).
         timeout: The time limit of a call, in seconds.
         raises: Whether a failure is raised; otherwise it is only in the report.
 
@@ -126,6 +128,7 @@ def check_rotary(
     """
     __tracebackhide__ = True
     spec = resolved(like, Rotary, "rotary")
+    given_length = length is not None
     length = checked_length(spec, length)
     if spec.number_of_axes > 1 and spaced(call) in {"x", "x, offset"}:
         raise InvalidValue(
@@ -161,10 +164,27 @@ def check_rotary(
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     it = outside(function_of(fn, make, spec), spec, keys)
+    shorter = {} if given_length or it.called.part is not None else _shortened(it)
     experiments = (*SMALL, EVERY)
     if it.called.part is not None:
         experiments = (*part_experiments("several heads", keys=it.called.shape.pairs), EVERY_OF_PART)
-    return checked("rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
+    return checked("rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises, left_out=shorter)
+
+
+def _shortened(it: CheckedRotary) -> dict[str, str]:
+    """Let a function that has a table of fewer positions be checked at these; what is not checked, with the reason."""
+    refused: Refused | None = None
+    for number in (it.length, *(rows for rows in TABLE_ROWS if rows < it.length)):
+        try:
+            it(it.tokens(1, 1, 1, seed=3), it.at_axes(np.array([number - 1])))
+        except Refused as error:
+            refused = refused or error
+            continue
+        if refused is None:
+            return {}
+        it.length = it.called.most = number
+        return {f"positions from {number:,} on": str(refused)}
+    return {}
 
 
 def checked_length(spec: Rotary, length: int | None) -> int:
@@ -332,7 +352,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
         axes=it.called.axes,
         samples=samples,
         role=role,
-        counted=it.called.shape.counts or it.call == "x, offset" or part is not None,
+        counted=it.called.shape.counts or "offset" in it.called.shape.takes or part is not None,
         coordinates=apart,
         apart=() if apart is None else answer_of(apart, given=True),
     )

@@ -166,7 +166,7 @@ class CheckedTokens(CheckedFunction):
         """The output of the suspect, which is called as often as the user's function, because it may keep state."""
         if self.called.shape.counts and self.gets_whole_sequences and self.called.part is None:
             return numbered(lambda part, at: self.model(part, at, dtype, role), x, positions, self.length)
-        if self.call == "x, offset":
+        if "offset" in self.called.shape.takes:
             return in_runs(lambda part, at: self.model(part, at, dtype, role), x, positions)
         return self.model(x, positions, dtype, role)
 

@@ -102,14 +102,14 @@ class ModuleCaller:
         if callable(call):
             given = call
 
-            def called_module(*arguments: Any) -> Any:
+            def called_module(*arguments: Any, **named: Any) -> Any:
                 with around():
-                    return given(module, *arguments)
+                    return given(module, *arguments, **named)
         else:
 
-            def called_module(*arguments: Any) -> Any:
+            def called_module(*arguments: Any, **named: Any) -> Any:
                 with around():
-                    return bound(*arguments)
+                    return bound(*arguments, **named)
 
             # The names of its arguments are read from it.
             called_module.__wrapped__ = getattr(bound, "forward", bound)  # type: ignore[attr-defined]

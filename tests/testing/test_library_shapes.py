@@ -1,0 +1,62 @@
+"""Functions with the parameters of published libraries are checked by the first command, without an option."""
+
+import pytest
+
+import clockhands as ch
+from clockhands.encodings.scaling import Linear, Yarn
+from clockhands.testing import CannotCheck, check_rotary
+from testing import library_shapes as libraries
+from testing.library_shapes import SHAPES, SLIPS
+
+
+def test_each_is_correct_and_its_faults_are_named(cases):
+    for make, layout, slips in SHAPES:
+        for slip in (None, *slips):
+            with cases(make.__name__, layout, slip):
+                report = check_rotary(make(slip), ch.Rotary(16, layout), length=1500, raises=False)
+                assert report.codes == SLIPS[slip]
+                assert report.sound == (slip is None)
+
+
+def test_the_report_says_what_parameters_are_taken_for(cases):
+    for make, layout, words in (
+        (libraries.torchtune, "interleaved", "x [batch, seq, heads, width], positions [batch, seq]"),
+        (libraries.diffusers, "interleaved", "waves [seq, 16, neighbours equal]"),
+        (libraries.flux, "interleaved", "matrices [batch, 1, seq, 8, one for each pair]"),
+        (
+            libraries.chatglm,
+            "interleaved",
+            "x [seq, batch, heads, width], wave_pairs [seq, batch, 8, one for each pair]",
+        ),
+        (libraries.mlx, "halves", "dim, interleaved, theta, scale, offset"),
+        (libraries.gpt_fast_builder, "interleaved", "function(end, dim, theta) -> wave_pairs"),
+        (libraries.megatron_builder, "halves", "function(end) -> freqs"),
+        (libraries.flux_builder, "interleaved", "function(positions [batch, seq], dim, theta) -> matrices"),
+    ):
+        with cases(make.__name__):
+            assert words in check_rotary(make(None), ch.Rotary(16, layout), length=300).called["shape"]
+
+
+def test_settings_are_those_of_the_spec(cases):
+    for make, spec in (
+        (libraries.gemma, ch.Rotary(16, base=5e5)),
+        (libraries.gemma_1, ch.Rotary(32, base=1e6)),
+        (libraries.mlx, ch.Rotary(16, scaling=Linear(4.0))),
+        (libraries.litgpt_builder, ch.Rotary(16, base=2e4)),
+        (libraries.megatron, ch.Rotary(16, scaling=Yarn(8.0, 1024))),
+    ):
+        with cases(make.__name__):
+            assert check_rotary(make(None), spec, length=500).sound
+
+
+def test_names_that_say_nothing_are_taken_for_what_gives_right_numbers_or_not_at_all(cases):
+    """A guess that gives wrong numbers may be wrong itself."""
+    for slip in ("base", "direction", "layout"):
+        with cases(slip), pytest.raises(CannotCheck, match="AssertionError"):
+            check_rotary(libraries.batch_of_heads(slip), ch.Rotary(16))
+
+
+def test_a_table_of_packed_documents_has_a_row_for_each_position_or_each_token():
+    report = check_rotary(libraries.megatron_packed(None), ch.Rotary(16), length=500)
+    assert "16, both halves equal] of all positions" in report.called["shape"]
+    assert "its numbers differ" in report.called["did_not_fit"].values()  # with a row for each token
