@@ -57,8 +57,8 @@ SETTINGS = frozenset({"dim", "head_size", "theta", "interleaved", "halves", "msc
 
 # What says where tokens are: beside one of these, the defaults of the others stay.
 _PLACES = (POSITIONS, TABLES, ("offset",), ("end",))
-# Passed although they have a default: what models pass, and what the default of another model may hold.
-_PASSED = {"k", "theta", "interleaved", "halves", "mscale", "rank", "ranks", "old_size", "prefix", "heads"}
+# Passed although they have a default, as models do.
+_PASSED = frozenset({"k", "rank", "ranks", "old_size", "prefix", "heads"})
 
 
 class Arguments(NamedTuple):
@@ -134,6 +134,8 @@ def _meanings(named: tuple[str, ...], usual: Sequence[tuple[str, ...]]) -> Itera
 def _passed(needed: tuple[str, ...], others: Sequence[str]) -> Iterator[str]:
     """Of parameters with a default, those that are passed beside the needed ones."""
     there = [kind for kind in _PLACES if {*kind} & {*needed}] or [kind for kind in _PLACES if {*kind} & {*others}]
+    # Of a function of tokens and positions alone the default base and layout count: it is what its callers rely on.
+    settings = SETTINGS if {*TABLES, "dim", "end"} & {*needed} or there[:1] == [("end",)] else frozenset()
     for word in others:
-        if word in _PASSED or (there and word in there[0]):
+        if word in (_PASSED | settings) - {"dim", "scale"} or (there and word in there[0]):
             yield word
