@@ -1,5 +1,6 @@
 """Functions with the parameters of published libraries are checked by the first command, without an option."""
 
+import numpy as np
 import pytest
 
 import clockhands as ch
@@ -60,3 +61,35 @@ def test_a_table_of_packed_documents_has_a_row_for_each_position_or_each_token()
     report = check_rotary(libraries.megatron_packed(None), ch.Rotary(16), length=500)
     assert "16, both halves equal] of all positions" in report.called["shape"]
     assert "its numbers differ" in report.called["did_not_fit"].values()  # with a row for each token
+
+
+def of_table(positions, query, key):
+    """vLLM's, with a table of 4,096 positions."""
+    return libraries.vllm(None)(np.arange(4096)[positions], query, key)
+
+
+def test_a_table_of_fewer_positions_is_checked_as_far_as_it_goes():
+    report = check_rotary(of_table, ch.Rotary(16))
+    assert "it raised IndexError" in report.left_out["positions from 4,096 on"]
+    with pytest.raises(CannotCheck, match="IndexError"):
+        check_rotary(of_table, ch.Rotary(16), length=5000)
+
+
+def test_a_builder_without_arguments_is_asked_for_what_is_checked(cases):
+    class Rope:
+        def __init__(self, base=1e4):
+            self.base = base
+
+        def __call__(self, x, positions):
+            return libraries.with_base(None)(x, positions, self.base)
+
+    for build in (Rope, lambda: Rope(5e5), lambda base=5e5: Rope(base)):
+        with cases(build):
+            report = check_rotary(build, ch.Rotary(16), length=300, raises=False)
+            assert report.codes == (set() if build is Rope else {"another-base"})
+
+
+def test_a_module_with_weights_is_no_rotation():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(CannotCheck, match="takes 0 positional arguments"):
+        check_rotary(lambda: torch.nn.Linear(16, 16), ch.Rotary(16))

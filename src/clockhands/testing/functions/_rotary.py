@@ -50,7 +50,7 @@ from clockhands.testing.functions._suspects import (
 )
 from clockhands.testing.functions._tokens import chosen_positions, other_tokens
 from clockhands.testing.functions._two_faults import suspects_with_two_faults
-from clockhands.testing.reports import Explanation, Report
+from clockhands.testing.reports import CannotCheck, Explanation, Report
 
 LENGTH = 10_000
 TABLE_ROWS = (8192, 4096, 2048, 1024, 512)
@@ -164,26 +164,30 @@ def check_rotary(
 
     build = None if make is None else (lambda own, first: outside(make(own), own, first=first))
     it = outside(function_of(fn, make, spec), spec, keys)
-    shorter = {} if given_length or it.called.part is not None else _shortened(it)
     experiments = (*SMALL, EVERY)
     if it.called.part is not None:
         experiments = (*part_experiments("several heads", keys=it.called.shape.pairs), EVERY_OF_PART)
-    return checked("rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises, left_out=shorter)
+    run = partial(checked, "rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
+    try:
+        return run()
+    except CannotCheck:
+        fewer = {} if given_length or it.called.part is not None else _fewer_positions(it)
+        if not fewer:
+            raise
+    return run(left_out=fewer)
 
 
-def _shortened(it: CheckedRotary) -> dict[str, str]:
+def _fewer_positions(it: CheckedRotary) -> dict[str, str]:
     """Let a function that has a table of fewer positions be checked at these; what is not checked, with the reason."""
-    refused: Refused | None = None
+    refused = ""
     for number in (it.length, *(rows for rows in TABLE_ROWS if rows < it.length)):
         try:
             it(it.tokens(1, 1, 1, seed=3), it.at_axes(np.array([number - 1])))
         except Refused as error:
-            refused = refused or error
+            refused = refused or str(error)
             continue
-        if refused is None:
-            return {}
         it.length = it.called.most = number
-        return {f"positions from {number:,} on": str(refused)}
+        return {f"positions from {number:,} on": refused} if refused else {}
     return {}
 
 
