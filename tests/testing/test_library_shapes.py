@@ -5,7 +5,7 @@ import pytest
 
 import clockhands as ch
 from clockhands.encodings.scaling import Linear, Yarn
-from clockhands.testing import CannotCheck, check_rotary
+from clockhands.testing import CannotCheck, check_module, check_rotary
 from testing import library_shapes as libraries
 from testing.library_shapes import SHAPES, SLIPS
 
@@ -93,3 +93,36 @@ def test_a_module_with_weights_is_no_rotation():
     torch = pytest.importorskip("torch")
     with pytest.raises(CannotCheck, match="takes 0 positional arguments"):
         check_rotary(lambda: torch.nn.Linear(16, 16), ch.Rotary(16))
+
+
+def test_a_module_that_takes_positions_by_name_is_called_so():
+    torch = pytest.importorskip("torch")
+
+    class Rope(torch.nn.Module):
+        def __init__(self, base=1e4):
+            super().__init__()
+            self.base = base
+
+        def forward(self, x, *, input_pos):
+            rates = self.base ** (-torch.arange(8) / 8)
+            at = input_pos[..., None, None] * rates
+            a, b = x[..., ::2], x[..., 1::2]
+            pairs = a * at.cos() - b * at.sin(), b * at.cos() + a * at.sin()
+            return torch.stack(pairs, -1).flatten(-2).to(x.dtype)
+
+    spec = ch.Rotary(16, "interleaved")
+    report = check_module(Rope(), spec, length=500)
+    assert report.called["shape"] == "function(x [batch, seq, heads, width], positions [batch, seq])"
+    assert "another-base" in check_module(Rope(5e5), spec, length=500, raises=False).codes
+
+
+def test_what_is_right_at_the_first_positions_alone_is_said_of_these():
+    """Positions are doubled, and from 2,000 on the base is another one too."""
+
+    def rope(x, positions):
+        doubled = libraries.with_base(None)(x, 2 * positions, 1e4)
+        return np.where(positions[:, None] < 2000, doubled, libraries.with_base(None)(x, 2 * positions, 3e5))
+
+    report = check_rotary(rope, ch.Rotary(16), raises=False)
+    assert report.codes == {"rotated-twice", "positions-scaled"}
+    assert "at the first 512 positions" in report.explanations[0].message

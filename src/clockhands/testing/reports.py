@@ -177,6 +177,8 @@ class Report:
         if self.sound:
             skipped = self._not_checked()
             correct = "correct as far as checked" if skipped and self.kind == "positions" else "correct"
+            if "other_reading" in self.called:
+                correct = "correct in one of two readings of its table"
             yield ReportLine("sound", f"{self.subject} is {correct}: {self.like}.{skipped}")
             yield ReportLine("rest", self._made())
             yield from self._shape()

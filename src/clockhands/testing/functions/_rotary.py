@@ -35,7 +35,7 @@ from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
 from clockhands.testing.functions._rank_parts import EVERY_OF_PART, ROWS, head_part, part_experiments
-from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SMALL, CheckedRotary
+from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SHORT, SMALL, CheckedRotary
 from clockhands.testing.functions._suspects import (
     MOST,
     collided,
@@ -274,9 +274,24 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
         or remembers(runs)
         or (() if it.spec.axes else collided(it, ROTARY))
         or _by_rates(it.spec, seen)
+        or explanations(_of_first_positions(it, small, side, built), ROTARY, _FIRST)
         or unexplained(it, runs)
     )
     return one_sided(only_coarse(told, runs, it.coarse), side)
+
+
+_FIRST = "at the first 512 positions; what is wrong at later ones is not known"
+
+
+def _of_first_positions(
+    it: CheckedRotary, small: list[ExperimentRun], side: str | None, built: Callable[[FaultModel], CheckedRotary]
+) -> list[FaultModel]:
+    """The suspects that give the answers for a short sequence, where none gives those for a long one."""
+    short = [one for one in small if one.experiment.name == "a short sequence" and one.wrong]
+    if not short or it.length <= SHORT:
+        return []
+    seen = _seen(replace(it, length=SHORT), None, side)
+    return exact_fits(short, [one for one in rotary_suspects(it.spec, seen) if seen.may_be(one, it.spec)], built)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:

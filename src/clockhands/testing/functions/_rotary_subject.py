@@ -21,6 +21,8 @@ from clockhands.testing.functions._tokens import (
 )
 
 KEYS_UP_TO = 300
+SHORT = 512
+"""The positions of a short sequence."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class CheckedRotary(CheckedTokens):
     gets_whole_sequences = True
     coordinate_rows = 24
     packed = (np.arange(8), np.arange(5), np.arange(3, 11), np.array([9, 2, 2, 6]), np.arange(15))
-    again = ("the first tokens again", 512, 21)
+    again = ("the first tokens again", SHORT, 21)
 
     @property
     def coordinates(self) -> int | None:
@@ -162,7 +164,7 @@ def _reordered(allowed: np.ndarray, spec: Rotary) -> np.ndarray:
 
 def a_short_sequence(it: CheckedRotary) -> list[Answer]:
     """The first tokens that it sees, a few hundred, are rotated by position * frequency."""
-    at = it.places(512)
+    at = it.places(SHORT)
     return [it.answer("the first tokens of the check", it.tokens(1, 1, len(at), seed=21), at)]
 
 

@@ -117,11 +117,6 @@ class ModuleCaller:
         return called_module
 
     @property
-    def called_as(self) -> str:
-        """How the function is called, as `Called` names it."""
-        return "" if self.shape is None else self.shape.call
-
-    @property
     def axes(self) -> str:
         """The axes of its tokens."""
         return "" if self.shape is None else self.shape.axes_text
@@ -191,7 +186,7 @@ class ModuleCaller:
     def arguments(self, device: str) -> tuple[torch.Tensor, ...]:
         """The arguments of a call with 3 tokens on a device: tokens and positions; raises `Unasked` for others."""
         assert self.shape is not None
-        if not {*self.shape.takes} <= {"x", "positions"}:
+        if self.shape.by_name or not {*self.shape.takes} <= {"x", "positions"}:
             raise Unasked("it takes other arguments than tokens and positions")
         sizes = {"batch": 1, "heads": 1, "seq": 3, "width": self.width, "axes": self.coordinates}
         x = torch.ones([sizes[word] for word in self.shape.axes], device=device)

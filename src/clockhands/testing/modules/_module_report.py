@@ -99,10 +99,10 @@ def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
         more = {"call": "queries, keys" if callable(asking.call) else asking.call, "values": values}
     elif isinstance(spec, AdditiveCode):
         check = check_additive
-        more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places, "values": values}
+        more = {"call": asking.shape, "axes": asking.axes, "positions": asking.places, "values": values}
     else:
         check = check_rotary
-        more = {"call": asking.called_as, "axes": asking.axes, "positions": asking.places}
+        more = {"call": asking.shape, "axes": asking.axes, "positions": asking.places}
     if build is not None:
         more["make"] = lambda own: asking.function(build(own).eval())
     with as_it_was(module):

@@ -182,7 +182,7 @@ def _inference(subject: ModuleSubject) -> Treated:
 def _trained_after_inference(subject: ModuleSubject) -> Treated:
     """A tensor that was made in inference mode cannot be used in a graph that records gradients."""
     shape = subject.asking.shape
-    if shape is None or not {*shape.takes} <= {"x", "positions"}:
+    if shape is None or shape.by_name or not {*shape.takes} <= {"x", "positions"}:
         raise Unasked("gradients are checked only if it takes tokens and positions")
 
     def trained(module: torch.nn.Module) -> None:
