@@ -345,7 +345,11 @@ def _run(
             made.append(found)
             continue
         made.append(kept)
-        measured += [] if result is None else [result]
+        if result is not None:
+            measured.append(result)
+            if not result.numbers["ran"]:
+                why = result.answers[0], "docs/probing.md says which parts of a model are run."
+                _audit_with_notes(found.target, None, why, failures)
     return made
 
 

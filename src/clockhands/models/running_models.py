@@ -210,10 +210,10 @@ def _refuse_without_memory(opened: Opened) -> None:
 
 
 def _class_of(config: Any, transformers: Any) -> Any:
-    """The class that the config names, else that of a causal language model."""
+    """The class that the config names, else that of a causal language model, or of a model of another kind."""
     names: Sequence[str] = getattr(config, "architectures", None) or ()
     for name in names:
-        found = getattr(transformers, name, None)
+        found = getattr(transformers, name, None) or _class_of_a_part(name, config)
         if found is not None:
             return found
     if names and config.model_type == "":
@@ -221,7 +221,18 @@ def _class_of(config: Any, transformers: Any) -> Any:
             f"The class {names[0]} is not one of Transformers {transformers.__version__}.",
             "Load the model yourself and pass it to clockhands.probe(model, ...).",
         )
-    return transformers.AutoModelForCausalLM
+    predicts = type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING
+    return transformers.AutoModelForCausalLM if predicts else transformers.AutoModel
+
+
+def _class_of_a_part(name: str, config: Any) -> Any:
+    """A class that is only in the file with the code of its type, as that of a tower; None if it is not."""
+    from clockhands.models.class_modules import modeling_code
+
+    try:
+        return getattr(modeling_code(config), name, None)
+    except ImportError:
+        return None
 
 
 def _tokenizer(folder: Path, options: dict[str, Any], transformers: Any) -> Callable[[str], list[int]] | None:
@@ -234,7 +245,7 @@ def _tokenizer(folder: Path, options: dict[str, Any], transformers: Any) -> Call
 
 def _context(module: nn.Module) -> int | None:
     text = text_config(module)
-    for key in ("max_position_embeddings", "n_positions", "seq_length"):
+    for key in ("max_position_embeddings", "n_positions", "max_target_positions", "seq_length"):
         found = getattr(text, key, None)
         if isinstance(found, int) and found > 0:
             return found

@@ -20,7 +20,7 @@ class LiveResult(GatheredResult):
     def verified(self) -> ProbeResult:
         """The result, with the verdict first."""
         told = dict.fromkeys(_in_words(each) for each in self.findings if each.severity != "note")
-        numbers = {**self.numbers, "findings": [each.to_dict() for each in self.findings]}
+        numbers = {**self.numbers, "ran": self.measured, "findings": [each.to_dict() for each in self.findings]}
         return ProbeResult(
             "live", (self.verdict(), *told, *self.answers), numbers, tuple(self.columns), tuple(self.figures)
         )
@@ -35,7 +35,18 @@ class LiveResult(GatheredResult):
         if count := self.numbers.get("layers_checked") or self.numbers.get("biases_checked"):
             layers = f"The declared positions are in effect in all {count} layer{'s' if count != 1 else ''} checked"
             return f"{layers}, in text; {left} not checked." if (left := self.left_out()) else f"{layers}."
+        if measured := self.numbers.get("measured"):
+            told = listed([f"in the {part} part ({what})" for part, what in measured.items()])
+            told = f"The declared positions are in effect {told}"
+            return f"{told}; {left} not checked." if (left := self.left_out()) else f"{told}."
+        if not self.measured:
+            return "The positions were not measured: no part of the model that shows them was run."
         return "No problem was found; no layer declares a rotation that can be measured here."
+
+    @property
+    def measured(self) -> bool:
+        """Whether a part of the model was measured."""
+        return bool(self.numbers.get("text_ran") or self.numbers.get("measured"))
 
     def left_out(self) -> str:
         """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""

@@ -9,6 +9,7 @@ one pass.
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from clockhands.models.compared_runs import (
     rounds_activations,
     some_tokens,
 )
-from clockhands.models.image_towers import parts_beside_text
 from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
@@ -54,8 +54,11 @@ from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.opened_modules import token_numbering
 from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.score_growth import growth_of_scores, telling_positions
+from clockhands.models.text_parts import TextPart, running_text
 from clockhands.models.torch_threads import faster_alone, in_one_thread
+from clockhands.models.tower_inputs import reason
 from clockhands.phrases import listed
+from clockhands.probes._live_parts import parts_in_effect
 from clockhands.probes._live_result import LiveResult
 from clockhands.probes._whole_passes import add_whole_passes
 from clockhands.probes.results import ProbeResult, Progress, Stopped
@@ -79,7 +82,8 @@ def check_live(model: RunningModel) -> None:
         raise InvalidValue(
             f"{type(module).__name__} is in training mode: dropout would change its output.", "Call model.eval() first."
         )
-    attended_once(module, torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device))
+    if not hasattr(module, "config"):
+        running_text(module)  # without a config no input of another kind can be made
 
 
 def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
@@ -100,7 +104,7 @@ def measure_live(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeR
     try:
         with uncompiled(), in_one_thread() if faster_alone(module) else nullcontext():
             _measured(live, model, module, ids, progress)
-        if is_compiled(model.module):
+        if is_compiled(model.module) and live.numbers["text_ran"]:
             progress("the compiled model", 0.95)
             _compiled(live, model.module, module, ids[0])
     except KeyboardInterrupt:
@@ -133,13 +137,8 @@ def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Ten
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
-    by_module = [each.layers for each in live.findings]
-    progress("what towers for images do", 0.05)
-    beside = parts_beside_text(module, audited.layers)
-    live.findings += [make_finding(*each) for each in beside.found]
-    live.answers += beside.answers
-    live.numbers["parts_left_out"] = list(beside.left_out)
-    live.numbers["not_measured"] = list(beside.left_out.values())
+    progress("what parts for images and sounds do, and tables", 0.05)
+    text = parts_in_effect(live, module, audited)
     specs = [code.spec for code in audited.layers if code.part in TEXT]
     axes = [spec.number_of_axes for spec in specs if isinstance(spec, rotary.Rotary)]
     live.numbers["text_coordinates"] = max(axes, default=1)
@@ -152,6 +151,22 @@ def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Ten
         }
         if not report.sound:
             live.findings.append(make_finding("run-differs", _of_positions(report)))
+    if text is None:
+        return
+    try:
+        _of_text(live, model, text, audited, ids, progress=progress)
+    except (AttributeError, IndexError, RuntimeError, TypeError) as error:  # of the code of the model
+        live.answers.append(f"The measurement of the text part ended: {reason(error)}.")
+        live.numbers["not_measured"].append("a part of the text")
+
+
+def _of_text(
+    live: LiveResult, model: RunningModel, text: TextPart, audited: Audit, ids: Tensor, *, progress: Progress
+) -> None:
+    """The rotations, biases and scores of the part that reads texts, and its outputs."""
+    rows = [code.usable_length for code in audited.layers if code.part in TEXT and code.rows is not None]
+    audited = replace(audited, context=min(filter(None, (audited.context, *rows)), default=None))
+    module, by_module = text.module, [each.layers for each in audited.problems if each.blames == "module"]
     seen = attended_once(module, ids[:1, :8], scores=True)
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
@@ -198,7 +213,7 @@ def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Ten
         finally:  # Ctrl-C keeps the windows that were run
             relative = whole and not any(code.score_scale for code in audited.layers)
             add_whole_passes(live, compared, relative=relative)
-    if model.predicts and takes(module, "past_key_values"):
+    if model.predicts and not text.path and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
         if rounds_activations(module):
             live.answers.append(

@@ -17,6 +17,7 @@ from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.models.opened_modules import text_config
 from clockhands.models.running_models import RunningModel, load, of_module, windows_of
+from clockhands.models.text_parts import text_parts
 from clockhands.phrases import shown
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
@@ -93,6 +94,8 @@ class Probe:
     @property
     def size(self) -> str:
         """What was read, in words."""
+        if not self.windows:
+            return "no text"
         return f"{self.windows:,} window{'s' * (self.windows != 1)} of {self.length:,} tokens"
 
     @property
@@ -261,6 +264,8 @@ def _pieces(model: RunningModel, text: str | None, ids: Any, windows: int, lengt
         return found.long()
     if text is not None:
         return windows_of(model, text, length=length, count=windows)
+    if not text_parts(model.module):
+        return torch.zeros(0, 0, dtype=torch.long)  # a model of images or sounds
     vocabulary = int(getattr(text_config(model.module), "vocab_size", 0))
     if vocabulary < 1:
         raise InvalidValue(
@@ -318,8 +323,9 @@ def audit_running(
         except Stopped as stop:
             ended = "Ctrl-C ended the measurement: this is what was found until then."
             result, price = replace(stop.result, answers=(*stop.result.answers, ended)), False
-        passes = f"Whole passes read {size}; each layer was also measured by itself, up to its full context."
-        result = replace(result, answers=(*result.answers, passes))
+        if result.numbers["text_ran"]:
+            passes = f"Whole passes read {size}; each layer was also measured by itself, up to its full context."
+            result = replace(result, answers=(*result.answers, passes))
         findings = [Finding(**(each | {"edit": None})) for each in result.numbers["findings"]]
         audited = audited.with_live(findings, {k: v for k, v in result.numbers.items() if k != "findings"})
     if price:

@@ -1,0 +1,85 @@
+"""The part of a model that runs on token ids: the whole model, or one of its towers or its decoder."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clockhands.configs.resolved import LayerEncoding
+from clockhands.errors import InvalidValue
+from clockhands.models.attention_inputs import attended_once
+from clockhands.models.running_models import runner, takes
+from clockhands.models.tower_inputs import reason
+from clockhands.models.tower_tables import TableReading, table_reading
+
+_TOKENS = 16  # of a text, or as many as its table has rows for
+
+
+@dataclass(frozen=True, eq=False)
+class TextPart:
+    """A part of a model that takes token ids.
+
+    Attributes:
+        path: Where it is; empty for the whole model.
+        module: The part.
+    """
+
+    path: str
+    module: nn.Module
+
+
+def text_parts(module: nn.Module) -> list[TextPart]:
+    """The parts that take token ids and have a config, the outermost ones first."""
+    found = [
+        TextPart(path, each)
+        for path, each in module.named_modules()
+        if takes(each, "input_ids") and hasattr(each, "config")
+    ]
+    return sorted(found, key=lambda each: each.path.count(".") + bool(each.path))
+
+
+def running_text(module: nn.Module) -> TextPart:
+    """The outermost part that runs on token ids alone.
+
+    Raises:
+        InvalidValue: None does; the reason is that of the outermost one.
+    """
+    refused: list[InvalidValue] = []
+    for each in text_parts(module) or [TextPart("", module)]:
+        ids = torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device)
+        try:
+            attended_once(each.module, ids)
+        except InvalidValue as error:
+            refused.append(error)
+        else:
+            return each
+    raise refused[0]
+
+
+def text_table_reading(text: TextPart, code: LayerEncoding) -> TableReading:
+    """Compare the rows of a table that the tokens of a text get with the declared ones."""
+    if code.rows is None or not hasattr(text.module, "config"):
+        return TableReading(reason="the number of its rows is not known")
+    inside = [each for each in text_parts(text.module) if each.path.rpartition(".")[2] == code.part]
+    part = inside[0].module if inside else text.module
+    length = min(_TOKENS, code.rows - (code.offset or 0))
+
+    ids = _ordinary_tokens(part)
+
+    def run(seed: int) -> Any:
+        drawn = torch.randint(len(ids), (1, length), generator=torch.Generator().manual_seed(seed))
+        return runner(part)(ids[drawn].to(next(part.parameters()).device))
+
+    try:
+        return table_reading(part, code, run)
+    except Exception as error:  # noqa: BLE001 - a part may refuse a text in any way
+        return TableReading(reason=reason(error))
+
+
+def _ordinary_tokens(part: nn.Module) -> Tensor:
+    """Token ids without those that the config names, such as that of padding, which some models do not number."""
+    config: Any = part.config  # pyright: ignore[reportAttributeAccessIssue]
+    text = getattr(config, "get_text_config", lambda: config)()
+    named = {value for key, value in text.to_dict().items() if key.endswith("token_id") and isinstance(value, int)}
+    return torch.tensor([each for each in range(int(text.vocab_size)) if each not in named])
