@@ -93,7 +93,7 @@ def test_wrong_windows_and_rows_are_named():
     torch.nn.init.normal_(model.vision_model.embeddings.position_embedding.weight)
     model.vision_model.embeddings.register_forward_hook(lambda *given: 0 * given[2])
     assert said(model) == [
-        "vision_model.embeddings.position_embedding: the rows of the table are not added to the patches as they are."
+        "vision_model.embeddings.position_embedding: no row of the table is added to any token."
     ]
 
 

@@ -18,7 +18,7 @@ NO_PATCH = -1
 """In the place of the number of a patch, for a token that stands for none."""
 
 
-class _Reached(Exception):
+class _PassEnded(Exception):
     """What is needed of the forward pass has run."""
 
 
@@ -28,11 +28,11 @@ def first_attention(part: nn.Module, run: Callable[[int], Any]) -> Attended | No
 
         def ends(_: nn.Module, __: Any, ___: Any) -> None:
             if seen:
-                raise _Reached
+                raise _PassEnded
 
         for each in part.modules():
             stack.enter_context(each.register_forward_hook(ends))
-        with suppress(_Reached), torch.no_grad():
+        with suppress(_PassEnded), torch.no_grad():
             run(0)
     return seen[0] if seen else None
 
@@ -67,7 +67,7 @@ def tokens_before(part: nn.Module, stop: nn.Module, run: Callable[[], Any], widt
     def enters(module: nn.Module, args: Any, kwargs: Any) -> None:
         keep(*args, *kwargs.values())
         if module is stop:
-            raise _Reached
+            raise _PassEnded
 
     def leaves(_: nn.Module, __: Any, output: Any) -> None:
         keep(*(output if isinstance(output, tuple) else (output,)))
@@ -77,7 +77,7 @@ def tokens_before(part: nn.Module, stop: nn.Module, run: Callable[[], Any], widt
             if each is not part:
                 stack.enter_context(each.register_forward_pre_hook(enters, with_kwargs=True))
                 stack.enter_context(each.register_forward_hook(leaves))
-        with suppress(_Reached):
+        with suppress(_PassEnded):
             run()
     return found
 
@@ -112,13 +112,13 @@ def patch_tokens(part: nn.Module, given: SmallInput, attention: nn.Module) -> Pa
     def enters(_: nn.Module, args: Any, kwargs: Any) -> None:
         states = args[0] if args else next(iter(kwargs.values()))
         entered.append(states.detach().reshape(-1, states.shape[-1]).clone())
-        raise _Reached
+        raise _PassEnded
 
     hook = attention.register_forward_pre_hook(enters, with_kwargs=True)
     try:
         for digit in (0, *digits):
             patches = torch.where((numbers & digit > 0)[:, None], other, one)
-            with suppress(_Reached), torch.no_grad():
+            with suppress(_PassEnded), torch.no_grad():
                 part(**arguments(patches))
     finally:
         hook.remove()

@@ -17,7 +17,7 @@ _TOKENS = 16  # of a text, or as many as its table has rows for
 
 
 @dataclass(frozen=True, eq=False)
-class TextPart:
+class TokenPart:
     """A part of a model that takes token ids.
 
     Attributes:
@@ -29,24 +29,24 @@ class TextPart:
     module: nn.Module
 
 
-def text_parts(module: nn.Module) -> list[TextPart]:
+def text_parts(module: nn.Module) -> list[TokenPart]:
     """The parts that take token ids and have a config, the outermost ones first."""
     found = [
-        TextPart(path, each)
+        TokenPart(path, each)
         for path, each in module.named_modules()
         if takes(each, "input_ids") and hasattr(each, "config")
     ]
     return sorted(found, key=lambda each: each.path.count(".") + bool(each.path))
 
 
-def running_text(module: nn.Module) -> TextPart:
+def running_text(module: nn.Module) -> TokenPart:
     """The outermost part that runs on token ids alone.
 
     Raises:
         InvalidValue: None does; the reason is that of the outermost one.
     """
     refused: list[InvalidValue] = []
-    for each in text_parts(module) or [TextPart("", module)]:
+    for each in text_parts(module) or [TokenPart("", module)]:
         ids = torch.zeros(1, 4, dtype=torch.long, device=next(module.parameters()).device)
         try:
             attended_once(each.module, ids)
@@ -57,7 +57,7 @@ def running_text(module: nn.Module) -> TextPart:
     raise refused[0]
 
 
-def text_table_reading(text: TextPart, code: LayerEncoding) -> TableReading:
+def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
     """Compare the rows of a table that the tokens of a text get with the declared ones."""
     if code.rows is None or not hasattr(text.module, "config"):
         return TableReading(reason="the number of its rows is not known")

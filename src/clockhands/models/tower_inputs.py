@@ -1,4 +1,4 @@
-"""Small inputs for the parts of a model that read no tokens: images of a few patches, spectrograms and sound waves.
+"""Small inputs for the parts of a model that read no tokens: images of a few patches, spectrograms and audio waves.
 
 What a part takes is in the signature of its forward pass, and the sizes are in its config and its first layer. Several
 sizes may be possible: the first one that the part accepts is used.
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 IMAGES = ("pixel_values", "grid_thw")
 """Arguments of a part that takes images: pixels, or patches with the numbers of their rows and columns."""
 
-SOUNDS = ("input_features", "input_values")
-"""Arguments of a part that takes sounds: spectrograms, or waves."""
+AUDIO = ("input_features", "input_values")
+"""Arguments of a part that takes audio: spectrograms, or waves."""
 
 _LEAST = 4  # patches in a column of the image, so that windows and blocks of patches show
 _FRAMES = 16  # of a short spectrogram
@@ -60,8 +60,8 @@ class SmallInput:
     Attributes:
         says: Its size in words, after "ran on".
         given: From a seed to the arguments of the part.
-        image: Its patches; None for a sound.
-        of_patches: From the numbers of patches [patches, numbers of one] to the arguments; None for a sound.
+        image: Its patches; None for audio.
+        of_patches: From the numbers of patches [patches, numbers of one] to the arguments; None for audio.
     """
 
     says: str
@@ -168,30 +168,30 @@ def _image(part: nn.Module, image: PatchedImage) -> SmallInput:
     return SmallInput(says, lambda seed: arguments(image.noise(part, seed)), image, arguments)
 
 
-# Sounds
+# Audio
 
 
-def sounds(part: nn.Module) -> Iterator[SmallInput]:
-    """Sounds for a tower: a short one, and one of the length that a table of its config covers."""
+def audio_inputs(part: nn.Module) -> Iterator[SmallInput]:
+    """Audio for a tower: a short input, and one of the length that a table of its config covers."""
     taken = inspect.signature(part.forward).parameters
     config: Any = part.config  # pyright: ignore[reportAttributeAccessIssue]
     whole = getattr(config, "max_source_positions", None)
     bins = next((size for key in ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim",
                  "input_feat_size") if isinstance(size := getattr(config, key, None), int)), None)  # fmt: skip
-    name = next(each for each in SOUNDS if each in taken)
+    name = next(each for each in AUDIO if each in taken)
     if bins is None:
         if name == "input_values":
-            yield SmallInput(f"a sound of {_SAMPLES:,} samples", _sound(part, name, (1, _SAMPLES)))
+            yield SmallInput(f"an audio wave of {_SAMPLES:,} samples", _arguments(part, name, (1, _SAMPLES)))
         return
     lengths = [_FRAMES, getattr(config, "max_length", None) if name == "input_values" else None]
     lengths.append(2 * whole if isinstance(whole, int) else None)
     for frames in filter(None, lengths):
         for shape in ((bins, frames), (1, bins, frames), (1, frames, bins)):
             if (len(shape) == 2) == ("feature_lens" in taken):
-                yield SmallInput(f"a sound of {frames:,} frames", _sound(part, name, shape))
+                yield SmallInput(f"a spectrogram of {frames:,} frames", _arguments(part, name, shape))
 
 
-def _sound(part: nn.Module, name: str, shape: tuple[int, ...]) -> Callable[[int], dict[str, Any]]:
+def _arguments(part: nn.Module, name: str, shape: tuple[int, ...]) -> Callable[[int], dict[str, Any]]:
     taken = inspect.signature(part.forward).parameters
 
     def arguments(seed: int) -> dict[str, Any]:

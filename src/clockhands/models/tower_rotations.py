@@ -97,8 +97,8 @@ def wrong_rotations(
     Args:
         codes: What the config declares: rotations by row and column, or by the number of a token.
         passes: As `equal_tokens` gives them.
-        image: The patches; None for a sound.
-        order: Which of the given patches each token is, or `NO_PATCH`; for a sound the numbers of tokens.
+        image: The patches; None for audio.
+        order: Which of the given patches each token is, or `NO_PATCH`; for audio the numbers of tokens.
     """
     wrong: dict[tuple[str, str], list[int]] = {}
     first: dict[tuple[str, str], str] = {}

@@ -72,7 +72,7 @@ def table_reading(
         part: The part of the model.
         code: What the config declares: a table of rows.
         run: Runs the part on the content of a seed.
-        given: The image that ``run`` gives it, or the sound; None for a text.
+        given: The image that ``run`` gives it, or the audio; None for a text.
     """
     if code.placement not in _AS_THEY_ARE:
         return TableReading(reason=f"its rows are placed {code.placement}")

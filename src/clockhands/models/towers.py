@@ -1,4 +1,4 @@
-"""Runs the parts of a loaded model that read no text on small images and sounds, and compares them with the config."""
+"""Runs the parts of a loaded model that read no text on small images and audio, and compares them with the config."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from clockhands.errors import InvalidValue
 from clockhands.models.attention_inputs import attended
 from clockhands.models.first_attention import NO_PATCH, accepted, patch_tokens
 from clockhands.models.observations import Observation
-from clockhands.models.tower_inputs import IMAGES, SOUNDS, SmallInput, images, reason, sounds, takes_any
+from clockhands.models.tower_inputs import AUDIO, IMAGES, SmallInput, audio_inputs, images, reason, takes_any
 from clockhands.models.tower_rotations import equal_tokens, wrong_rotations, wrong_windows
 from clockhands.models.tower_tables import table_reading
 from clockhands.phrases import listed
@@ -24,7 +24,7 @@ _TABLES = ("learned", "sinusoidal")
 
 @dataclass(frozen=True, eq=False)
 class Tower:
-    """A part of a model that takes images or sounds.
+    """A part of a model that takes images or audio.
 
     Attributes:
         path: Where it is; empty for the whole model.
@@ -107,12 +107,12 @@ def parts_beside_text(module: nn.Module, codes: Sequence[LayerEncoding]) -> Part
 
 
 def towers(module: nn.Module, codes: Sequence[LayerEncoding]) -> list[Tower]:
-    """The outermost parts of a model that take images or sounds and no tokens."""
+    """The outermost parts of a model that take images or audio and no tokens."""
     found: list[Tower] = []
     for path, each in module.named_modules():
         if any(not tower.path or path.startswith(f"{tower.path}.") for tower in found) or not hasattr(each, "config"):
             continue
-        for part, names in (("vision", IMAGES), ("audio", SOUNDS)):
+        for part, names in (("vision", IMAGES), ("audio", AUDIO)):
             if takes_any(each, names):
                 own = [code for code in codes if code.part == part]
                 # The encoder of a model that transcribes is declared as one of texts is.
@@ -194,7 +194,7 @@ def _not_comparable(codes: Sequence[LayerEncoding]) -> str | None:
 def _input(tower: Tower, made: _Measurements, areas: Sequence[tuple[int, int]], *, of_any_size: bool) -> SmallInput:
     """The first small input that a tower accepts."""
     if tower.part == "audio":
-        given = accepted(tower.module, list(sounds(tower.module)))
+        given = accepted(tower.module, list(audio_inputs(tower.module)))
     else:
         given = accepted(tower.module, list(images(tower.module, areas, of_any_size=of_any_size)))
     made.ran = True
@@ -241,7 +241,7 @@ def _rotation(tower: Tower, codes: Sequence[LayerEncoding], made: _Measurements)
 
 
 def _by_cells(code: LayerEncoding, part: str) -> bool:
-    """Whether a declared rotation is one by rows and columns of an image, or by numbers of tokens of a sound."""
+    """Whether a declared rotation is one by rows and columns of an image, or by numbers of tokens of audio."""
     return (
         isinstance(code.spec, Rotary)
         and code.layout in ("halves", "interleaved")

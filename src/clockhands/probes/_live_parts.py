@@ -1,4 +1,4 @@
-"""Runs the parts of a model one by one: towers for images and sounds, and the tables of a text."""
+"""Runs the parts of a model one by one: towers for images and audio, and the tables of a text."""
 
 from collections.abc import Sequence
 
@@ -8,14 +8,14 @@ from clockhands.auditing import Audit
 from clockhands.auditing.findings import make_finding
 from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.errors import InvalidValue
-from clockhands.models.text_parts import TextPart, running_text, text_table_reading
+from clockhands.models.text_parts import TokenPart, running_text, text_table_reading
 from clockhands.models.towers import parts_beside_text
 from clockhands.probes._live_result import LiveResult
 
 _REMEDY = "Compare the rows that the model asks of its table with those of the release."
 
 
-def parts_in_effect(live: LiveResult, module: nn.Module, audited: Audit) -> TextPart | None:
+def parts_in_effect(live: LiveResult, module: nn.Module, audited: Audit) -> TokenPart | None:
     """Run each part and its tables, note what was measured and what was not, and return the part that reads texts."""
     beside = parts_beside_text(module, audited.layers)
     live.findings += [make_finding(*each) for each in beside.found]
@@ -37,7 +37,7 @@ def parts_in_effect(live: LiveResult, module: nn.Module, audited: Audit) -> Text
     return text
 
 
-def _tables(live: LiveResult, text: TextPart, codes: Sequence[LayerEncoding]) -> None:
+def _tables(live: LiveResult, text: TokenPart, codes: Sequence[LayerEncoding]) -> None:
     """The rows that the tokens of a text get of each declared table."""
     for code in codes:
         if code.kind not in ("learned", "sinusoidal"):

@@ -54,7 +54,7 @@ from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.opened_modules import token_numbering
 from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.score_growth import growth_of_scores, telling_positions
-from clockhands.models.text_parts import TextPart, running_text
+from clockhands.models.text_parts import TokenPart, running_text
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.models.tower_inputs import reason
 from clockhands.phrases import listed
@@ -137,7 +137,7 @@ def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Ten
     progress("what the config declares and the modules hold", 0.0)
     audited = audit(module)
     live.findings += [each for each in audited.problems if each.blames == "module"]
-    progress("what parts for images and sounds do, and tables", 0.05)
+    progress("what parts for images and audio do, and tables", 0.05)
     text = parts_in_effect(live, module, audited)
     specs = [code.spec for code in audited.layers if code.part in TEXT]
     axes = [spec.number_of_axes for spec in specs if isinstance(spec, rotary.Rotary)]
@@ -161,7 +161,7 @@ def _measured(live: LiveResult, model: RunningModel, module: nn.Module, ids: Ten
 
 
 def _of_text(
-    live: LiveResult, model: RunningModel, text: TextPart, audited: Audit, ids: Tensor, *, progress: Progress
+    live: LiveResult, model: RunningModel, text: TokenPart, audited: Audit, ids: Tensor, *, progress: Progress
 ) -> None:
     """The rotations, biases and scores of the part that reads texts, and its outputs."""
     rows = [code.usable_length for code in audited.layers if code.part in TEXT and code.rows is not None]

@@ -265,7 +265,7 @@ def _pieces(model: RunningModel, text: str | None, ids: Any, windows: int, lengt
     if text is not None:
         return windows_of(model, text, length=length, count=windows)
     if not text_parts(model.module):
-        return torch.zeros(0, 0, dtype=torch.long)  # a model of images or sounds
+        return torch.zeros(0, 0, dtype=torch.long)  # a model of images or audio
     vocabulary = int(getattr(text_config(model.module), "vocab_size", 0))
     if vocabulary < 1:
         raise InvalidValue(
