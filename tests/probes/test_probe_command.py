@@ -12,6 +12,7 @@ import pytest
 import clockhands as ch
 from clockhands.cli import main
 from late import Late
+from models.tower_models import small
 from probes import probed_models as models
 from written_files import small_gguf
 
@@ -221,6 +222,20 @@ def test_audit_price_puts_the_price_beside_a_finding_that_can_be_built(folder, t
     for price in priced.values():
         assert price["interval"][0] <= price["nats"] <= price["interval"][1]
         assert price["length"] == 256
+
+
+def test_audit_live_runs_a_tower_alone_and_exits_with_2_only_where_nothing_was_measured(tmp_path, capsys, cases):
+    for name, code, says in (
+        ("vit", 0, "The declared positions are in effect in the vision part (the rows of its table)."),
+        ("beit", 2, "The positions were not measured: no part of the model that shows them was run."),
+    ):
+        small(name).save_pretrained(tmp_path / name)
+        with cases(name):
+            assert invoked("audit", tmp_path / name, "--live") == code
+            shown = capsys.readouterr()
+            assert says in " ".join(shown.out.split())
+            assert (says in " ".join(shown.err.split())) == (code == 2)
+            assert "random tokens" not in shown.out
 
 
 def test_what_a_model_needs_is_asked_before_it_is_loaded(folder, tmp_path, monkeypatch, capsys):
