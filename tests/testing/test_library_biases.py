@@ -74,3 +74,31 @@ def test_other_slopes_are_no_constant():
         return of_first(other_slopes, queries, keys, queries[0] / 2, 0) * 1.5
 
     assert "constant-for-each-row" not in check_bias(function, ch.Alibi(8), exact=True, raises=False).codes
+
+
+def test_slopes_alone_are_checked_by_the_bias_that_they_give(cases):
+    def get_slopes(n):
+        return paper_slopes(n)
+
+    def get_alibi_slopes(num_heads):
+        return np.array(paper_slopes(num_heads), np.float32)[:, None, None]
+
+    for function in (get_slopes, get_alibi_slopes):
+        with cases(function):
+            assert check_bias(function, ch.Alibi(12)).sound
+            assert check_bias(function, ch.Alibi(8, "symmetric")).sound
+            assert check_bias(function, ch.preset("alibi", heads=16), raises=False, heads="4:8").codes == {
+                "local-slopes"
+            }
+    assert check_bias(other_slopes, ch.Alibi(12), raises=False).codes == {"slopes-rule"}
+    with pytest.raises(CannotCheck, match="this bias has no slopes"):
+        check_bias(get_slopes, "t5:heads=8", values=np.zeros((32, 8)))
+
+
+def test_slopes_that_each_rank_makes_of_its_own_heads_are_named(cases):
+    for ranks in (2, 4):
+        with cases(ranks):
+            made = np.tile(paper_slopes(16 // ranks), ranks)
+            report = check_bias(lambda heads, made=made: made[:heads], ch.Alibi(16), raises=False)
+            assert report.codes == {"slopes-rule"}
+            assert f"each of {ranks} ranks" in report.explanations[0].message

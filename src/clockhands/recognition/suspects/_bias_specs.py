@@ -92,6 +92,13 @@ def _rules(spec: Any) -> Iterator[_Rule]:
             f"the last slope is 2 ** -{octaves} instead of 2 ** -{spec.octaves:g}",
             lambda it, octaves=octaves: _slopes_of(replace(it, octaves=float(octaves))),
         )
+    for ranks in (2, 4, 8):
+        if spec.heads % ranks == 0 and spec.heads > ranks:
+            yield (
+                "slopes-rule",
+                f"each of {ranks} ranks makes the slopes of its own number of heads",
+                lambda it, ranks=ranks: np.tile(_slopes_of(replace(it, heads=it.heads // ranks)), ranks),
+            )
 
 
 def _slopes_of(spec: Any) -> np.ndarray:

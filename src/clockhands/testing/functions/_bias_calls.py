@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.arguments import one_of
+from clockhands.encodings.biases import BiasCode
 from clockhands.errors import InvalidType
 from clockhands.phrases import shown
 from clockhands.recognition.calling import (
@@ -18,14 +19,16 @@ from clockhands.recognition.calling import (
     library_name,
     refusals,
 )
+from clockhands.recognition.suspects import StagedBias
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
 from clockhands.testing.reports import CannotCheck
 
-BIAS_CALLS = ("queries, keys", "counts", "keys")
-"""The arguments that a bias may take: the positions of both, the numbers of both, or the number of keys."""
+_SLOPES = "heads -> slopes"
+BIAS_CALLS = ("queries, keys", "counts", "keys", _SLOPES)
+"""What a bias may take: the positions of both, the numbers of both, the number of keys; or of heads, for slopes."""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "queries": ("query_positions", "q_positions", "query_pos", "q_pos", "context_position"),
@@ -45,11 +48,17 @@ _MEANT = {
     ("number of keys",): "keys",
     ("length",): "keys",
     ("mask",): "keys",
+    (): _SLOPES,
 }
 """Which call is meant by the arguments that say where tokens are."""
 
 _MADE = ("heads", "dtype", "device")
-_USUAL = {"queries, keys": ("queries", "keys"), "counts": ("number of queries", "number of keys"), "keys": ("length",)}
+_USUAL = {
+    "queries, keys": ("queries", "keys"),
+    "counts": ("number of queries", "number of keys"),
+    "keys": ("length",),
+    _SLOPES: ("heads",),
+}
 
 
 def bias_arguments(function: Callable[..., Any], call: Any) -> tuple[str, Arguments]:
@@ -57,7 +66,7 @@ def bias_arguments(function: Callable[..., Any], call: Any) -> tuple[str, Argume
     if call is not None:
         meant = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
         return meant, Arguments(_USUAL[meant])
-    found = arguments_of(function, (), lambda words: _places(words) in _MEANT, _KNOWN)
+    found = arguments_of(function, (_USUAL[_SLOPES],), lambda words: bool(words) and _places(words) in _MEANT, _KNOWN)
     if not found:
         return "queries, keys", Arguments(_USUAL["queries, keys"])
     return _MEANT[_places(found[0].words)], found[0]
@@ -88,6 +97,7 @@ class CalledBias(ForeignFunction):
         function: Callable[..., Any],
         heads: int,
         *,
+        spec: BiasCode | None = None,
         call: str = "queries, keys",
         arguments: Arguments | None = None,
         aligned: str = "end",
@@ -103,7 +113,7 @@ class CalledBias(ForeignFunction):
                 f"Expected a function, got {shown(function)}.", "Give a function(queries, keys), or pass make=."
             )
         super().__init__(function, dtype, timeout)
-        self.heads, self.part = heads, part
+        self.heads, self.part, self.spec = heads, part, spec
         self.call = call
         self.arguments: Arguments = arguments or Arguments(_USUAL[call])
         self.aligned = one_of("aligned", aligned, ("end", "start"), "It is the alignment of the queries with the keys.")
@@ -176,12 +186,12 @@ class CalledBias(ForeignFunction):
     @property
     def takes_positions(self) -> bool:
         """Whether it takes arbitrary positions, not only counts of queries and keys."""
-        return self.call == "queries, keys"
+        return self.call in {"queries, keys", _SLOPES}
 
     def __call__(self, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """The bias of these queries and keys, float64 [heads, queries, keys]."""
         number = len(queries)
-        if self.call != "queries, keys":
+        if not self.takes_positions:
             counted = np.arange(len(keys))
             if not np.array_equal(keys, counted) or not np.array_equal(queries, self.standing(number, len(keys))):
                 raise Unasked("it counts its queries and keys, so other positions cannot be checked")
@@ -189,6 +199,8 @@ class CalledBias(ForeignFunction):
                 raise Unasked("it takes the number of keys alone")
         arguments = {word: self._argument(word, queries, keys) for word in self.arguments.words}
         answer = self.ask(arguments, number, self.arguments.by_name)
+        if self.call == _SLOPES:
+            return self._by_slopes(answer, queries, keys)
         return self._checked(answer, number, len(keys))
 
     def _argument(self, word: str, queries: np.ndarray, keys: np.ndarray) -> Any:
@@ -201,6 +213,18 @@ class CalledBias(ForeignFunction):
             return self.library.dtype(self.dtype)
         numbers = {"number of queries": len(queries), "heads": self.heads, "device": None}
         return numbers.get(word, len(keys))
+
+    def _by_slopes(self, answer: Any, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """The bias of the slopes that it returned, in an array or a list of one for each head."""
+        if self.spec is None or self.spec.slopes is None:
+            raise Refused("this bias has no slopes")
+        answer = np.array(answer, np.float64) if isinstance(answer, tuple | list) else answer
+        numbers = self.numbers(self.array_or_refuse(answer, kind_of(answer))).ravel()
+        if len(numbers) != self.heads:
+            raise Refused(f"it returned {len(numbers)} slopes for {self.heads} heads")
+        self.home = library_name(answer)
+        every = np.resize(numbers, self.spec.heads)  # those of a rank's heads are taken from it
+        return StagedBias(self.spec, slopes=every)(queries, keys)[: self.heads]
 
     def _checked(self, answer: Any, queries: int, keys: int) -> np.ndarray:
         answer = self.array_or_refuse(answer, kind_of(answer, lengths=False))

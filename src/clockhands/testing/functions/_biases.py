@@ -80,9 +80,10 @@ def check_bias(
         values: Learned numbers, as `clockhands.bias` takes them (T5: ``table`` [buckets, heads]). If they are omitted
             for a bias with a lookup table, the function's own are measured, and which distances share a row is checked.
         call: The arguments of the function: ``"queries, keys"``, two arrays of positions; ``"counts"``, two numbers,
-            with the queries at the last keys; ``"keys"``, the number of keys, for all queries or one. By default it is
-            read from the names of the parameters, such as ``attention_mask, num_heads, dtype`` or ``n_heads, seq_len``,
-            and is ``"queries, keys"`` if they are not known.
+            with the queries at the last keys; ``"keys"``, the number of keys, for all queries or one;
+            ``"heads -> slopes"`` if it returns the slopes of a linear bias for a number of heads. By default it is read
+            from the names of the parameters, such as ``attention_mask, num_heads, dtype`` or ``n_heads, seq_len``, and
+            is ``"queries, keys"`` if they are not known.
         aligned: ``"start"`` if a function that takes counts has its queries at the first keys.
         causal: Whether keys after their query are masked, so that their numbers do not matter. By default true for
             biases of decoders: ALiBi in all forms but the symmetric one, buckets of one side, FIRE and others.
@@ -131,6 +132,7 @@ def check_bias(
     called = CalledBias(
         function,
         spec.heads if own is None else len(own),
+        spec=spec,
         part=part,
         tokens=None if spec.ordered else length,
         call=meant,
@@ -178,7 +180,7 @@ def _length(spec: BiasCode, length: int | None, call: str) -> int:
         return int(spec.tokens)  # type: ignore[attr-defined]
     if length is not None:
         return count("length", length, least=2)
-    if call == "queries, keys":
+    if call in {"queries, keys", "heads -> slopes"}:
         return LENGTH
     return min(LENGTH, max(math.isqrt(_SQUARE // spec.heads), 512))
 
