@@ -21,14 +21,18 @@ def asked():
     """The names of what is asked, by kind."""
     beside = {"arguments stay as they are", "answers stay as they are"}
     named = {kind: {*experiments(kind), *beside} for kind in ("rotary", "additive", "bias")}
+    from clockhands.testing._experiments import Unasked
     from clockhands.testing.generation import _text_experiments as generation_experiments
 
-    named["generation"] = {
+    def unasked():
+        raise Unasked("it has no texts")
+
+    named["generation"] = {generation_experiments.ONE_TOKEN} | {
         one.name
         for counting in (True, False)
         for takes in ({"positions"}, set())
         for one in generation_experiments.experiments(
-            SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting))
+            SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting), fresh=unasked)
         )
     }
     named["positions"] = beside | {
