@@ -269,7 +269,18 @@ def test_the_report_names_a_scale_of_the_softmax_that_is_not_that_of_the_width()
 def test_the_rules_are_those_of_the_classes(name):
     """The tool that reads the classes writes the same again."""
     pytest.importorskip("transformers")
-    from clockhands.configs._score_fields import softmax_rules
+    from clockhands.configs.softmax_scales import softmax_rules
     from softmax_scales import rule_of
 
     assert rule_of(name) == softmax_rules()[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gpt2", "bloom", "opt", "t5"])
+def test_the_rules_of_types_that_do_not_rotate_are_measured(name):
+    """The tool that runs small models of them writes the same again."""
+    pytest.importorskip("transformers")
+    from clockhands.configs.softmax_scales import softmax_rules
+    from softmax_scales import measured_rule
+
+    assert measured_rule(name) == softmax_rules()[name]

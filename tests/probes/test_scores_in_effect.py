@@ -101,11 +101,62 @@ def test_rows_of_zeros_are_no_fault(cases):
     assert "The positions of layers 1 were not measured: their queries or keys are 0." in result.answers
 
 
-def test_it_is_said_where_no_factor_was_measured(cases):
-    for name, says in (("bloom", True), ("gpt2", True), ("llama", False)):
+def test_scores_of_models_that_rotate_nothing_are_measured_beside_their_bias(cases):
+    """A table, ALiBi, and the buckets of T5 in both of its stacks: the scale is that of the class."""
+    for name, scale in (("gpt2", 0.25), ("bloom", 0.25), ("opt", 0.25), ("bert", 0.25), ("t5", 1.0)):
         with cases(name):
-            told = "The factor on q k was not measured in any layer." in measured(small(name)).answers
-            assert told is says
+            result = measured(small(name))
+            assert result.numbers["findings"] == []
+            told = " ".join(result.answers)
+            assert "At position 0, scores are multiplied by the declared numbers in layers 0-" in told
+            assert len(result.numbers["scores"]) == (4 if name == "t5" else 3)
+            for factors in result.numbers["scores"].values():
+                assert factors == pytest.approx({"other": scale}, rel=1e-4)
+    model = small("gpt2", scale_attn_by_inverse_layer_idx=True)
+    with cases("a switch of which nothing is known"):
+        result = measured(model)
+        assert result.numbers["findings"] == []
+        told = " ".join(result.answers)
+        assert "Scores are multiplied by 0.5 (besides 1 / sqrt of the width of a head) in layers 1;" in told
+
+
+def test_a_wrong_scale_of_models_that_rotate_nothing_is_named(cases):
+    bloom = small("bloom")
+    bloom.transformer.h[1].self_attention.inv_norm_factor = 1.0
+    t5 = small("t5")
+    for block in t5.decoder.block:
+        block.layer[0].SelfAttention.scaling = t5.config.d_kv**-0.5
+    for model, where, says in (
+        (
+            bloom,
+            "1",
+            "Scores are multiplied by 4, where the config declares 1 (besides 1 / sqrt of the width of a head).",
+        ),
+        (t5, "0-1", "q k is multiplied by 0.25, where the config declares 1."),
+    ):
+        with cases(type(model).__name__):
+            ((layers, message),) = found(model)
+            assert layers == where
+            assert message.startswith(says)
+            assert (model is t5) == ("That is in decoder.block." in message)
+
+
+def test_it_is_said_where_no_factor_was_measured(cases):
+    """Scores that are no multiple of q k."""
+
+    def bent(_, query, key, value, mask, **__):
+        key, value = (each.repeat_interleave(query.shape[1] // each.shape[1], 1) for each in (key, value))
+        scores = torch.tanh(query @ key.mT)
+        made = torch.softmax(scores if mask is None else scores + mask, -1) @ value
+        return made.transpose(1, 2).contiguous(), None
+
+    model = small("llama")
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    with cases("bent"), pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ALL_ATTENTION_FUNCTIONS, "sdpa", bent)
+        told = " ".join(measured(model).answers)
+        assert "The declared factor on the scores of layers 0-2 was not measured" in told
 
 
 def test_a_wrong_scale_of_the_softmax_is_named(cases):

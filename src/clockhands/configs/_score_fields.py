@@ -1,20 +1,18 @@
 """Reads from a config what the scores of attention are multiplied by: the scale of the softmax, and a factor on it.
 
 Which type has a factor, and in which layers, is data beside the types (``scores`` in ``model_types.json``). Its numbers
-are at the top level of a config, in its rotary block, or in a separate object. What gives the scale of the softmax was
-read from the class of each type, see ``tools/softmax_scales.py``; there a type that is not listed was not read.
+are at the top level of a config, in its rotary block, or in a separate object. The scale of the softmax is
+in `softmax_scales`.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from clockhands.configs._scaling_fields import scaling_type
-from clockhands.configs.fields import Fields, Sourced, above_zero, is_number
-from clockhands.configs.model_types import table
+from clockhands.configs.fields import Fields, Sourced, above_zero
 from clockhands.configs.resolved import LayerEncoding
+from clockhands.configs.softmax_scales import class_source, softmax_rules, softmax_scale_of
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, FloorLogScale, LogScale, ScoreScale
 
@@ -66,32 +64,18 @@ def with_scores(code: LayerEncoding, scale: Sourced[ScoreScale] | None) -> Layer
 
 
 def with_softmax_scale(code: LayerEncoding, type_name: str, fields: Fields) -> LayerEncoding:
-    """The code of rotated layers with the scale of their softmax, if the class of the type was read."""
-    rule = softmax_rules().get(type_name)
-    if rule is None or any(fields.values.get(key, value) != value for key, value in rule.get("only", {}).items()):
+    """The code of rotated layers with the scale of their softmax, if it is known of the class of the type."""
+    scale = softmax_scale_of(type_name, fields.values, code.width)
+    if scale is None:
         return code
-    read_from = f"architecture of {type_name} ({table()['softmax_scales']['library']})"
-    value: Any = rule.get("fixed")
-    if "key" in rule:
-        held = fields.values.get(rule["key"])
-        value, read_from = (
-            (rule.get("default"), fields.default_source) if held is None else (held, fields.source(rule["key"]))
-        )
-        if not is_number(value) or not 0 < value < math.inf:
-            return code
-        value = float(value) ** rule["power"]
-    elif value is None:
-        if not code.width:
-            return code
-        value, read_from = code.width**-0.5, f"{code.source.get('width', '')}, {read_from}"
+    value, key = scale
+    if key is not None:
+        read_from = fields.default_source if fields.values.get(key) is None else fields.source(key)
+    elif "fixed" in softmax_rules()[type_name]:
+        read_from = class_source(type_name)
+    else:
+        read_from = f"{code.source.get('width', '')}, {class_source(type_name)}"
     return replace(code, softmax_scale=value, source={**code.source, "softmax_scale": read_from})
-
-
-@cache
-def softmax_rules() -> Mapping[str, Mapping[str, Any]]:
-    """What gives the scale of each type: a ``key`` and its ``power``, a ``fixed`` number, else the width of a head."""
-    held = table()["softmax_scales"]
-    return {name: {} for name in held["of_width"]} | held["others"]
 
 
 def steps_of(holder: Fields, first: int, *beside: Sourced[Any] | None) -> Sourced[ScoreScale] | None:

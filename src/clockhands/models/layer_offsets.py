@@ -49,8 +49,8 @@ def differing_offsets(
     made = Offsets()
     wrong: dict[tuple[int | None, str], list[int]] = {}
     for each in measured:
-        want = declared[each.layer]
-        if want.expected is None:
+        want = declared.get(each.layer)
+        if want is None or want.expected is None:
             continue
         if each.angles is None:
             made.unknown.append(each.layer)

@@ -6,14 +6,17 @@ the first alone. From there to the input of the softmax, the product of a query 
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import LayerEncoding, layer_ranges
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_ranges
+from clockhands.configs.softmax_scales import class_source, softmax_scale_of
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, score_scale
 from clockhands.models.attention_inputs import Attended
@@ -25,6 +28,8 @@ from clockhands.phrases import listed
 ROTATED, OTHERS = "rotated", "other"
 """The two kinds of channels of a head."""
 
+_ADDED = frozenset({"learned", "sinusoidal", "alibi", "buckets"})  # to tokens, or to scores whatever the tokens are
+_NUMBER = r"\.\d+(?:\.|$)"  # of a layer, in the path of its attention
 _HIDDEN = -1e4  # scores of hidden keys are below
 _REMEDY = "Multiply q k by the declared scale once, in every layer, and cosine and sine by their own factor alone."
 
@@ -59,6 +64,29 @@ class LayerScores:
 # Measuring
 
 
+def layers_that_do_not_rotate(
+    codes: Sequence[LayerEncoding], type_name: str, config: Mapping[str, Any], seen: Sequence[Attended]
+) -> dict[int, DeclaredLayer]:
+    """The layers of a model that has a table or a bias in place of a rotation, with the scale that its class has.
+
+    Args:
+        codes: As an audit has them.
+        type_name: The type of the model.
+        config: Its config.
+        seen: One pass.
+    """
+    own = [code for code in codes if code.part in TEXT]
+    if not own or not {code.kind for code in own} <= _ADDED:
+        return {}
+    found = {}
+    for each in seen:
+        scale = softmax_scale_of(type_name, config, each.queries.shape[-1])
+        value, key = (None, None) if scale is None else scale
+        source = {"softmax_scale": class_source(type_name) if key is None else f"config:{key}"}
+        found[each.layer] = DeclaredLayer(replace(own[0], softmax_scale=value, source=source), None, None)
+    return found
+
+
 def scores_at_zero(
     module: nn.Module, tokens: Tensor, declared: Mapping[int, DeclaredLayer], seen: Sequence[Attended], *, places: bool
 ) -> list[LayerScores]:
@@ -68,22 +96,30 @@ def scores_at_zero(
         module: The model.
         tokens: Token ids, [texts].
         declared: The layers.
-        seen: The records of a pass over a text, with scores.
+        seen: The records of a pass over two texts, with scores.
         places: Whether the model takes positions.
     """
     allowed = tolerance(seen[0].queries.dtype)
     single, made = outputs_at_zero(module, tokens, [each.path for each in seen], allowed, places=places)
     scales = {each.path: _scale(each) for each in reversed(seen)}
-    found = {}
+    found: dict[tuple[int, str], LayerScores] = {}
     for each in single:
-        if each.layer in declared and each.layer not in found:
+        if (want := declared.get(each.layer)) is None:
+            continue
+        # The stacks of an encoder and a decoder have layers of one number.
+        key = (each.layer, each.path if want.code.kind in _ADDED else "")
+        if key not in found:
             inside = [output for output in made if output.path.startswith(f"{each.path}.")]
-            found[each.layer] = _of_layer(each, declared[each.layer], inside, scales.get(each.path), len(tokens))
+            found[key] = _of_layer(each, want, inside, scales.get(each.path), len(tokens))
     return list(found.values())
 
 
 def _scale(own: Attended) -> float | None:
-    """What q k is multiplied by; a number that is added to all scores of a query, as a largest one, does not count."""
+    """What q k is multiplied by.
+
+    What is added to all scores of a query, as a largest one, does not count, nor what is added to that of a query and a
+    key in every text, as a bias.
+    """
     assert own.scores is not None
     queries, keys = own.queries.double(), own.keys.double()
     products = queries @ keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1).mT
@@ -93,7 +129,8 @@ def _scale(own: Attended) -> float | None:
 
     def beside_mean(numbers: Tensor) -> Tensor:
         mean = torch.where(seen, numbers, 0).sum(dim=-1, keepdim=True) / count
-        return torch.where(seen, numbers - mean, 0)
+        apart = torch.where(seen, numbers - mean, 0)
+        return apart if len(apart) == 1 else apart - apart.mean(dim=0, keepdim=True)
 
     given, scaled = beside_mean(products), beside_mean(scores)
     ratio = float((given * scaled).sum() / (given**2).sum().clamp_min(1e-300))
@@ -147,10 +184,16 @@ def in_measured_order(
     """The declared layers; where neighbours are declared, with the arrangement in which attention receives them."""
     made = dict(declared)
     for each in measured:
-        want = made[each.layer]
-        if want.code.layout == "interleaved" and each.order is not None:
+        want = made.get(each.layer)
+        if want is not None and want.code.layout == "interleaved" and each.order is not None:
             made[each.layer] = replace(want, layout="halves" if each.order == "halves" else "interleaved")
     return made
+
+
+def by_name(measured: Sequence[LayerScores]) -> dict[str, LayerScores]:
+    """The layers by their numbers; by the paths of their attentions where two stacks have layers of one number."""
+    several = len({each.layer for each in measured}) < len(measured)
+    return {each.path if several else str(each.layer): each for each in measured}
 
 
 # Comparing
@@ -165,17 +208,19 @@ def differing_scores(
         What differs, answers on what was declared and not measured, and the layers in which it was.
     """
     wrong: dict[str, list[int]] = {}
-    unknown, known = [], []
-    free: dict[tuple[str, str], list[int]] = {}
+    unknown: set[int] = set()
+    known: set[int] = set()
+    free: dict[str, set[int]] = {}
     rotating = {(each.code.width, each.code.softmax_scale) for each in declared.values() if each.expected is not None}
-    for each in measured:
+    for name, each in by_name(measured).items():
         want = declared[each.layer]
         softmax = _softmax_scale(want.code, each.width)
         if want.expected is None and len(rotating) == 1 and {each.width} == {width for width, _ in rotating}:
             softmax = min(rotating)[1]  # layers that do not rotate attend as those that do
         if softmax is None:
             for kind, factor in each.factors.items():
-                free.setdefault((kind, f"{factor * each.width**0.5:.4g}"), []).append(each.layer)
+                of = f" of the {kind} channels" if len(each.factors) > 1 else ""
+                free.setdefault(f"Scores{of} are multiplied by {factor * each.width**0.5:.4g}", set()).add(each.layer)
             continue
         scores = 1.0 if want.code.score_scale is None else float(score_scale(want.code.score_scale, [0])[0])
         parts = _Parts(softmax, scores, 1.0 if want.expected is None else want.expected.factor_on_cosines)
@@ -185,9 +230,10 @@ def differing_scores(
             for kind, factor in each.factors.items()
             if kind == OTHERS or parts.cosines == 1 or not each.after_rotation
         }
-        (known if seen else unknown).append(each.layer)
+        (known if seen else unknown).add(each.layer)
         if any(_far(factor, parts.of(kind), dtype) for kind, factor in seen.items()):
             says = _difference(seen, parts, want.code, each.width**-0.5, dtype)
+            says = f"{says} That is in {re.split(_NUMBER, name)[0]}." if name == each.path else says
             wrong.setdefault(says, []).append(each.layer)
     found = [
         Observation("run-differs", {"says": says, "remedy": _REMEDY}, layer_ranges(layers))
@@ -196,19 +242,21 @@ def differing_scores(
     answers = []
     if unknown:
         answers.append(
-            f"The declared factor on the scores of layers {layer_ranges(unknown)} was not measured: no projection gives"
-            " their queries and keys, or scores are no multiple of q k."
+            f"The declared factor on the scores of layers {layer_ranges(sorted(unknown))} was not measured: no "
+            "projection gives their queries and keys, or scores are no multiple of q k."
         )
     if known and not found:
-        answers.append(f"At position 0, scores are multiplied by the declared numbers in layers {layer_ranges(known)}.")
+        answers.append(
+            f"At position 0, scores are multiplied by the declared numbers in layers {layer_ranges(sorted({*known}))}."
+        )
     answers += [
-        f"Scores of the {kind} channels are multiplied by {factor} (besides 1 / sqrt of the width of a head) in layers "
-        f"{layer_ranges(layers)}; what the class declares is not known."
-        for (kind, factor), layers in free.items()
+        f"{says} (besides 1 / sqrt of the width of a head) in layers {layer_ranges(sorted(layers))}; what the class "
+        "declares is not known."
+        for says, layers in free.items()
     ]
     if not found and not answers:
         answers.append("The factor on q k was not measured in any layer.")
-    return found, answers, known
+    return found, answers, sorted(known)
 
 
 @dataclass(frozen=True)

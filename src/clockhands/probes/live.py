@@ -49,9 +49,15 @@ from clockhands.models.layer_rotations import (
     single_tokens,
     tolerance,
 )
-from clockhands.models.layer_scores import differing_scores, in_measured_order, scores_at_zero
+from clockhands.models.layer_scores import (
+    by_name,
+    differing_scores,
+    in_measured_order,
+    layers_that_do_not_rotate,
+    scores_at_zero,
+)
 from clockhands.models.measured_rotations import lengths_in_use
-from clockhands.models.opened_modules import token_numbering
+from clockhands.models.opened_modules import text_config, token_numbering
 from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.models.text_parts import TokenPart, running_text
@@ -167,7 +173,7 @@ def _of_text(
     rows = [code.usable_length for code in audited.layers if code.part in TEXT and code.rows is not None]
     audited = replace(audited, context=min(filter(None, (audited.context, *rows)), default=None))
     module, by_module = text.module, [each.layers for each in audited.problems if each.blames == "module"]
-    seen = attended_once(module, ids[:1, :8], scores=True)
+    seen = attended_once(module, torch.stack([ids[0, :8], ids[0].flip(0)[:8]]), scores=True)
     layers = sorted({each.layer for each in seen})
     config: Any = getattr(module, "config", None)
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
@@ -177,12 +183,16 @@ def _of_text(
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
     tokens = some_tokens(module, ids, seen)
-    measured = scores_at_zero(module, tokens, declared, seen, places=places)
+    of_text: Any = text_config(module)
+    fields = {} if of_text is None else vars(of_text)
+    others = layers_that_do_not_rotate(audited.layers, getattr(of_text, "model_type", ""), fields, seen)
+    scored_layers = others | declared
+    measured = scores_at_zero(module, tokens, scored_layers, seen, places=places)
     declared = in_measured_order(declared, measured)
-    observed, answers, scored = differing_scores(declared, measured, seen[0].queries.dtype)
+    observed, answers, scored = differing_scores(scored_layers, measured, seen[0].queries.dtype)
     live.findings += [make_finding(*each) for each in observed]
     live.answers += answers
-    live.numbers["scores"] = {str(each.layer): dict(each.factors) for each in measured if each.factors}
+    live.numbers["scores"] = {name: dict(each.factors) for name, each in by_name(measured).items() if each.factors}
     live.numbers["scores_checked"] = len(scored)
     offsets = differing_offsets(declared, measured, seen[0].queries.dtype)
     live.findings += [make_finding(*each) for each in offsets.found]
