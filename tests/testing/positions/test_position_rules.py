@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import clockhands as ch
 from clockhands.recognition.token_positions import (
     PromptPart,
     delta,
@@ -21,6 +22,7 @@ from clockhands.testing.positions._position_calls import PositionFunction
 from testing.positions.rope_indices import FAMILIES, rope_index, transformers
 
 DRAWS = 40
+RATES = (1, 2, 3, 5, 10, 23.976, 24, 25, 29.97, 30, 50, 60)  # frames per second
 PUBLISHED = Path(__file__).parents[2] / "published" / "configs"
 
 
@@ -36,7 +38,7 @@ def drawn_prompt(rule, chance):
             cells = (frames, chance.randint(1, 6), chance.randint(1, 6))
             audio = chance.randint(1, 12) if kind == "audio" else chance.randint(1, 99) * (kind == "video" and audible)
             parts += [
-                PromptPart(kind, audio, cells, chance.randint(1, 64) / 16),
+                PromptPart(kind, audio, cells, chance.choice([chance.randint(1, 64) / 16, 2 / chance.choice(RATES)])),
                 PromptPart("text", chance.randint(1, 4)),
             ]
         return tuple(parts)
@@ -52,19 +54,27 @@ def test_positions_of_drawn_prompts_are_those_of_transformers(family, request, c
     rule = rules_of(family)[-1]
     called = PositionFunction(rope_index(family), rule, None, None)
     seed = request.config.getoption("randomly_seed", 0)
+    rounding = 2.0**-20 if rule.times == "exact" else 0
     assert called.find_library("torch", lambda: None) == []
     for number in range(DRAWS * (1 + (rule.audio_order != "none"))):
         prompt = drawn_prompt(rule, random.Random(f"{seed} {family} {number}"))
         with cases(family, number, prompt.rows):
             got, deltas = called.positions(prompt)
             wanted = positions(rule, prompt)
-            np.testing.assert_array_equal(np.where(prompt.mask, got, np.nan), wanted)
-            np.testing.assert_array_equal(deltas, delta(wanted, prompt))
+            np.testing.assert_allclose(np.where(prompt.mask, got, np.nan), wanted, rtol=rounding, atol=0)
+            np.testing.assert_allclose(deltas, delta(wanted, prompt), rtol=0, atol=rounding * 2048)
             batch = given_batch(
                 rule, prompt.ids, mask=prompt.mask, grids={kind: prompt.grids(kind) for kind in ("image", "video")},
                 seconds=[part.seconds for part in prompt.parts if part.kind == "video"],
             )  # fmt: skip
             np.testing.assert_array_equal(positions(rule, batch), wanted)
+            videos = [part.seconds for part in prompt.parts if part.kind == "video"]
+            batch = {
+                "input_ids": prompt.ids, "attention_mask": prompt.mask, "position_ids": got,
+                "mm_token_type_ids": prompt.types, "second_per_grid_ts": videos,
+                **{f"{kind}_grid_thw": prompt.grids(kind) for kind in ("image", "video")},
+            }  # fmt: skip
+            assert ch.check_batch(family, {name: held for name, held in batch.items() if held is not None}).sound
 
 
 def test_the_rules_of_a_loaded_config_are_those_of_its_family(cases):

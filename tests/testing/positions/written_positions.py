@@ -67,7 +67,7 @@ class Numbering:
                 start = self.rule.first - {"restarted twice": place, "from one": -1}.get(self.fault, 0)
             kind = types[place]
             marks = [self.rule.tokens.video_start, self.rule.tokens.audio_start]
-            if self.told and ids[place : place + 2].tolist() == marks:
+            if self.told and self.fault != "as text" and ids[place : place + 2].tolist() == marks:
                 numbers, start = self.audible(start, types, place)
                 done += numbers
                 place += len(numbers)

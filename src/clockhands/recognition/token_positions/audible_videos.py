@@ -17,9 +17,11 @@ _SECONDS = {
 
 def frame_times(rule: PositionRule, frames: np.ndarray, seconds: float | None) -> np.ndarray:
     """The times of frames by their numbers, in positions from the first one; of an image ``seconds`` are None."""
-    times = frames * rule.frame_step
+    kind = np.float32 if rule.precision == "single" else np.float64
+    times = frames.astype(kind) * kind(rule.frame_step)
     if rule.per_second and seconds is not None:
-        times = times * rule.per_second * _SECONDS[rule.seconds](seconds)
+        times = times * kind(_SECONDS[rule.seconds](seconds)) * kind(rule.per_second)
+    times = times.astype(np.float64)
     if rule.times == "exact":
         return times
     return np.floor(times) if rule.times == "whole" else np.round(times)

@@ -147,8 +147,10 @@ def _audible_run(
 ) -> Run:
     cells, audio = (int((types == KINDS.index(kind)).sum()) for kind in ("video", "audio"))
     grid, seconds, _ = _next_grid(rule, "video", cells, left)
-    run = audible_run(rule, grid, seconds, audio)
-    if run.mixed[: len(types)] != tuple(types.tolist()):
+    either = [replace(rule, precision=precision) for precision in ("double", "single")]
+    runs = [audible_run(each, grid, seconds, audio) for each in either]
+    run = next((each for each in runs if each.mixed[: len(types)] == tuple(types.tolist())), None)
+    if run is None:
         raise InvalidValue(
             "The frames and the audio of a video come in another order than in this family, so their positions are "
             "not known.",

@@ -109,7 +109,7 @@ def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarr
         run = runs[place]
         way = {"image": rule.image, "video": rule.video}.get(run.kind, "text")
         count = len(run.ids)
-        if run.audio:
+        if run.audio and way != "text":
             part, after = _audible(rule, run, start)
         elif way == "grid":
             part = _cells(rule, run, start, "cells")

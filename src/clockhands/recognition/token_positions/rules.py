@@ -51,6 +51,7 @@ class PositionRule:
         seconds: ``"exact"``, or ``"whole"`` where seconds are cut to whole numbers first, or ``"ignored"``, or
             ``"inverse"`` where the frames of a second are taken for them.
         times: ``"whole"`` where times are cut to whole positions, else ``"exact"`` or ``"rounded"``.
+        precision: In which times are computed, ``"double"`` or ``"single"``: near a whole position the cut differs.
         image, video: How their tokens are numbered: as a ``"grid"``, like ``"text"``, all as ``"one"`` position, like
             text that the next run does not count (``"uncounted"``), from 0 (``"local"``); ``"none"`` if there are none.
         frames_apart: Whether each frame of a video is a run of its own, with its time as text before or after it.
@@ -101,6 +102,7 @@ class PositionRule:
     frame_step: float = 1.0
     seconds: str = "exact"
     times: str = "whole"
+    precision: str = "double"
     image: str = "grid"
     video: str = "grid"
     frames_apart: bool = False
@@ -158,7 +160,11 @@ def _transformers(family: str) -> str:
 
 def _editions(rule: PositionRule) -> tuple[PositionRule, ...]:
     """The rule of the paper, and of Transformers 5, which differ after a video with more frames than rows."""
-    return rule, replace(rule, source=_transformers(rule.family), after="sides", noted=_SIDES)
+    return rule, replace(rule, source=_transformers(rule.family), after="sides", noted=_SIDES, precision="single")
+
+
+def _in_each_precision(rule: PositionRule) -> tuple[PositionRule, ...]:
+    return rule, replace(rule, precision="single")
 
 
 def _one_number(family: str, source: str, **fields: Any) -> PositionRule:
@@ -203,8 +209,8 @@ FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
         (replace(_QWEN3, family="cohere_compass", source=_transformers("cohere_compass"), tokens=replace(
             _QWEN, image=255031, video=255032, image_start=255028, image_end=255029, video_start=255028,
             video_end=255029)),),
-        (_OMNI,),
-        (_OMNI3,),
+        _in_each_precision(_OMNI),
+        _in_each_precision(_OMNI3),
         (_GLM4V,),
         (replace(_GLM4V, family="glm4v_moe", source=_transformers("glm4v_moe"),
                  tokens=replace(_GLM, image=151363, video=151363)),),

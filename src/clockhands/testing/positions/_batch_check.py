@@ -53,7 +53,7 @@ def check_batch(
     Returns:
         The report; where positions are wrong and ``raises`` is false too.
 
-    Accuracy: positions are compared exactly; those of padding are not compared.
+    Accuracy: whole positions are compared exactly, fractions of one within 2**-20; those of padding are not compared.
 
     Raises:
         CheckFailed: Positions are wrong; the message is the report.
