@@ -92,9 +92,7 @@ def test_wrong_windows_and_rows_are_named():
     model = loaded_models.model_of("siglip")
     torch.nn.init.normal_(model.vision_model.embeddings.position_embedding.weight)
     model.vision_model.embeddings.register_forward_hook(lambda *given: 0 * given[2])
-    assert said(model) == [
-        "vision_model.embeddings.position_embedding: no row of the table is added to any token."
-    ]
+    assert said(model) == ["vision_model.embeddings.position_embedding: no row of the table is added to any token."]
 
 
 def test_a_tower_that_cannot_be_run_is_named_with_the_reason():

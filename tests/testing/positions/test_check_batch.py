@@ -71,6 +71,17 @@ def test_alternatives_of_one_fault_are_all_told():
         assert words in report.explanations[0].message
 
 
+def test_without_seconds_positions_are_told_per_frame():
+    positions = [[0, 1, 3, 4], [0, 1, 1, 4], [0, 1, 1, 4]]
+    report = check_batch(
+        "qwen2_vl", [1, 151656, 151656, 2], position_ids=positions, video_grid_thw=[[2, 2, 2]], raises=False
+    )
+    assert report.codes == {"time-step"}
+    assert report.explanations[0].message == (
+        "counts 2 positions per frame in a video instead of one position per frame."
+    )
+
+
 def test_packed_documents_by_their_starts(tmp_path, cases):
     packed, counted = [0, 1, 2, 0, 1], [0, 1, 2, 3, 4]
     for positions, codes in ((packed, set()), (counted, {"documents-continue"})):

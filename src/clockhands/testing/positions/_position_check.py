@@ -280,8 +280,12 @@ def _faults(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple
         return known  # of tokens that are wrong it knows at least some
 
     largest = max(float(answer.got[:, answer.prompt.mask].max()) for answer in answers)
+    runs = (run for prompt in prompts for row in prompt.runs for document in row for run in document)
+    timed = any(run.seconds != 1 for run in runs if run.kind == "video")
     for rule in rules:
         found = [suspect for suspect in position_suspects(rule, largest) if fits(suspect)]
+        if not rule.per_second and not timed:  # where a frame is a second, positions per frame say all
+            found = [suspect for suspect in found if "per_second" not in suspect.changed] or found
         if found:
             return (_explanation(found),)
     for rule in rules:
