@@ -29,7 +29,7 @@ from clockhands.lab._model_codes import ModelCode
 from clockhands.lab._training import TrialRun
 from clockhands.lab.arms import setting
 from clockhands.lab.store import Key
-from clockhands.lab.study import Arm, Model, parse
+from clockhands.lab.study import Arm, Model, parse, read
 
 LAYERS, WIDTH, HEADS, VOCABULARY = 2, 64, 4, 256
 HEAD_WIDTH = WIDTH // HEADS
@@ -54,6 +54,24 @@ vocabulary = 256
 [arms.rotary]
 code = { type = "Rotary" }
 """
+# The same encoding as a file of a user's own, written as most people write it.
+OWN = """
+import torch
+
+class Rope:
+    def __init__(self, head_width):
+        self.rates = 10000.0 ** (-torch.arange(0, head_width, 2) / head_width)
+
+    def rotate(self, q, k, positions):
+        angles = positions[:, None] * self.rates
+        return self.turned(q, angles), self.turned(k, angles)
+
+    def turned(self, x, angles):
+        a, b = x.chunk(2, -1)
+        cosine, sine = angles.cos(), angles.sin()
+        return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+"""
+OF_BUILT_IN = 0.9
 
 
 # The model by hand
@@ -353,7 +371,8 @@ def training(repetitions: int, show: Console) -> tuple[list[dict], list[Target]]
                 targets.append(Target(f"{where}, {arm}: tokens a second, of none", of_none, OF_NONE[arm], more=True))
         show.print(shown)
     rows.append(trainer(repetitions, show))
-    return rows, targets
+    own, target = own_encoding(repetitions, show)
+    return [*rows, own], [*targets, target]
 
 
 def once_a_step() -> Target:
@@ -363,6 +382,25 @@ def once_a_step() -> Target:
     with mock.patch.object(rotary, "cos_sin", wraps=rotary.cos_sin) as made:
         step()
     return Target(f"rotary, {LAYERS} layers: times that cosine and sine are made in a step", made.call_count, 1)
+
+
+def own_encoding(repetitions: int, show: Console) -> tuple[dict, Target]:
+    """A step of the lab's trainer with RoPE from a user's file, beside the same with the built-in one."""
+    with tempfile.TemporaryDirectory() as folder:
+        study, trials = Path(folder) / "study.toml", {}
+        study.write_text(STUDY + '[arms.own]\ncode = { python = "my_codes.py:Rope" }\n')
+        study.with_name("my_codes.py").write_text(OWN)
+        for arm in ("rotary", "own"):
+            trials[arm] = TrialRun(read(study), Key("copy", arm, 1), Path(folder) / arm, "cpu", lambda _: None)
+        losses = {arm: trial._train_step() for arm, trial in trials.items()}
+        if abs(losses["own"] - losses["rotary"]) > 1e-4:
+            raise RuntimeError(f"two encodings that should be the same have the losses {losses}")
+        calls = {arm: repeated(trial._train_step, 2) for arm, trial in trials.items()}
+        medians = interleaved(calls, repetitions, clock=process_time)
+    ratio = medians["rotary"] / medians["own"]
+    show.print(f"the lab's trainer, RoPE from a user's file: {ratio:.3f} of the speed of the built-in one")
+    target = Target("the lab's trainer, RoPE from a user's file: speed, of built in", ratio, OF_BUILT_IN, more=True)
+    return {"code": "RoPE from a user's file", "of built in": ratio}, target
 
 
 def trainer(repetitions: int, show: Console) -> dict:

@@ -83,10 +83,19 @@ _running_options = options(
 @_running_options
 @click.option("--html", type=OutPath(), metavar="FILE", help="Also write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
-def run(study: str, store: Path, html: Path | None, force: bool, **how: Any) -> int:
+@click.option("--dry-run", is_flag=True,
+              help="Only say what the whole study would cost: trials, parameters, memory and time, from a few steps.")
+def run(*, study: str, store: Path, html: Path | None, force: bool, dry_run: bool, **how: Any) -> int:
     """Run the missing parts of a study, and print the results."""
     from clockhands.lab.study import read
 
+    if dry_run:
+        from clockhands.lab.forecast import forecast
+        from clockhands.show.lab import print_forecast
+
+        whole = read(study)
+        print_forecast(forecast(whole, _checked(whole, store, how), lambda arm: talk(f"measuring {arm}")))
+        return 0
     if html is not None:
         not_there(html, force=force)
     return _report(_run(read(study), store, how), html, force)

@@ -19,7 +19,9 @@ EPSILON = 1e-6
 
 
 def _norm(kind: str, width: int) -> nn.Module:
-    return nn.LayerNorm(width, eps=EPSILON) if kind == "layer" else nn.RMSNorm(width, eps=EPSILON)
+    if kind == "none":
+        return nn.Identity()
+    return nn.RMSNorm(width, eps=EPSILON) if kind == "rms" else nn.LayerNorm(width, eps=EPSILON)
 
 
 class Attention(nn.Module):
@@ -44,14 +46,21 @@ class Attention(nn.Module):
         self.query_norm = nn.RMSNorm(self.head_width, eps=EPSILON, device=self.out.weight.device)
         self.key_norm = nn.RMSNorm(self.head_width, eps=EPSILON, device=self.out.weight.device)
 
-    def forward(self, x: torch.Tensor, ready: Prepared, logit_scale: float) -> torch.Tensor:
+    def projected(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values [batch, heads, length, head_width] of ``x`` [batch, length, width]."""
+        query, key, value = (_of_heads(part, self.head_width) for part in self.into(x).split(self.split, dim=-1))
+        return query, key, value
+
+    def forward(
+        self, x: torch.Tensor, ready: Prepared, logit_scale: float, score_scale: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """``x`` [batch, length, width] attended."""
         batch, length, _ = x.shape
-        query, key, value = (
-            part.view(batch, length, -1, self.head_width).transpose(1, 2)
-            for part in self.into(x).split(self.split, dim=-1)
-        )
-        query, key = ready.turn(self.query_norm(query), self.key_norm(key), x=x)
+        query, key, value = self.projected(x)
+        query, key = self.query_norm(query), self.key_norm(key)
+        if score_scale is not None:
+            query = (query * score_scale).to(query.dtype)
+        query, key = ready.turn(query, key, x=x)
         if self.kv_heads != self.heads:
             key, value = (part.repeat_interleave(self.heads // self.kv_heads, dim=1) for part in (key, value))
         scale = logit_scale / math.sqrt(self.head_width)
@@ -59,6 +68,37 @@ class Attention(nn.Module):
             self.shares.append(first_token_share(query, key, ready, scale))
         seen = ready.attend(query, key, value, scale=scale)
         return self.out(seen.transpose(1, 2).reshape(batch, length, -1))
+
+
+class LatentAttention(Attention):
+    """Multi-head latent attention: keys and values are made from one narrow vector of the token, which is normalised.
+
+    The last ``shared_channels`` of each key are made from the token, once for all heads: the part that RoPE rotates.
+
+    Source: DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.
+    """
+
+    def __init__(self, sizes: Model) -> None:
+        super().__init__(sizes)
+        inner, self.shared = sizes.heads * sizes.head_width, sizes.shared_channels
+        self.split = (inner, sizes.latent, self.shared)
+        self.into = nn.Linear(sizes.width, sum(self.split), bias=False)
+        self.latent_norm = nn.RMSNorm(sizes.latent, eps=EPSILON)
+        self.from_latent = nn.Linear(sizes.latent, 2 * inner - sizes.heads * self.shared, bias=False)
+
+    def projected(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values [batch, heads, length, head_width] of ``x`` [batch, length, width]."""
+        query, latent, shared = self.into(x).split(self.split, dim=-1)
+        own = self.head_width - self.shared
+        made = _of_heads(self.from_latent(self.latent_norm(latent)), own + self.head_width)
+        key, value = made.split((own, self.head_width), dim=-1)
+        key = torch.cat([key, shared[:, None].expand(-1, self.heads, -1, -1)], dim=-1)
+        return _of_heads(query, self.head_width), key, value
+
+
+def _of_heads(x: torch.Tensor, width: int) -> torch.Tensor:
+    """Channels [batch, length, heads x width] as [batch, heads, length, width]."""
+    return x.view(*x.shape[:2], -1, width).transpose(1, 2)
 
 
 def first_token_share(query: torch.Tensor, key: torch.Tensor, ready: Prepared, scale: float) -> torch.Tensor:
@@ -91,21 +131,30 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each on the normalised input and added to it."""
+    """Attention, then feed-forward: each on the normalised input and added to it; after it with ``norm = "post"``."""
 
     def __init__(self, sizes: Model) -> None:
         super().__init__()
-        self.attention_norm, self.attention = _norm(sizes.norm, sizes.width), Attention(sizes)
+        self.attention_norm, self.attention = (
+            _norm(sizes.norm, sizes.width),
+            LatentAttention(sizes) if sizes.latent else Attention(sizes),
+        )
         self.feed_forward_norm, self.feed_forward = _norm(sizes.norm, sizes.width), FeedForward(sizes)
+        self.post = sizes.norm == "post"
 
-    def forward(self, x: torch.Tensor, ready: Prepared, logit_scale: float) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, ready: Prepared, logit_scale: float, score_scale: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """``x`` [batch, length, width] to the same shape."""
-        x = x + self.attention(self.attention_norm(x), ready, logit_scale)
+        if self.post:
+            x = self.attention_norm(x + self.attention(x, ready, logit_scale, score_scale))
+            return self.feed_forward_norm(x + self.feed_forward(x))
+        x = x + self.attention(self.attention_norm(x), ready, logit_scale, score_scale)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class Transformer(nn.Module):
-    """A pre-norm transformer: a decoder where it is causal, else an encoder.
+    """A transformer: a decoder where it is causal, else an encoder.
 
     The same seed gives the same weights whatever the code is: the code's own numbers are drawn apart from these.
     Matrices are drawn as `torch.nn.Linear` does, embeddings with standard deviation 1.
@@ -125,8 +174,9 @@ class Transformer(nn.Module):
             torch.manual_seed(seed)
             self.embedding = nn.Embedding(vocabulary, sizes.width)
             self.blocks = nn.ModuleList(Block(sizes) for _ in range(sizes.layers))
-            self.norm = _norm(sizes.norm, sizes.width)
+            self.norm = _norm("none" if sizes.norm == "post" else sizes.norm, sizes.width)
             self.head = nn.Linear(sizes.width, vocabulary, bias=False)
+            self.sinks = nn.Parameter(torch.randn(sizes.sinks, sizes.width)) if sizes.sinks else None
         if sizes.tied:
             self.head.weight = self.embedding.weight
         self.code = code
@@ -134,11 +184,16 @@ class Transformer(nn.Module):
 
     def forward(self, tokens: torch.Tensor, positions: Any = None) -> torch.Tensor:
         """Logits [batch, length, vocabulary] of tokens [batch, length]."""
-        x = self.code.embed(self.embedding(tokens), positions)
-        ready = self.code.prepare(len(self.blocks), tokens.shape[1], positions, x)
-        for block, each in zip(self.blocks, ready, strict=True):
-            x = block(x, each, self.logit_scale)
-        return self.head(self.norm(x))
+        x = self.embedding(tokens)
+        if self.sinks is not None:
+            x = torch.cat([self.sinks.expand(len(x), -1, -1), x], dim=1)
+        x = self.code.embed(x, positions)
+        asked = len(self.blocks), x.shape[1], positions, x
+        for block, ready, scale in zip(
+            self.blocks, self.code.prepare(*asked), self.code.score_scales(*asked), strict=True
+        ):
+            x = block(x, ready, self.logit_scale, scale)
+        return self.head(self.norm(x[:, self.sizes.sinks :]))
 
     def add_query_key_norms(self) -> None:
         """Normalise queries and keys from now on."""

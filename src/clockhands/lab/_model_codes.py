@@ -1,5 +1,6 @@
 """The position encoding of an arm inside a model: `clockhands.torch.module`, with what an arm changes about it."""
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any, cast
@@ -10,13 +11,17 @@ from torch import nn
 
 import clockhands.torch as held
 from clockhands.configs.own_encodings import NamedEncoding
-from clockhands.encodings import additive, biases, rotary
+from clockhands.encodings import additive, biases, rotary, traces
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.mixtures import LayerCode, LayerMixture
 from clockhands.encodings.protocols import ModelSizes
+from clockhands.encodings.rotary import formula
+from clockhands.encodings.scores import score_scale
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
-from clockhands.lab.arms import Code, Setting, in_arm, setting, sizes_of, wanted
+from clockhands.lab.arms import Code, LayerCodes, Setting, codes_of, in_arm, setting, sizes_of, wanted
+from clockhands.lab.sections import of_layer
 from clockhands.lab.study import Arm, Model, Study
+from clockhands.phrases import listed
 from clockhands.recognition.calling import error_text
 from clockhands.recognition.suspects import (
     AdditiveObservations,
@@ -47,7 +52,7 @@ def check(study: Study) -> None:
             made = Setting(None)
             try:
                 made = setting(arm, model, trained, length, variant, dropped=dropped, causal=causal)
-                code = ModelCode(made, arm, causal, 0, sizes_for(model, trained))
+                code = ModelCode(made, arm, causal, 0, sizes_for(model, trained), sinks=model.sinks)
                 numbers = {name: each.shape for name, each in code.named_parameters()}
                 learned = numbers if learned is None else learned
                 if not numbers.items() <= ({} if dropped else learned).items():
@@ -56,20 +61,23 @@ def check(study: Study) -> None:
                         "trained.",
                         "Use an encoding without learned numbers at test time.",
                     )
-                few = length if code.faulty or isinstance(made.spec, NamedEncoding) else min(length, _FEW)
+                own = any(isinstance(each, NamedEncoding) for each in codes_of(made.spec))
+                few = model.sinks + (length if code.faulty or own else min(length, _FEW))
                 x = code.embed(torch.zeros(1, few, model.width))
                 heads = x.new_zeros(1, model.heads, few, model.head_width)
                 for ready in code.prepare(model.layers, few, None, x):
                     ready.attend(*ready.turn(heads, heads, x=x), heads)
+                code.score_scales(model.layers, few, None, x)
             except ClockhandsError as wrong:
                 raise in_arm(key, wrong, variant) from None
             except Exception as error:
-                if not isinstance(made.spec, NamedEncoding):
+                named = [each for each in codes_of(made.spec) if isinstance(each, NamedEncoding)]
+                if not named:
                     raise
+                commands = listed(f"`clockhands check {each.file}:{each.name}`" for each in named)
                 wrong = Unreadable(
-                    f"{made.spec.name} of {made.spec.file} raised {error_text(error)}.",
-                    "Here its methods get tensors of PyTorch. "
-                    f"`clockhands check {made.spec.file}:{made.spec.name}` tests it by itself.",
+                    f"{listed((f'{each.name} of {each.file}' for each in named), 'or')} raised {error_text(error)}.",
+                    f"Here its methods get tensors of PyTorch. {commands} tests it by itself.",
                 )
                 raise in_arm(key, wrong, variant) from error
 
@@ -79,21 +87,25 @@ class ModelCode(nn.Module):
 
     Args:
         of: The spec and its fault.
-        arm: What the arm changes about it: channels, a factor, drawn slopes, a window.
+        arm: What the arm changes about it: channels, a factor, drawn slopes, windows, chunks, scales of scores.
         causal: Whether a query sees only keys before it.
         seed: Of drawn slopes and of learned numbers.
         sizes: The sizes of the model, for an encoding of the user's own.
+        sinks: Vectors before the tokens that every query sees.
     """
 
     module: held.PositionModule
     slopes: torch.Tensor | None
 
-    def __init__(self, of: Setting, arm: Arm, causal: bool, seed: int, sizes: ModelSizes | None = None) -> None:
+    def __init__(
+        self, of: Setting, arm: Arm, causal: bool, seed: int, sizes: ModelSizes | None = None, *, sinks: int = 0
+    ) -> None:
         super().__init__()
         self.arm, self.causal, self.spec, self.faulty = arm, causal, of.spec, bool(of.fault)
+        self.sinks = sinks
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.module = _module(of, sizes or ModelSizes())
+            self.module = _module(of, arm, sizes or ModelSizes())
         self.register_buffer("slopes", _slope_factors(of.spec, arm, seed), persistent=False)
 
     def embed(self, x: torch.Tensor, positions: Any = None) -> torch.Tensor:
@@ -110,29 +122,54 @@ class ModelCode(nn.Module):
         """What each layer needs, made once for a forward pass; layers that share a code share what is made for it."""
         at = cells(self.spec, length) if positions is None else positions
         ready = self.module.prepare(at, like=like, causal=self.causal)
-        each = [ready.layer(layer) for layer in range(layers)]
-        for one in {id(one): one for one in each}.values():
-            self._change(one, length, like)
-        return each
+        parts = [ready.layer(layer) for layer in range(layers)]
+        made: dict[tuple[int, int, int], held.Prepared] = {}
+        for layer, part in enumerate(parts):
+            window, chunk = of_layer(self.arm.window, layer), of_layer(self.arm.chunk, layer)
+            if (place := (id(part), window, chunk)) not in made:
+                made[place] = self._changed(part, self._unseen(window, chunk, length, like), like)
+            parts[layer] = made[place]
+        return parts
 
-    def _change(self, ready: held.Prepared, length: int, like: torch.Tensor) -> None:
-        """The arm's factor and window, in what was prepared."""
-        mask, window = ready.mask, self.arm.window
+    def score_scales(self, layers: int, length: int, positions: Any, like: torch.Tensor) -> list[torch.Tensor | None]:
+        """The factor on the queries of each layer, [length, 1] or [batch, 1, length, 1]; None where there is none."""
+        made: dict[Any, torch.Tensor | None] = {None: None}
+        each = [of_layer(self.arm.scores, layer) for layer in range(layers)]
+        for spec in each:
+            if spec not in made:
+                scale = score_scale(spec, length if positions is None else positions, like)[..., None]
+                made[spec] = scale if scale.dim() == 2 else scale[:, None]
+        return [made[spec] for spec in each]
+
+    def _changed(self, ready: held.Prepared, unseen: torch.Tensor | None, like: torch.Tensor) -> held.Prepared:
+        """What was prepared, with the arm's factor, and without the keys that are not seen."""
+        mask, ready = ready.mask, copy.copy(ready)
         if mask is not None and mask.is_floating_point() and (self.arm.times != 1 or self.slopes is not None):
             mask = mask * (self.arm.times if self.slopes is None else self.slopes[:, None, None] * self.arm.times)
-        if window and window < length:
-            rows = torch.arange(length, device=like.device)
-            away = rows[:, None] - rows
-            unseen = (away >= window) | (away < (0 if self.causal else 1 - window))
-            mask = torch.zeros(length, length, device=like.device, dtype=like.dtype) if mask is None else mask
+        if unseen is not None:
+            mask = torch.zeros(unseen.shape, device=like.device, dtype=like.dtype) if mask is None else mask
             mask, ready.is_causal = mask.masked_fill(unseen, -math.inf), False
         ready.mask = mask
+        return ready
+
+    def _unseen(self, window: int, chunk: int, length: int, like: torch.Tensor) -> torch.Tensor | None:
+        """The keys that a window or chunks hide, and those after the query, [length, length]; None if all are seen."""
+        if not (0 < window < length or 0 < chunk < length - self.sinks):
+            return None
+        rows = torch.arange(length, device=like.device) - self.sinks
+        away = rows[:, None] - rows
+        unseen = torch.zeros_like(away, dtype=torch.bool)
+        if window:
+            unseen |= away.abs() >= window
+        if chunk:
+            unseen |= (rows[:, None] // chunk) != (rows // chunk)
+        unseen &= rows >= 0
+        return unseen | (away < 0) if self.causal else unseen
 
 
 def cells(spec: Code, length: int) -> Any:
     """The positions of ``length`` tokens: 0 to length - 1, or for two axes the cells of a square image, row by row."""
-    kinds = spec.codes if isinstance(spec, LayerMixture) else (spec,)
-    if all(getattr(each, "number_of_axes", 1) == 1 for each in kinds):
+    if all(getattr(each, "number_of_axes", 1) == 1 for each in codes_of(spec)):
         return length
     return Grid((math.isqrt(length),) * 2)
 
@@ -142,14 +179,52 @@ def sizes_for(model: Model, trained: int) -> ModelSizes:
     return ModelSizes(model.width, model.heads, model.head_width, model.layers, trained)
 
 
-def _module(of: Setting, sizes: ModelSizes) -> held.PositionModule:
-    if isinstance(of.spec, NamedEncoding):
-        first = of.spec.made(sizes)
+def _module(of: Setting, arm: Arm, sizes: ModelSizes) -> held.PositionModule:
+    if not isinstance(of.spec, LayerCodes | LayerMixture) or of.fault:
+        return _module_of_code(of.spec, of.fault, arm, sizes, sizes.layers)
+    made = held.Mixture(of.spec.specs if isinstance(of.spec, LayerCodes) else of.spec)
+    for number, code in enumerate(of.spec.codes):
+        layers = sum(of_layer(of.spec.pattern, layer) == number for layer in range(sizes.layers))
+        if isinstance(code, NamedEncoding) or arm.frequencies == "learned":
+            made.codes[number] = own = _module_of_code(code, "", arm, sizes, layers)
+            added = isinstance(own, held.OwnEncoding) and {"embed", "add"} & set(own.methods)
+            if added and number != of.spec.pattern[0]:
+                raise InvalidValue(
+                    f"{code} is added to the tokens, which is done before layer 0, but layer 0 has another code.",
+                    "Let `pattern` begin with it.",
+                )
+    return made
+
+
+def _module_of_code(spec: Any, fault: str, arm: Arm, sizes: ModelSizes, layers: int) -> held.PositionModule:
+    """The module of a code that so many layers have."""
+    if isinstance(spec, NamedEncoding):
+        first = spec.made(sizes)
         alone = not getattr(first, "shared", True)
-        return held.OwnEncoding([first, *(of.spec.made(sizes) for _ in range(1, sizes.layers if alone else 1))])
+        return held.OwnEncoding([first, *(spec.made(sizes) for _ in range(1, layers if alone else 1))])
+    if isinstance(spec, rotary.Rotary) and arm.frequencies == "learned":
+        return held.OwnEncoding([LearnedFrequencies(spec)])
     # A study only takes encodings (`specs.CODES`), so a spec is never a scale of scores.
-    spec = cast("LayerCode | LayerMixture", of.spec)
-    return FaultyCode(spec, of.fault) if of.fault else held.module(spec)
+    return FaultyCode(spec, fault) if fault else held.module(cast("LayerCode | LayerMixture", spec))
+
+
+class LearnedFrequencies(nn.Module):
+    """RoPE whose frequencies, ``exp(f)`` in radians per token, are trained; they begin as those of its spec."""
+
+    def __init__(self, spec: rotary.Rotary) -> None:
+        super().__init__()
+        self.spec = spec
+        self.log_rates = nn.Parameter(torch.tensor(spec.rates, dtype=torch.float64).log().float())
+
+    def rotate(self, q: torch.Tensor, k: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [batch, heads, length, head_width], each rotated by its position times the frequencies."""
+        sign = -1 if self.spec.direction == "backward" else 1
+        phases = sign * positions[..., None] * self.log_rates.exp()
+        phases = phases if phases.dim() == 2 else phases[:, None]
+        factor = self.spec.ladder.attention_factor
+        cosine, sine = phases.cos() * factor, phases.sin() * factor
+        rotated = [formula.plain(each, cosine, sine, self.spec, traces.library(each)) for each in (q, k)]
+        return rotated[0], rotated[1]
 
 
 def _slope_factors(spec: Code, arm: Arm, seed: int) -> torch.Tensor | None:

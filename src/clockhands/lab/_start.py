@@ -100,6 +100,12 @@ def sizes_of_start(sizes: Model, vocabulary: int | None = None) -> Model:
             f"`qk_norm` cannot be true with start = {sizes.start!r}: the checkpoint has no weights for these norms.",
             "Leave qk_norm out here; an arm's `drop.qk_norm` adds the norms when its encoding is dropped.",
         )
+    for name in ("sinks", "latent"):
+        if getattr(sizes, name):
+            raise InvalidValue(
+                f"`{name}` cannot be given with start = {sizes.start!r}: the checkpoint has no weights for it.",
+                f"Leave {name} out.",
+            )
     if vocabulary not in {None, start.vocabulary}:
         raise InvalidValue(
             f"The task has a vocabulary of {vocabulary:,} tokens, but the checkpoint {sizes.start!r} has "

@@ -16,7 +16,8 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.tasks import IGNORED, Batch
 
 Tell = Callable[[Mapping[str, Any]], None]
+
+_TIMED = 3  # steps that are timed
 
 _BUCKETS = 8  # of positions, for each training length
 
@@ -74,6 +77,12 @@ def trial(
     """
     with _settings(threads, deterministic=device == "cpu"):
         return TrialRun(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+
+
+def timed(study: Study, key: Key, threads: int, device: str) -> tuple[int, float, float]:
+    """Parameters of a trial, and the seconds of its training and its evaluation, from a few steps and batches."""
+    with _settings(threads, deterministic=device == "cpu"):
+        return TrialRun(study, key, Path(), device, lambda _: None).timed()
 
 
 @contextmanager
@@ -133,7 +142,7 @@ class TrialRun:
 
     def _code(self, of: Setting) -> ModelCode:
         seed, sizes = self.key.seed + (_CODE << 40), sizes_for(self.sizes, self.training.length)
-        return ModelCode(of, self.arm, self.task.causal, seed, sizes).to(self.device)
+        return ModelCode(of, self.arm, self.task.causal, seed, sizes, sinks=self.sizes.sinks).to(self.device)
 
     def _built(self) -> Transformer:
         code = self._code(self._setting(self.training.length))
@@ -144,7 +153,8 @@ class TrialRun:
 
     def _parallel(self) -> torch.nn.Module:
         """The module that is called in training; it averages gradients if there are several processes."""
-        return self.model if self.workers == 1 else DistributedDataParallel(self.model, broadcast_buffers=False)
+        made = self.model if self.workers == 1 else DistributedDataParallel(self.model, broadcast_buffers=False)
+        return torch.compile(made) if self.training.compile else made  # type: ignore[return-value]
 
     def _groups(self, parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> list[dict[str, Any]]:
         decayed, others = [], []
@@ -185,20 +195,53 @@ class TrialRun:
         }
         return {"rows": [list(row) for row in self.rows], "facts": facts, "seconds": time.monotonic() - began}
 
+    def timed(self) -> tuple[int, float, float]:
+        """Parameters, and the seconds of the training and of the evaluation."""
+        self._train_step()  # the first one takes longer
+        plan, length, began = self.plan.evaluation, self.training.length, self._clock()
+        for _ in range(_TIMED):
+            self._train_step()
+        training = self.steps * (self._clock() - began) / _TIMED
+        evaluation = sum(self._seconds(*each) for each in product(self.study.lengths_of(self.key), plan.protocols))
+        if plan.curve:
+            training += self.steps // plan.curve * self._seconds(length, "whole")
+        return self.counted["parameters"], training, evaluation * (1 + len(self.arm.at_test))
+
+    def _clock(self) -> float:
+        """Seconds; on a CPU those that were computed, so that other programs do not count."""
+        return time.process_time() / torch.get_num_threads() if self.device == "cpu" else time.monotonic()
+
+    @torch.no_grad()
+    def _seconds(self, length: int, protocol: str) -> float:
+        """Of one evaluation, from its first batch."""
+        rng, sequences = self._generator(_EVALUATION, length), self.plan.evaluation.at_length(length)
+        seconds, number = 0.0, 0
+        for batch in _parts(self.task.evaluation(rng, sequences, length, protocol), max(1, AT_ONCE // length)):
+            if not number:
+                began = self._clock()
+                float(self._answers(self.model, batch)[0].sum())  # waits for a GPU
+                seconds = self._clock() - began
+            number += 1
+        return number * seconds
+
     def _train_step(self) -> float:
         batch = self.task.batch(self.batches, self.training.sequences, self.training.length)
         for group in self.optimiser.param_groups:
             group["lr"] = self._learning_rate()
         self.model.train()
-        loss = self._loss(batch, self._drawn_positions())
+        positions = self._drawn_positions()
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss = torch.zeros((), device=self.device)
+        for part in range(self.training.accumulate):
+            of_part = self._loss(batch, positions, part)
+            of_part.backward()
+            loss = loss + of_part.detach()
         limit = self.training.clip or math.inf
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if self.workers > 1:
-            loss = loss.detach() / self.workers
+            loss = loss / self.workers
             distributed.all_reduce(loss)
-        number = float(loss.detach())
+        number = float(loss)
         for what, value in (("loss", number), ("gradient", norm)):
             if not math.isfinite(value):
                 raise TrainingFailed(
@@ -219,20 +262,28 @@ class TrialRun:
             self._curve(AS_TRAINED)
         return number
 
-    def _loss(self, batch: Batch, positions: Any) -> torch.Tensor:
-        if self.workers == 1:
-            return cross_entropy(*self._answers(self.model, batch, positions), ignore_index=IGNORED)
-        # This process's part of the sum over the batch; gradients are averaged, so it is counted once for each process.
-        mine = slice(self.rank, None, self.workers)
-        part = dataclasses.replace(batch, tokens=batch.tokens[mine], targets=batch.targets[mine])
-        answers = self._answers(self.parallel, part, None if positions is None else positions[mine])
+    def _loss(self, batch: Batch, positions: Any, part: int = 0) -> torch.Tensor:
+        """The mean over the batch, or what a part of its sequences contributes to it."""
+        parts = self.training.accumulate
+        if self.workers == parts == 1:
+            return cross_entropy(*self._answers(self.parallel, batch, positions), ignore_index=IGNORED)
+        # Of this process. Gradients are averaged over the processes, so it is counted once for each of them.
+        mine = slice(self.rank + part * self.workers, None, self.workers * parts)
+        own = dataclasses.replace(batch, tokens=batch.tokens[mine], targets=batch.targets[mine])
+        answers = self._answers(self.parallel, own, None if positions is None else positions[mine])
         scored = int((batch.targets != IGNORED).sum())
         return cross_entropy(*answers, ignore_index=IGNORED, reduction="sum") * (self.workers / scored)
 
     def _answers(self, model: Any, batch: Batch, positions: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits [tokens, vocabulary], and targets [tokens]."""
-        logits = model(torch.from_numpy(batch.tokens).to(self.device), positions)
+        with self._arithmetic():
+            logits = model(torch.from_numpy(batch.tokens).to(self.device), positions).float()
         return logits.flatten(0, 1), torch.from_numpy(batch.targets).to(self.device).flatten()
+
+    def _arithmetic(self) -> AbstractContextManager[Any]:
+        if self.training.dtype == "float32":
+            return nullcontext()
+        return torch.autocast(torch.device(self.device).type, torch.bfloat16)
 
     def _drawn_positions(self) -> Any:
         how = self.arm.positions
@@ -243,6 +294,7 @@ class TrialRun:
 
     def _learning_rate(self) -> float:
         rate, warmup, first, last = self.training.learning_rate, self.training.warmup, 0, self.steps
+        begin = self.training.in_steps(self.training.decay_from)
         drop = self.arm.drop
         if self.dropped and drop is not None and drop.learning_rate:
             assert self.drop_step is not None
@@ -250,9 +302,11 @@ class TrialRun:
         done = self.step - first
         if done < warmup:
             return rate * (done + 1) / warmup
-        share = (done - warmup) / max(1, last - first - warmup)
+        full = max(warmup, begin - first)
+        share = max(0, done - full) / max(1, last - first - full)
         falling = {"constant": 1.0, "linear": 1 - share, "cosine": (1 + math.cos(math.pi * share)) / 2}
-        return rate * falling[self.training.decay]
+        least = self.training.decay_to
+        return rate * (least + (1 - least) * falling[self.training.decay])
 
     def _record(self) -> None:
         count = self.sums[3]
@@ -377,12 +431,14 @@ class TrialRun:
         for each in attentions:
             each.shares = []
         self._answers(self.model, batch)
-        shares = [float(each.shares[0][length // 2 :].double().mean()) for each in attentions if each.shares]
+        sinks = self.sizes.sinks
+        shares = [float(each.shares[0][sinks + length // 2 :].double().mean()) for each in attentions if each.shares]
         for each in attentions:
             each.shares = None
         for layer, share in enumerate(shares):
             self._add("evaluation", "sink_share", share, protocol="whole", place=layer)
-        even = float(np.mean(1 / np.arange(length // 2 + 1, length + 1))) if self.task.causal else 1 / length
+        seen = sinks + (np.arange(length // 2 + 1, length + 1) if self.task.causal else np.array([length]))
+        even = float(np.mean(1 / seen))
         for measure, value in (("sink_share", float(np.mean(shares))), ("even_share", even)):
             self._add("evaluation", measure, value, protocol="whole")
 

@@ -1,11 +1,11 @@
 """Determines what an arm computes: its spec for the sizes of the model, a length, and a variant at test time."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.arguments import real
+from clockhands.arguments import real, set_fields
 from clockhands.configs.own_encodings import NamedEncoding
 from clockhands.encodings import additive, biases, rotary, specs
 from clockhands.encodings.memory import refuse_larger
@@ -36,7 +36,30 @@ NONE = "none"
 AT_ONCE = 1 << 14
 """Tokens of an evaluation batch."""
 
-Code = specs.Spec | NamedEncoding | None
+
+@dataclass(frozen=True)
+class LayerCodes:
+    """A `LayerMixture` some of whose codes are encodings of the user's own, by their names; each layer has its code.
+
+    Attributes:
+        codes, pattern: As there.
+        specs: The mixture in which encodings of the user's own are None.
+    """
+
+    codes: tuple[Any, ...]
+    pattern: tuple[int, ...]
+    specs: LayerMixture = dataclasses.field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the pattern."""
+        known = LayerMixture(
+            tuple(None if isinstance(each, NamedEncoding) else each for each in self.codes), self.pattern
+        )
+        set_fields(self, specs=known, pattern=known.pattern)
+
+
+Mixture = LayerMixture | LayerCodes
+Code = specs.Spec | NamedEncoding | LayerCodes | None
 
 
 @dataclass(frozen=True)
@@ -112,9 +135,14 @@ def spec_of(code: Any, model: Model, trained: int, channels: int = 0, *, causal:
     """
     made = _made(code, model, trained, channels, causal)
     if not causal:
-        for each in made.codes if isinstance(made, LayerMixture) else (made,):
+        for each in codes_of(made):
             _refuse_one_sided(each)
     return made
+
+
+def codes_of(code: Code) -> tuple[Code, ...]:
+    """The codes of a mixture; of any other code itself."""
+    return code.codes if isinstance(code, Mixture) else (code,)
 
 
 def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) -> Code:
@@ -142,7 +170,9 @@ def _made(code: Any, model: Model, trained: int, channels: int, causal: bool) ->
         if not code["codes"]:
             raise InvalidValue("`codes` must not be empty.", "Write codes = [A, B].")
         codes: Any = tuple(_made(each, model, trained, channels, causal) for each in code["codes"])
-        return LayerMixture(codes, code.get("pattern", range(len(codes))))
+        pattern = code.get("pattern", range(len(codes)))
+        own = any(isinstance(each, NamedEncoding) for each in codes)
+        return LayerCodes(codes, pattern) if own else LayerMixture(codes, pattern)
     table = dict(code)
     base, share = table.pop("base", None), table.pop("share", None)
     if "type" not in table:
@@ -232,7 +262,7 @@ def _sizes(kind: type, model: Model, trained: int, channels: int, causal: bool) 
 
 def _scaled(spec: Code, table: Any, ratio: float, trained: int, length: int) -> Code:
     """A rotary code with a scaling; missing values are the ratio of the lengths, and the trained length."""
-    if isinstance(spec, LayerMixture):
+    if isinstance(spec, Mixture):
         codes = tuple(
             _scaled(code, table, ratio, trained, length) if isinstance(code, rotary.Rotary) else code
             for code in spec.codes
@@ -263,7 +293,7 @@ def _at_length(spec: Code, length: int) -> Code:
     """A code that depends on the length of the sequence, at that length."""
     if isinstance(spec, additive.NormalizedCounter):
         return dataclasses.replace(spec, length=max(2, length))
-    if isinstance(spec, LayerMixture):
+    if isinstance(spec, Mixture):
         return dataclasses.replace(spec, codes=tuple(_at_length(code, length) for code in spec.codes))
     return spec
 
@@ -283,7 +313,7 @@ def last_position(spec: Code) -> int | None:
         return spec.rows - 1 - spec.offset
     if isinstance(spec, biases.Window):
         return spec.tokens - 1
-    if isinstance(spec, LayerMixture):
+    if isinstance(spec, Mixture):
         ends = [end for code in spec.codes if (end := last_position(code)) is not None]
         return min(ends, default=None)
     return None
@@ -347,7 +377,7 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
             f"`drop.at` is step {step}, but the training ends at step {training.steps}.", 'Write at = "75 %", say.'
         )
     code = spec_of(arm.code, model, trained, arm.channels, causal=task.causal)
-    kinds = code.codes if isinstance(code, LayerMixture) else (code,)
+    kinds = codes_of(code)
     added = any(isinstance(each, additive.AdditiveCode) for each in kinds)
     for each in kinds:
         if isinstance(each, rotary.Rotary) and each.number_of_axes not in (1, task.axes):
@@ -366,17 +396,25 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         raise InvalidValue('`slopes = "drawn"` is for Alibi, but the arm has another encoding.', "Leave it out.")
     if arm.times != 1 and not (added or any(isinstance(each, biases.BiasCode) for each in kinds)):
         raise InvalidValue("`times` is for additive encodings and for biases, but the arm has none.", "Leave it out.")
+    if arm.frequencies == "learned":
+        _check_frequencies(arm, kinds)
+    if model.sinks and (arm.positions is not None or any(getattr(each, "number_of_axes", 1) > 1 for each in kinds)):
+        raise InvalidValue(
+            "`sinks` are before the tokens and counted with them, but these tokens have positions of their own.",
+            "Leave `sinks` out, or `positions` and `axes`.",
+        )
     for variant, length, dropped in wanted(study, key):
         task.check(length)
         spec = setting(arm, model, trained, length, variant, dropped=dropped, causal=task.causal).spec
-        if isinstance(spec, LayerMixture) and len(spec.pattern) > model.layers:
+        if isinstance(spec, Mixture) and len(spec.pattern) > model.layers:
             raise InvalidValue(
                 f"`pattern` has {len(spec.pattern)} layers, but the model has {model.layers}.", "Shorten `pattern`."
             )
         end = last_position(spec)
-        if end is not None and end < length - 1:
+        if end is not None and end < length + model.sinks - 1:
+            before = f" after {model.sinks} sinks" if model.sinks else ""
             raise InvalidValue(
-                f"{type(spec).__name__} ends at position {end}, but length {length} is evaluated.",
+                f"{type(spec).__name__} ends at position {end}, but length {length} is evaluated{before}.",
                 f"Set lengths = [{trained}] for the arm, or give the encoding more rows.",
             )
     if arm.positions is not None:
@@ -398,6 +436,20 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         refuse_larger(shape, 4, what, hint)
     parameters = model.layers * 12 * model.width**2 + 2 * task.vocabulary * model.width
     refuse_larger((parameters, 4), 4, "The parameters with their optimiser state", "Use a smaller model.")
+
+
+def _check_frequencies(arm: Arm, codes: Iterable[Code]) -> None:
+    rope = [each for each in codes if isinstance(each, rotary.Rotary)]
+    changes = arm.at_test.values()
+    wrong = ""
+    if not rope:
+        wrong = "the arm has no RoPE"
+    elif any(each.xpos or each.axes or min(each.rates) <= 0 for each in rope):
+        wrong = "it has xPos, several axes, or a frequency of 0"
+    elif arm.fault or any(change.scaling or change.fault or change.code not in {None, NONE} for change in changes):
+        wrong = "a fault, a scaling or another code is made of fixed ones"
+    if wrong:
+        raise InvalidValue(f'`frequencies = "learned"` is for frequencies of RoPE, but {wrong}.', "Leave it out.")
 
 
 def _check_positions(arm: Arm, spec: Code, positions: DrawnPositions, trained: int) -> None:

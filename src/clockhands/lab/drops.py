@@ -154,7 +154,7 @@ def references_of(results: Results, task: str, arms: Sequence[str], *, scaled: b
         nearest = sorted(others, key=lambda other: study.training_of(Key(task, other, 0)).steps != steps)
         for other in nearest:
             that = study.arms[other]
-            if (that.model, that.window) != (own.model, own.window):
+            if _surroundings(that) != _surroundings(own):
                 continue
             if _encoding(that) == _encoding(own):
                 kept.setdefault(arm, Line(other))
@@ -172,8 +172,13 @@ def references_of(results: Results, task: str, arms: Sequence[str], *, scaled: b
     ]
 
 
+def _surroundings(arm: Arm) -> tuple[object, ...]:
+    """What stays when the encoding is dropped."""
+    return arm.model, arm.window, arm.chunk, arm.scores
+
+
 def _encoding(arm: Arm) -> tuple[object, ...]:
-    return arm.code, arm.channels, arm.times, arm.slopes, arm.fault, arm.positions
+    return arm.code, arm.channels, arm.times, arm.slopes, arm.frequencies, arm.fault, arm.positions
 
 
 def _other_steps(results: Results, task: str, lines: dict[str, Line]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clockhands.arguments import count, not_negative, positive, real
-from clockhands.encodings import scaling, specs
+from clockhands.encodings import scaling, scores, specs
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.phrases import did_you_mean, shown
 
@@ -24,6 +24,7 @@ GRID_CODES = ("AxialSinusoidal", "FourierFeatures", "LogWindow", "Window")
 CODES = {kind.__name__: kind for kind in specs.SPECS if kind.__name__ not in (*GRID_CODES, "LayerMixture")}
 """What `type` may be."""
 SCALINGS = {kind.__name__: kind for kind in scaling.SCALINGS}
+SCALES = {kind.__name__: kind for kind in scores.SCALES}
 
 NAME = r"\w[\w .:%@+-]*"
 """What a task, an arm or a variant may be called: clear in messages and rows, and as the name of a file."""
@@ -162,6 +163,40 @@ def _or_table(says: str, item: Any, default: Any) -> Any:
     return _field(says, check, schema, default)
 
 
+def _by_layer(says: str, item: Any, default: Any) -> Any:
+    """One value for all layers, or a list with one for each, which is repeated over the layers."""
+    inner = item.metadata
+
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, list):
+            return inner["check"](name, value)
+        if not value:
+            raise InvalidValue(f"`{name}` must not be empty.", says)
+        return tuple(inner["check"](name, each) for each in value)
+
+    schema = {"oneOf": [inner["schema"], {"type": "array", "items": inner["schema"], "minItems": 1}]}
+    return _field(says, check, schema, default)
+
+
+def of_layer(value: Any, layer: int) -> Any:
+    """What a field of an arm is in a layer, counted from 0."""
+    return value[layer % len(value)] if isinstance(value, tuple) else value
+
+
+def _score_scale(name: str, value: Any) -> scores.ScoreScale | None:
+    if value == "none":
+        return None
+    kind = value.get("type") if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping) or kind not in SCALES:
+        raise InvalidValue(
+            f'`{name}` must be a table with the `type` of a scale, or "none", got {shown(value)}.',
+            near(str(kind), SCALES),
+        )
+    made = specs.from_dict(value)
+    assert isinstance(made, scores.ScoreScale)
+    return made
+
+
 def _free(says: str, schema: Mapping[str, Any], default: Any = _NO_DEFAULT) -> Any:
     """A value that is checked later, when more is known."""
     return _field(says, lambda _name, value: value, schema, default)
@@ -245,10 +280,25 @@ class Model:
     heads: int = _whole("Attention heads of a layer.", 4)
     kv_heads: int = _whole("Heads of keys and values; 0 means as many as `heads`.", 0, 0)
     feed_forward: int = _whole("Hidden width of the feed-forward part; 0 means four times the width.", 0, 0)
-    norm: str = _word("Normalisation before each part.", ("layer", "rms"), "layer")
+    norm: str = _word(
+        "Normalisation: LayerNorm (`layer`, or `pre`) or RMSNorm (`rms`) before each part, LayerNorm after each sum "
+        "(`post`), or none.",
+        ("layer", "rms", "pre", "post", "none"),
+        "layer",
+    )
     gated: bool = _truth("Whether the feed-forward part is gated (SwiGLU) instead of GELU.", False)
     qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) before they are rotated.", False)
     tied: bool = _truth("Whether the output uses the token embeddings.", False)
+    sinks: int = _whole("Learned vectors before the tokens, which every query sees (attention sinks).", 0, 0)
+    latent: int = _whole(
+        "Width of the normalised vector from which keys and values are made (multi-head latent attention); 0 means "
+        "that they are made from the token.",
+        0,
+        0,
+    )
+    shared_channels: int = _whole(
+        "With `latent`: so many last channels of the keys are made from the token, once for all heads.", 0, 0
+    )
     start: str = _text("A checkpoint to start from instead of random weights.", "")
 
     @property
@@ -268,6 +318,14 @@ class Model:
                 f"`heads` must be a multiple of `kv_heads`, got {self.heads} heads and {self.kv_heads} kv_heads.",
                 "Leave kv_heads out.",
             )
+        if self.shared_channels and (not self.latent or self.shared_channels >= self.head_width):
+            raise InvalidValue(
+                f"`shared_channels` needs `latent`, and must be below the head width {self.head_width}; got "
+                f"{self.shared_channels}.",
+                'Rotate them alone: code = { type = "Rotary", rotated = 8, part = "last" } with shared_channels = 8.',
+            )
+        if self.latent and self.kv_heads not in (0, self.heads):
+            raise InvalidValue("`latent` makes keys and values of all heads.", "Leave kv_heads out.")
 
 
 @dataclass(frozen=True)
@@ -286,10 +344,21 @@ class Training:
     decay: str = _word(
         "The learning rate after warm-up: constant, or falling to 0.", ("constant", "cosine", "linear"), "constant"
     )
+    decay_from: tuple[float, str] = _duration(
+        'When it begins to fall: steps, or text with a unit ("80 %"); at the earliest after warm-up.', (0.0, "steps")
+    )
+    decay_to: float = _from_zero("The share of the learning rate to which it falls.", 0.0)
     weight_decay: float = _from_zero("AdamW's weight decay, on matrices only.", 0.01)
     clip: float = _from_zero("Gradients are scaled down to this norm; 0 never.", 1.0)
     record: int = _whole("Steps between two points of the training curve.", 20)
     checkpoint: int = _whole("Steps between two checkpoints.", 100)
+    accumulate: int = _whole("Parts into which the sequences of a step are cut, to save memory.", 1)
+    dtype: str = _word(
+        "Of the arithmetic: float32, or bfloat16 where PyTorch's autocast uses it; weights are float32.",
+        ("float32", "bf16"),
+        "float32",
+    )
+    compile: bool = _truth("Whether training steps run through torch.compile.", False)
 
     @property
     def steps(self) -> int:
@@ -304,7 +373,12 @@ class Training:
         return round(self.steps * number / 100) if unit == "%" else int(number)
 
     def check(self) -> None:
-        """Refuse a duration that refers to itself."""
+        """Refuse a duration that refers to itself, and parts of a step without a sequence."""
+        if self.accumulate > self.sequences:
+            raise InvalidValue(
+                f"`accumulate` must be at most the {self.sequences} sequences of a step, got {self.accumulate}.",
+                "Use more sequences.",
+            )
         if self.duration[1] == "%":
             raise InvalidValue(
                 "`duration` must be in steps or tokens, got per cent.", 'Write duration = "400 steps", say.'
@@ -398,8 +472,36 @@ class Arm:
     slopes: str = _word(
         "Slopes of ALiBi: the standard ones, or random (log-uniform in their range).", ("own", "drawn"), "own"
     )
-    window: int = _whole(
-        "How many tokens a query may look at, itself included; 0 means all. It stays when the code is dropped.", 0, 0
+    frequencies: str = _word(
+        "Frequencies of RoPE: fixed ones, or learned, from those of the code on, one set for each code.",
+        ("own", "learned"),
+        "own",
+    )
+    window: Any = _by_layer(
+        "How many tokens a query may look at, itself included; 0 means all. A list has a number for each layer and is "
+        "repeated. It stays when the code is dropped.",
+        _whole("", 0, 0),
+        0,
+    )
+    chunk: Any = _by_layer(
+        "Tokens of a chunk, outside of which a query sees none (Llama 4); 0 means one chunk. Otherwise as `window`.",
+        _whole("", 0, 0),
+        0,
+    )
+    scores: Any = _by_layer(
+        "Factor on the scores by position, in training and at test time (attention temperature, log-n): a scale of "
+        'clockhands as a table with its `type`, or "none". Otherwise as `window`.',
+        _field(
+            "",
+            _score_scale,
+            {
+                "oneOf": [
+                    {"const": "none"},
+                    {"type": "object", "required": ["type"], "properties": {"type": {"enum": list(SCALES)}}},
+                ]
+            },
+        ),
+        None,
     )
     fault: str = _text("The code of a fault that the code has in training and at test time.", "")
     drop: Drop | None = _free("See the section `drop`.", {"$ref": "#/$defs/Drop"}, None)

@@ -78,8 +78,18 @@ def arm_in_words(arm: Arm) -> str:
         parts.append(f"The encoding is multiplied by {arm.times:g}.")
     if arm.slopes != "own":
         parts.append("The slopes are random.")
-    if arm.window:
-        parts.append(f"Attention window: {arm.window:,} tokens.")
+    if arm.frequencies != "own":
+        parts.append("The frequencies are learned.")
+    for what, value in (("Attention window", arm.window), ("Attention chunks", arm.chunk)):
+        if isinstance(value, tuple):
+            parts.append(f"{what} by layer, in turn: {', '.join(f'{each:,}' if each else 'whole' for each in value)}.")
+        elif value:
+            parts.append(f"{what}: {value:,} tokens.")
+    if isinstance(arm.scores, tuple):
+        scales = ("as they are" if each is None else each.words for each in arm.scores)
+        parts.append(f"Attention scores by layer, in turn: {'; '.join(scales)}.")
+    elif arm.scores is not None:
+        parts.append(f"Attention scores are {arm.scores.words}.")
     if arm.fault:
         parts.append(f"Fault: {arm.fault}.")
     if arm.drop is not None:

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from clockhands.encodings.memory import readable
 from clockhands.errors import ClockhandsError
 from clockhands.lab.drops import drop_answers
 from clockhands.lab.result_words import TESTED, range_note, some_seeds, verdict, verdict_of
@@ -22,6 +23,9 @@ from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.study_words import duration, gate_in_numbers, number
 from clockhands.lab.tuning import Tuned
 from clockhands.show._page import Page, console_on, safe
+
+if TYPE_CHECKING:
+    from clockhands.lab.forecast import Forecast
 
 _EVERY = 15.0  # seconds between two lines where there is no terminal
 
@@ -221,6 +225,30 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
             page.line(label)
             label = ""
         page.hanging(label + " " * (width - cell_len(label)), words)
+
+
+def print_forecast(found: "Forecast", file: IO[str] | None = None) -> None:
+    """What a study would cost."""
+    page = Page(console_on(file, None))
+    page.paragraph(f"{found.study.name}: {sum(each.trials for each in found.arms)} trials. Nothing was stored.")
+    drawn = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(("task", "arm", "trials", "parameters", "training of one", "evaluation of one")):
+        drawn.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
+    for each in found.arms:
+        times = duration(each.training), duration(each.evaluation)
+        drawn.add_row(safe(each.task), safe(each.arm), f"{each.trials}", f"{each.parameters:,}", *times)
+    page.line()
+    _print_whole(page, drawn)
+    page.line()
+    if found.peak is not None:
+        page.paragraph(
+            f"Memory: {readable(found.peak)} at most for the process that measured; {found.at_once} such processes run "
+            "at a time."
+        )
+    page.paragraph(
+        f"Time: {duration(found.seconds)} of trials, about {duration(found.seconds / found.at_once)} with "
+        f"{found.at_once} at a time, where nothing else runs."
+    )
 
 
 def print_tuned(found: Sequence[Tuned], file: IO[str] | None = None) -> None:

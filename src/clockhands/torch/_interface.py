@@ -1,6 +1,7 @@
 """The common interface of all position modules, so that one model implementation works with any encoding."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -116,12 +117,17 @@ class PreparedRotary(Prepared):
 class PreparedMixture:
     """`Prepared` of a mixture; `layer` gives that of a layer."""
 
-    def __init__(self, parts: list[Prepared], pattern: tuple[int, ...]) -> None:
+    def __init__(self, parts: "Sequence[Prepared | PreparedLayers]", pattern: tuple[int, ...]) -> None:
         self._parts, self._pattern = parts, pattern
 
     def layer(self, index: int) -> Prepared:
-        """The `Prepared` of layer ``index``, counted from 0."""
-        return self._parts[self._pattern[count("index", index, least=0) % len(self._pattern)]]
+        """The `Prepared` of layer ``index``, counted from 0.
+
+        A part whose layers differ, an encoding of one's own, gives its next layer to each layer that has it.
+        """
+        number = self._pattern[count("index", index, least=0) % len(self._pattern)]
+        earlier = sum(self._pattern[layer % len(self._pattern)] == number for layer in range(index))
+        return self._parts[number].layer(earlier)
 
 
 class PreparedLayers(Protocol):

@@ -13,10 +13,34 @@ from importlib import import_module
 
 from clockhands.arguments import count
 from clockhands.errors import InvalidValue
-from clockhands.jobs.engines._jobs import Event, Failed, Finished, Job, JobMessage, Lost, Pool, Started, failure
+from clockhands.jobs.engines._jobs import (
+    Event,
+    Failed,
+    Finished,
+    Job,
+    JobMessage,
+    Lost,
+    Pool,
+    Started,
+    available_cores,
+    failure,
+    shares,
+)
 from clockhands.phrases import did_you_mean, shown
 
-__all__ = ["ENGINES", "Event", "Failed", "Finished", "Job", "JobMessage", "Lost", "Started", "run"]
+__all__ = [
+    "ENGINES",
+    "Event",
+    "Failed",
+    "Finished",
+    "Job",
+    "JobMessage",
+    "Lost",
+    "Started",
+    "available_cores",
+    "run",
+    "shares",
+]
 
 
 # The class that starts the workers of each engine, imported when it is used.
