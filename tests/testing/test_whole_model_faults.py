@@ -141,6 +141,30 @@ def test_clamped_positions_that_are_added_to_tokens_are_named_with_their_limit(c
         assert "No known fault" in str(report)
 
 
+class Apart(SmallModel):
+    """Later calls rotate queries, or keys, one token later or earlier than the other side."""
+
+    def __init__(self, side, by):
+        super().__init__()
+        self.side, self.by = side, by
+
+    def turned(self, x, positions, length):
+        self.count += 1  # queries and keys of a layer
+        other = length > x.shape[2] and ("keys", "queries")[self.count % 2] == self.side
+        return super().turned(x, positions + self.by * other, length)
+
+
+def test_queries_and_keys_that_are_apart_only_with_a_cache_are_named(cases):
+    for side, other in (("queries", "keys"), ("keys", "queries")):
+        for by, how in ((1, "later"), (-1, "earlier")):
+            with cases(side, by):
+                report = checked(Apart(side, by))
+                assert report.codes == {"decode-positions"}, str(report)
+                (told,) = report.explanations
+                assert f"the {side} of later calls are rotated 1 token {how} than their {other}" in told.message
+                assert explains(report) == {failure.experiment for failure in report.failures}
+
+
 class CountedTwice(SmallModel):
     """Positions advance by 2 for every token after the first call, whose length is in the cache."""
 

@@ -35,6 +35,15 @@ def _decoding(how: str, change: Places, code: str = "decode-positions") -> Impos
     return ImposedFault(code, {"how": how}, _later(lambda call: call.origin + change(call)))
 
 
+def _apart(side: str, other: str, by: int) -> ImposedFault:
+    """Later calls rotate their queries or their keys by one token more or less than the other side."""
+    how = f"the {side} of later calls are rotated 1 token {'later' if by > 0 else 'earlier'} than their {other}"
+    moved = _later(lambda call: call.right + by)
+    if side == "queries":
+        return ImposedFault("decode-positions", {"how": how}, queries=moved)
+    return ImposedFault("decode-positions", {"how": how}, keys=moved, queries=lambda call: call.right)
+
+
 def _padding(how: str, keys: Places) -> ImposedFault:
     return ImposedFault("padding-shifts", {"how": f"after {{pads}}, {how}"}, keys)
 
@@ -192,6 +201,8 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         _later(lambda call: call.right if call.size > 1 or call.unmasked is None else call.unmasked),
     ),
     ImposedFault("queries-restart", queries=_later(lambda call: call.inside)),
+    *(_apart("queries", "keys", by) for by in (1, -1)),
+    *(_apart("keys", "queries", by) for by in (1, -1)),
     ImposedFault("cache-not-read", sees=_this_call),
     ImposedFault("cache-not-read", keys=_later(lambda call: call.inside), sees=_this_call),
     ImposedFault("first-keys-seen", sees=_first_keys),

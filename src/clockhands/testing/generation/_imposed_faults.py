@@ -344,8 +344,8 @@ def _apart(model: CausalModel, tokens: np.ndarray, keys: np.ndarray, early: np.n
     """A pass in which queries are at other positions than the keys of their tokens, for codes of distances.
 
     No pass has a query and its key at two positions. A query that is ``early`` by ``s`` sees what one at its key's
-    position sees of keys that are ``s`` later: so the row holds the text once more, ``s`` tokens later, for its keys,
-    and each of these copies another for its own, one for each layer below.
+    position sees of keys that are ``s`` later: so the row holds the text once more, ``s`` tokens later (earlier where
+    it is below 0), for its keys, and each of these copies another for its own, one for each layer below.
     """
     size, depth = len(tokens), model.layers or _LAYERS
     later, newest = {0}, {0}
@@ -356,15 +356,17 @@ def _apart(model: CausalModel, tokens: np.ndarray, keys: np.ndarray, early: np.n
             raise Unasked("the row would be too long")
     if model.window is not None:
         raise Unasked("a mask of queries and keys would replace its window")
-    # The copies that are further on stand first, so that every key comes before its query.
-    copies = sorted(later, reverse=True)
+    if min(later) < 0 < max(later):
+        raise Unasked("a query would see keys on both sides of its row")
+    # The copies that are furthest away stand first, so that every key comes before its query.
+    copies = sorted(later, key=abs, reverse=True)
     place = {one: number for number, one in enumerate(copies)}
     mask = np.zeros((len(copies) * size,) * 2, bool)
     for one, token in itertools.product(copies, range(size)):
         # The last copies are only asked for what stands below every layer: which keys they see is all the same.
         seen = place.get(one + int(early[token]), place[one])
         mask[place[one] * size + token, seen * size : (seen + 1) * size] = sees[token]
-    at = np.concatenate([keys + one for one in copies])
+    at = np.concatenate([keys + one - min(later) for one in copies])
     return model.fresh()(np.tile(tokens, len(copies))[None], at[None], mask[None])[0][0, -size:]
 
 
