@@ -79,7 +79,7 @@ def _equal_states(part: nn.Module, paths: Sequence[str], seed: int, seen: Sequen
                     hooks.enter_context(each.register_forward_hook(_of(projects, path)))
         yield
     if found != set(paths):
-        raise InvalidValue("its attention has no projections of its own", "")
+        raise InvalidValue("its attention module holds no projections", "")
 
 
 def _of(hook: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -87,7 +87,7 @@ def table_reading(
     drawn = drawn.to(table.tensor.dtype).double()
     added = _added(part, stop, run, table, drawn)
     if added is None:
-        return TableReading(reason="what it adds to tokens cannot be told from their content")
+        return TableReading(reason="what it adds to tokens cannot be separated from their content")
     numbers, factor = _rows_of_tokens(added, drawn)
     if (numbers == _NO_ROW).all() and _has_effect(run, table, drawn):
         return TableReading(reason="it is added elsewhere than to the tokens")
