@@ -140,6 +140,7 @@ MEASURED = {
     "siglip_vision_model": {"vision": TABLE},
     "speech_to_text": {"audio": TABLE, "decoder": TABLE},
     "vit": {"vision": TABLE},
+    "vitdet": {},  # its table is that of larger images
     "voxtral": {"audio": TABLE},
     "wav2vec2": {},
     "wav2vec2-conformer": {},

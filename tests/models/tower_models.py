@@ -31,6 +31,7 @@ MODELS = {
     "beit": {**_LAYERS, **_IMAGE, "use_relative_position_bias": True},
     "siglip2": {"text_config": {**_SHORT, "projection_size": 32},
                 "vision_config": {**_LAYERS, "num_patches": 16, "patch_size": 8}},
+    "vitdet": {**_SIZES, **_IMAGE, "pretrain_image_size": 64},
     "clip_vision_model": {**_LAYERS, **_IMAGE},
     "siglip_vision_model": {**_LAYERS, **_IMAGE},
     "clip_text_model": _SHORT,

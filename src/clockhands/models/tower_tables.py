@@ -92,6 +92,8 @@ def table_reading(
     if (numbers == _NO_ROW).all() and _has_effect(run, table, drawn):
         return TableReading(reason="it is added elsewhere than to the tokens")
     image = None if given is None else given.image
+    if image is not None and len(numbers) < len(drawn) - (code.offset or 0):
+        return TableReading(reason=f"it has more rows than {given.says if given else 'its input'} has tokens")
     order = None if given is None or image is None else _order(part, stop, given, len(numbers))
     if code.placement == "in each tile" and len(numbers) % len(drawn) == 0:
         numbers = numbers[: len(drawn)] if (numbers.reshape(-1, len(drawn)) == numbers[: len(drawn)]).all() else numbers
