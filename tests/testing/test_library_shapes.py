@@ -57,10 +57,36 @@ def test_names_that_say_nothing_are_taken_for_what_gives_right_numbers_or_not_at
             check_rotary(libraries.batch_of_heads(slip), ch.Rotary(16))
 
 
-def test_a_table_of_packed_documents_has_a_row_for_each_position_or_each_token():
-    report = check_rotary(libraries.megatron_packed(None), ch.Rotary(16), length=500)
-    assert "16, both halves equal] of all positions" in report.called["shape"]
-    assert "its numbers differ" in report.called["did_not_fit"].values()  # with a row for each token
+def packed_by_tokens(t, cu_seqlens, freqs):  # noqa: ARG001
+    """With a row of the table for each token of the packed row."""
+    return libraries.by_angles(None, t, freqs[np.arange(len(t)), ..., : freqs.shape[-1] // 2].reshape(len(t), 1, -1))
+
+
+def packed_by_both(t, cu_seqlens, freqs):
+    own = packed_by_tokens if len(freqs) == cu_seqlens[-1] and (freqs[0] == freqs[cu_seqlens[1]]).all() else None
+    return (own or libraries.megatron_packed(None))(t, cu_seqlens, freqs)
+
+
+def test_a_table_of_packed_documents_has_a_row_for_each_position_or_each_token(cases):
+    for function, all_positions in ((libraries.megatron_packed(None), True), (packed_by_tokens, False)):
+        with cases(function):
+            report = check_rotary(function, ch.Rotary(16), length=500)
+            assert ("of all positions" in report.called["shape"]) == all_positions
+            assert ("of all positions" in report.called["other_reading"]) != all_positions
+            assert "correct in one of two readings" in str(report)
+            assert "its numbers differ" in str(report).replace("\n", " ")
+    report = check_rotary(packed_by_both, ch.Rotary(16), length=500)
+    assert "other_reading" not in report.called
+    assert "is correct: " in str(report)
+
+
+def test_tokens_that_do_not_rotate_have_no_frequencies():
+    def scaled(x, freqs_cis):  # noqa: ARG001
+        return 2 * x
+
+    report = check_rotary(scaled, ch.Rotary(16), length=300, raises=False)
+    assert not report.sound
+    assert report.codes == set()
 
 
 def of_table(positions, query, key):

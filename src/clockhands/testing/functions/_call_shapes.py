@@ -128,6 +128,13 @@ class CallShape:
         """Whether positions or frequencies are its own business: it is given no cosines, sines or angles."""
         return not set(self.takes) & set(TABLES)
 
+    @property
+    def other_reading(self) -> "CallShape | None":
+        """The same call with the other meaning of a table beside packed documents, a row for each token or position."""
+        if self.table is None or "cu_seqlens" not in self.takes:
+            return None
+        return replace(self, table=self.table._replace(whole=not self.table.whole))
+
     def text(self, sizes: Mapping[str, Any], rotated: int) -> str:
         """The call with its shapes, for messages."""
         sizes = {**sizes, "width": rotated} if self.partly else sizes

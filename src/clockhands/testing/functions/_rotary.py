@@ -381,7 +381,7 @@ def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -
 def _by_rates(spec: Rotary, seen: RotaryObservations) -> tuple[Explanation, ...]:
     """The explanation of a rotation with constant frequencies that no known fault gives; empty if there are none."""
     rates = seen.rates() if seen.evenly() else None
-    if rates is None:
+    if rates is None or not np.abs(rates).max() * seen.positions.max() > 0.05:  # tokens that do not rotate have none
         return ()
     sign = -1.0 if spec.direction == "backward" else 1.0
     declared, rates = np.array(spec.rates), sign * rates
