@@ -152,8 +152,8 @@ class ShapedFunction(ForeignFunction):
         assert self.shape.table is not None
         if self.part is not None:
             positions = self.part.whole(x.shape[-2])
-        if self.shape.table.whole:  # of a packed row as long as all documents: longer than each
-            positions = np.arange(max(last + 1, positions.size if self.part is not None else 0))
+        if self.shape.table.whole:  # longer than a packed row: one as long is taken for a table of its tokens
+            positions = np.arange(last + 1 if self.part is None else positions.size + 1)
         if self.part is not None or self.shape.table.whole:
             positions = self._text(positions)
         fine = "float64" if dtype == "float64" else "float32"
