@@ -19,6 +19,8 @@ _GPT2 = {**_NAMED, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "
 _LLAMA3 = {"rope_type": "llama3", "rope_theta": 500_000.0, "factor": 4.0, "low_freq_factor": 1.0}
 _LLAMA3 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 24}
 _OPT = {**_SIZES, "ffn_dim": 48, "max_position_embeddings": 64, "word_embed_proj_dim": 32, "init_std": 0.3}
+_ROBERTA = {**_SIZES, "intermediate_size": 48, "max_position_embeddings": 96, "is_decoder": True, "pad_token_id": 1}
+_ROBERTA |= {"initializer_range": 0.3}
 _TWO = {"head_dim": 8, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
 _LATENT = {"moe_intermediate_size": 16, "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1}
 _LATENT |= {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8}
@@ -34,6 +36,7 @@ FAMILIES = {
     "Bloom": ("Bloom", _NAMED | {"hidden_size": 32, "n_layer": 2, "n_head": 4, "initializer_range": 0.3}),
     "Falcon": ("Falcon", _SIZES | {"initializer_range": 0.3}),
     "OPT": ("OPT", _OPT),
+    "RoBERTa": ("Roberta", _ROBERTA),
     "Mistral": ("Mistral", _LLAMA | {"sliding_window": 8}),
     "Gemma": ("Gemma", _LLAMA | {"num_key_value_heads": 1, "head_dim": 8}),
     "Gemma 3": ("Gemma3", _LLAMA | _TWO),
@@ -65,6 +68,12 @@ def test_a_right_model_passes(family):
     if family in TURNED_ON:  # keys are turned on by the config's own code, and stand where they were moved to
         asked |= {"a shifted text", "a shifted cache", "rows removed from the cache"}
     assert asked <= set(report.experiments)
+
+
+def test_position_ids_begin_where_the_class_counts_from():
+    left_out = checked(built("RoBERTa")).left_out
+    assert left_out["position ids from 0"] == "they begin at 2, as the model counts where none are passed"
+    assert "position ids from 0" not in checked(built("OPT")).left_out
 
 
 def test_the_callers_model_stays_as_it_is():

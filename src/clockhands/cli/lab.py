@@ -83,8 +83,11 @@ _running_options = options(
 @_running_options
 @click.option("--html", type=OutPath(), metavar="FILE", help="Also write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
-@click.option("--dry-run", is_flag=True,
-              help="Only say what the whole study would cost: trials, parameters, memory and time, from a few steps.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what the whole study would cost: trials, parameters, memory and time, from a few steps.",
+)
 def run(*, study: str, store: Path, html: Path | None, force: bool, dry_run: bool, **how: Any) -> int:
     """Run the missing parts of a study, and print the results."""
     from clockhands.lab.study import read

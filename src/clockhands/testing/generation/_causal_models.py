@@ -37,6 +37,7 @@ _COLUMNS = 4096
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
 _THREE = np.array([[1, 0, 1]])
+_TELLING = 64  # times nearer: the same numbers but for rounding
 
 
 @dataclass
@@ -160,10 +161,12 @@ class TransformersModel(CausalModel):
     Attributes:
         model: The module.
         pristine: It as it was; never called.
+        first: The position id of a text's first token: RoBERTa's classes count from the one after that of padding.
     """
 
     model: Any = None
     pristine: Any = None
+    first: int = 0
 
     def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
@@ -177,7 +180,7 @@ class TransformersModel(CausalModel):
 
         given: dict[str, Any] = {"input_ids": tensor(tokens), "use_cache": keep}
         if positions is not None:
-            given["position_ids"] = tensor(positions)
+            given["position_ids"] = tensor(positions + self.first)
         if mask is not None and mask.ndim == 2:
             given["attention_mask"] = tensor(mask)
         elif mask is not None:
@@ -318,8 +321,25 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
             f"The model cannot be called with input_ids of 3 tokens: {error}.",
             "Give forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
         ) from error.__cause__
+    made.first = _first_position(made)
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _first_position(made: TransformersModel) -> int:
+    """0, or the number after the id of padding, if a text without positions is answered as from there."""
+    if made.pad == 0 or "positions" not in made.takes or made.vocabulary <= made.pad + 1:
+        return 0
+    text = np.full((1, 3), made.pad + 1)  # classes that count so leave padding out
+    counted = np.arange(3)[None]
+    try:
+        wanted, at_zero = made(text)[0], made(text, counted)[0]
+        if np.array_equal(wanted, at_zero):
+            return 0
+        after = made(text, counted + made.pad + 1)[0]
+    except Refused:
+        return 0
+    return made.pad + 1 if np.abs(after - wanted).max() < np.abs(at_zero - wanted).max() / _TELLING else 0
 
 
 def _copied_model(of: TransformersModel) -> TransformersModel:

@@ -95,7 +95,12 @@ def check_generation(
     spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
     notes: dict[str, str] = {}
     size = _length(called, length, notes)
-    texts = texts_of(called.vocabulary, size) if tokens is None else _given_texts(tokens, called.vocabulary)
+    first = getattr(called, "first", 0)
+    if first:
+        notes["position ids from 0"] = f"they begin at {first}, as the model counts where none are passed"
+    # A class that counts from the id of padding counts no padding, wherever it stands in a text.
+    drawn = texts_of(called.vocabulary, size, without=called.pad if first else None)
+    texts = drawn if tokens is None else _given_texts(tokens, called.vocabulary)
     subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
     try:
         subject = measured(subject)

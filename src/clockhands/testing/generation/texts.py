@@ -88,11 +88,13 @@ def lengths(longest: int) -> tuple[int, int, int]:
     return longest, max(2 * longest // 3, 3), max(longest // 3 + 1, 2)
 
 
-def texts_of(vocabulary: int, longest: int) -> list[np.ndarray]:
-    """Three texts of tokens drawn at random; in each some token comes twice."""
+def texts_of(vocabulary: int, longest: int, without: int | None = None) -> list[np.ndarray]:
+    """Three texts of tokens drawn at random, without one of them; in each some token comes twice."""
     draw = np.random.default_rng(14)
     made = [draw.integers(0, vocabulary, size) for size in lengths(longest)]
     for text in made:
+        if without is not None:
+            text[text == without] = (without + 1) % vocabulary
         text[-1] = text[0]
     return made
 
