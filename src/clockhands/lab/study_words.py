@@ -82,12 +82,12 @@ def arm_in_words(arm: Arm) -> str:
         parts.append("The frequencies are learned.")
     for what, value in (("Attention window", arm.window), ("Attention chunks", arm.chunk)):
         if isinstance(value, tuple):
-            parts.append(f"{what} by layer, in turn: {', '.join(f'{each:,}' if each else 'whole' for each in value)}.")
+            parts.append(f"{what} by layer, from the first: {', '.join(f'{each:,}' if each else 'whole' for each in value)}.")
         elif value:
             parts.append(f"{what}: {value:,} tokens.")
     if isinstance(arm.scores, tuple):
         scales = ("as they are" if each is None else each.words for each in arm.scores)
-        parts.append(f"Attention scores by layer, in turn: {'; '.join(scales)}.")
+        parts.append(f"Attention scores by layer, from the first: {'; '.join(scales)}.")
     elif arm.scores is not None:
         parts.append(f"Attention scores are {arm.scores.words}.")
     if arm.fault:

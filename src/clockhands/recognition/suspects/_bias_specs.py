@@ -96,7 +96,7 @@ def _rules(spec: Any) -> Iterator[_Rule]:
         if spec.heads % ranks == 0 and spec.heads > ranks:
             yield (
                 "slopes-rule",
-                f"each of {ranks} ranks makes the slopes of its own number of heads",
+                f"each of {ranks} ranks makes the slopes of as many heads as it has",
                 lambda it, ranks=ranks: np.tile(_slopes_of(replace(it, heads=it.heads // ranks)), ranks),
             )
 
