@@ -190,6 +190,28 @@ def test_only_distances_on_an_edge_may_be_in_either_bucket():
     assert at[near_edge(like, at)].tolist() == [8, 16, 32, 64, 128]
 
 
+@pytest.mark.parametrize(("span", "furthest"), [(8, 32), (8, 64), (16, 64), (256, 512)])
+def test_the_buckets_of_transformers_are_those_of_deberta_with_values_that_are_read(span, furthest):
+    torch = pytest.importorskip("torch")
+    deberta = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    numbers = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 2 * span)))
+
+    def bias(queries, keys, kept=0):
+        apart = queries[:, None] - keys[None, :]
+        rows = deberta.make_log_bucket_position(apart, span, furthest).long()
+        rows = torch.where(apart == kept, rows + (kept > 0), rows)
+        return numbers[:, (rows + span).clamp(0, 2 * span - 1)]
+
+    like = CeilingBuckets(2, span, furthest)
+    report = check_bias(bias, like, length=2000, raises=False)
+    assert report.sound, report
+    assert not check_bias(functools.partial(bias, kept=span // 2 - 1), like, length=2000, raises=False).sound
+
+
+def test_a_distance_that_rounding_up_keeps_is_on_no_edge():
+    assert near_edge(CeilingBuckets(1, 8, 32), np.arange(64)).nonzero()[0].tolist() == [31]
+
+
 SIZES = [(4, 64), (8, 100), (16, 64), (16, 500), (32, 64), (32, 128), (32, 1024), (64, 100), (160, 500), (320, 800)]
 
 

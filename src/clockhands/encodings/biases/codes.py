@@ -140,7 +140,7 @@ class LogBuckets:
         In float32, with ``e = 2**-24``, the quotient is off by ``e``, the logarithm ``L`` by ``e (1 + 2 L)``, and the
         divisor, the second quotient, the product and a sum with ``first`` by ``e`` each: together
         ``e (s / ln(last / first) (1 + 2 L) + 4 (first + y))``. Only a distance whose ``y`` is closer than that to an
-        integer may be in either bucket.
+        integer may be in either bucket. Rounded up, ``first`` itself is kept, without a logarithm.
         """
         sizes = np.abs(np.asarray(sizes, np.float64))
         logarithm = np.log(np.maximum(sizes, self.first) / self.first + self.added)
@@ -148,7 +148,8 @@ class LogBuckets:
         y = logarithm / whole * self.steps
         off = UNIT_ROUNDOFF["float32"] * (self.steps / whole * (1 + 2 * logarithm) + 4 * (self.first + y))
         at = np.round(y)
-        return (sizes >= self.first) & (np.abs(y - at) <= off) & (at <= self.steps + self.beyond)
+        computed = sizes > self.first if self.up else sizes >= self.first
+        return computed & (np.abs(y - at) <= off) & (at <= self.steps + self.beyond)
 
 
 class TableCode(BiasCode):

@@ -128,18 +128,25 @@ class Behind:
         """The table of this code; None if two of its rows are equal, so that the code has too many rows."""
         assert isinstance(spec, TableCode)
         if spec not in self.known:
-            parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
-            self.known[spec] = self._fitting(parts, spec)
+            self.known[spec] = self._told_apart(self.table(spec))
         return self.known[spec]
+
+    def table(self, spec: TableCode) -> np.ndarray:
+        """The table that gives the measured numbers, [rows, heads]; NaN for rows that were not measured."""
+        parts = [(row_numbers(spec, queries, keys), numbers) for queries, keys, numbers in self.blocks]
+        return self._scaled(parts, spec)
 
     def behind(self, rows: Rows, spec: Any) -> np.ndarray | None:
         """The measured table for this assignment of rows."""
         parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
-        return self._fitting(parts, spec)
+        return self._told_apart(self._scaled(parts, spec))
 
     @staticmethod
-    def _fitting(parts: list[tuple[np.ndarray, np.ndarray]], spec: Any) -> np.ndarray | None:
-        table = table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+    def _scaled(parts: list[tuple[np.ndarray, np.ndarray]], spec: Any) -> np.ndarray:
+        return table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
+
+    @staticmethod
+    def _told_apart(table: np.ndarray) -> np.ndarray | None:
         if not alone(table[np.isfinite(table).all(axis=-1)]).all():
             return None
         return np.nan_to_num(table)

@@ -206,8 +206,10 @@ def _with_own_values(it: CheckedBias) -> CheckedBias:
             "All values of the function are the same: its table is not trained, or it adds no bias.",
             "Fill the table with different values, such as random ones, and pass values=.",
         )
-    table = np.nan_to_num(table_seen(it.spec, blocks)) / getattr(it.spec, "scale", 1.0)
-    return replace(it, given=Behind(blocks, {it.spec: table}), measured=True)
+    behind, certain = Behind(blocks, {}), table_seen(it.spec, blocks) / getattr(it.spec, "scale", 1.0)
+    # A row whose only distances are on an edge of two buckets has the numbers of these distances.
+    behind.known[it.spec] = np.nan_to_num(np.where(np.isnan(certain), behind.table(it.spec), certain))
+    return replace(it, given=behind, measured=True)
 
 
 def _later(asked: list[ExperimentRun], causal: bool) -> str:
