@@ -308,3 +308,27 @@ def test_a_module_is_checked_as_a_module(run, tmp_path, monkeypatch, cases):
             assert done.code == int(name == "wrong"), done.out
             jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8"))).validate(told)
     sys.modules.pop("somemodules", None)
+
+
+def test_a_model_to_generate_with_may_be_a_forward_function_or_what_builds_it(run, tmp_path, monkeypatch, cases):
+    monkeypatch.chdir(tmp_path)
+    Path("small.py").write_text(
+        textwrap.dedent("""
+            import numpy as np
+
+            ROWS = np.random.default_rng(0).standard_normal((20, 20)).astype(np.float32)
+
+            def forward(input_ids, past_key_values=None):
+                return ROWS[input_ids], "nothing is kept"
+
+            def model():
+                return forward
+        """)
+    )
+    for name in ("forward", "model"):
+        with cases(name):
+            done = run("check", f"small.py:{name}", "--kind", "generation", "--json")
+            assert done.code == 0, done.err
+            told = json.loads(done.out)
+            assert told["sound"]
+            assert "one token at a time" in told["experiments"]

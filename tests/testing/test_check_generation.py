@@ -237,6 +237,37 @@ def test_arguments_that_it_has_no_use_for_may_be_absent():
     assert "one token at a time" in report.experiments
 
 
+def test_the_vocabulary_is_the_last_axis_of_the_logits_unless_given():
+    report = check_generation(SmallModel("numpy", "halves", "one further"), raises=False)
+    assert report.codes == {"decode-positions"}, str(report)
+
+
+def test_arguments_are_known_by_their_usual_names_in_any_order():
+    model = SmallModel("numpy", "halves", "one further")
+
+    def forward(input_ids, past_key_values=None, attention_mask=None, position_ids=None, labels=None):
+        assert labels is None
+        return model(input_ids, position_ids, attention_mask, past_key_values)
+
+    report = check_generation(forward=forward, raises=False)
+    assert report.codes == {"decode-positions"}, str(report)
+    assert "left padding" in report.experiments
+
+
+def test_an_offset_is_the_position_of_the_first_token_of_a_call():
+    def forward_of(slip):
+        model = SmallModel("numpy", "halves", slip)
+        return lambda x, start_pos, kv_cache=None: model(
+            x, start_pos + np.broadcast_to(np.arange(x.shape[1]), x.shape), None, kv_cache
+        )
+
+    right, wrong = (check_generation(forward=forward_of(slip), raises=False) for slip in (None, "one further"))
+    assert right.sound, str(right)
+    assert {"chunks", "one token at a time"} <= set(right.experiments)
+    assert right.left_out["faults of one position"].startswith("it takes one position for a call")
+    assert failed(wrong) >= {"one token at a time"}
+
+
 def test_a_model_without_a_cache_is_asked_the_rest():
     model = SmallModel("numpy", "halves")
     report = checked(lambda tokens, positions, mask, _: (model(tokens, positions, mask, None)[0], None))
@@ -286,7 +317,7 @@ def raising(*_):
 
 REFUSED = [
     (None, {}, InvalidType, "Expected a causal model, got None"),
-    (SmallModel("numpy"), {"vocabulary": None}, InvalidValue, "`vocabulary` is missing"),
+    (lambda *_: np.zeros((1, 3)), {"vocabulary": None}, CannotCheck, "expected logits [1, 3, vocabulary]"),
     (raising, {}, CannotCheck, "with 3 tokens: with numpy arrays it raised RuntimeError: no such kernel"),
     (lambda *_: (np.zeros((1, 3, VOCABULARY)),) * 3, {}, CannotCheck, "expected logits, or logits and a cache"),
     (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4]; expected"),

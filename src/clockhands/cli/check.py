@@ -173,7 +173,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if make:
         options["make"] = function
     check_options(check, options)
-    builds = kind == "generation" or (kind == "positions" and not _arguments(function))
+    builds = _builds_model(function) if kind == "generation" else kind == "positions" and not _arguments(function)
     subject = [] if make else [_built(function) if builds else function]
     return check(*subject, raises=False, **options)
 
@@ -220,6 +220,18 @@ def _arguments(function: Any) -> bool:
         return bool(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return True
+
+
+def _builds_model(function: Any) -> bool:
+    """Whether a callable builds a model, as a class does, and a function that needs no argument; else it is one."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    open_ended = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return isinstance(function, type) or all(
+        one.default is not one.empty or one.kind in open_ended for one in parameters
+    )
 
 
 def _built(function: Any) -> Any:

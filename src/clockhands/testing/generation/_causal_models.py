@@ -4,14 +4,14 @@ import copy
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.errors import InvalidType, InvalidValue
+from clockhands.errors import InvalidType
 from clockhands.models.opened_modules import text_config
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import shown
@@ -31,6 +31,16 @@ from clockhands.testing._experiments import Unasked
 from clockhands.testing.reports import CannotCheck
 
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
+
+# What else they are called; an offset is the position of the first token of a call.
+_NAMES = {
+    "tokens": ("input_ids", "token_ids", "ids", "idx", "inputs"),
+    "positions": ("position_ids", "pos", "pos_ids", "input_pos", "token_positions", "segment_pos"),
+    "mask": ("attention_mask",),
+    "cache": ("past_key_values", "past_key_value", "kv_cache", "past_kv", "past"),
+    "offset": ("start_pos", "start_position", "position_offset", "past_length"),
+}
+_MEANT = {name: meant for meant, others in _NAMES.items() for name in (meant, *others)}
 
 # Logits that are compared, at most: what positions do, they do to all.
 _COLUMNS = 4096
@@ -60,6 +70,7 @@ class CausalModel:
         vocabulary: Tokens that there are.
         timeout: Seconds for a call.
         takes: Which of tokens, positions, mask and cache it takes.
+        names: What it calls them, where they are passed by name.
         counts: What it was asked so far; shared with its copies.
         counting: Whether it counts positions itself where none are given.
         window: Keys that a query sees at most, where its layers keep no more.
@@ -74,6 +85,7 @@ class CausalModel:
     vocabulary: int
     timeout: float = 60.0
     takes: frozenset[str] = frozenset(ARGUMENTS)
+    names: Mapping[str, str] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     counting: bool = False
     window: int | None = None
@@ -108,10 +120,7 @@ class CausalModel:
             raise Unasked("it takes no cache")
         self.counts.calls += 1
         self.counts.rows += tokens.size
-        call = functools.partial(self.answer_of, tokens, positions, mask, cache, keep)
-        logits, cache = answered(functools.partial(_alone, call) if self.alone else call, self.timeout)
-        if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
-            raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
+        logits, cache = self._answered(tokens, positions, mask, cache, keep)
         shape = (*tokens.shape, self.vocabulary)
         if tuple(logits.shape) != shape:
             raise Refused(f"it returned logits of shape {list(logits.shape)}; expected {list(shape)}")
@@ -125,6 +134,22 @@ class CausalModel:
             self.answers.append(answer)
         return answer, cache
 
+    def _answered(
+        self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
+    ) -> tuple[Any, Any]:
+        call = functools.partial(self.answer_of, tokens, positions, mask, cache, keep)
+        logits, cache = answered(functools.partial(_alone, call) if self.alone else call, self.timeout)
+        if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
+            raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
+        return logits, cache
+
+    def sized(self) -> "CausalModel":
+        """The same with as many tokens as the last axis of its logits, of token 0, is long."""
+        logits, _ = self._answered(np.zeros((1, 3), np.int64), None, None, None, True)
+        if len(logits.shape) != 3 or logits.shape[-1] < 2:
+            raise Refused(f"it returned an array of shape {list(logits.shape)}; expected logits [1, 3, vocabulary]")
+        return replace(self, vocabulary=int(logits.shape[-1]))
+
     def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
     ) -> tuple[Any, Any]:
@@ -137,7 +162,12 @@ class CausalModel:
             "mask": None if mask is None else self.library.booleans(mask),
             "cache": cache,
         }
-        answer = self.library.calling(self.forward)(*(given[name] for name in ARGUMENTS if name in self.takes))
+        call = self.library.calling(self.forward)
+        if not self.names:
+            return _logits_and_cache(call(*(given[name] for name in ARGUMENTS if name in self.takes)))
+        if "offset" in self.names:
+            given["offset"] = _start(positions)
+        answer = call(**{name: given[meant] for meant, name in self.names.items()})
         return _logits_and_cache(answer)
 
     @property
@@ -217,6 +247,14 @@ class TransformersModel(CausalModel):
         return replace(self, model=copy.deepcopy(self.pristine), answers=None)
 
 
+def _start(positions: np.ndarray) -> int:
+    """The position of the first token of a call, where that says all of its positions."""
+    start = int(positions[0, 0])
+    if (positions != start + np.arange(positions.shape[1])).any():
+        raise Refused("it takes one position for a call, that of the first token")
+    return start
+
+
 def _logits_and_cache(answer: Any) -> tuple[Any, Any]:
     """Both of a pair, of an output of Transformers, or logits alone without a cache."""
     if hasattr(answer, "logits"):
@@ -240,32 +278,28 @@ def opened(
             f"Expected a causal model, got {shown(fn)}.",
             "Give a model of Transformers, or forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
         )
-    if vocabulary is None:
-        raise InvalidValue(
-            "`vocabulary` is missing: the number of tokens of the model.",
-            "Give vocabulary=, the length of the last axis of its logits.",
-        )
-    takes = _taken(fn)
-    three = np.array([[1 % vocabulary, 0, 1 % vocabulary]])
+    takes, names = _taken(fn)
     tried = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = CausalModel(fn, Library(library), vocabulary, timeout, takes, alone=_faster_alone(fn))
+        made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(fn))
         try:
+            made = made.sized() if vocabulary is None else made
+            three = _THREE % made.vocabulary
             made(three)
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library:
                 # It takes arrays of others too, but answers in its own.
-                made = CausalModel(fn, Library(home), vocabulary, timeout, takes, alone=_faster_alone(fn))
+                made = replace(made, library=Library(home), counts=Counts())
                 made(three)
         except Refused as error:
             tried.append((made.library.name, error))
         else:
             made.counts = Counts(dtype=made.counts.dtype)
             return made
+    arguments = ", ".join(names.values() or (name for name in ARGUMENTS if name in takes))
     said = ", ".join(f"with {name} arrays {error}" for name, error in tried)
     raise CannotCheck(
-        f"The model cannot be called as forward({', '.join(name for name in ARGUMENTS if name in takes)}) with 3 "
-        f"tokens: {said}.",
+        f"The model cannot be called as forward({arguments}) with 3 tokens: {said}.",
         "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
         "[batch, seq], mask is None or [batch, keys], and cache is None at first; arguments and cache may be absent.",
     ) from tried[-1][1]
@@ -378,18 +412,32 @@ def _window(config: Any) -> int | None:
     return window if isinstance(window, int) and getattr(config, "use_sliding_window", True) else None
 
 
-def _taken(forward: Callable[..., Any]) -> frozenset[str]:
-    """Which arguments it takes: all four, unless its own names say otherwise; tokens where it takes only one."""
+def _taken(forward: Callable[..., Any]) -> tuple[frozenset[str], dict[str, str]]:
+    """Which arguments it takes, and what it calls them: by its own names, of which the first is that of the tokens.
+
+    All four, by place, where its names do not say, and the tokens alone where it takes only one.
+    """
     if "torch" in sys.modules and isinstance(forward, sys.modules["torch"].nn.Module):
         forward = getattr(forward, "forward", forward)  # the signature of a module's call names no argument
+    every: tuple[frozenset[str], dict[str, str]] = (frozenset(ARGUMENTS), {})
     try:
-        parameters = inspect.signature(forward).parameters
+        parameters = [one for one in inspect.signature(forward).parameters.values() if one.kind is not one.VAR_KEYWORD]
     except (TypeError, ValueError):
-        return frozenset(ARGUMENTS)
-    only = next(iter(parameters.values())) if len(parameters) == 1 else None
-    if only is not None and only.kind in (only.POSITIONAL_ONLY, only.POSITIONAL_OR_KEYWORD):
-        return frozenset({"tokens"})
-    named = [name for name in parameters if name in ARGUMENTS]
-    if named == list(parameters) and named == [name for name in ARGUMENTS if name in named] and "tokens" in named:
-        return frozenset(named)
-    return frozenset(ARGUMENTS)
+        return every
+    if len(parameters) == 1 and parameters[0].kind in {
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    }:
+        return frozenset({"tokens"}), {}
+    if any(one.kind in {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL} for one in parameters):
+        return every
+    names = {_MEANT[one.name]: one.name for one in parameters if one.name in _MEANT}
+    if parameters and parameters[0].name not in _MEANT and "tokens" not in names:
+        names = {"tokens": parameters[0].name, **names}
+    if "positions" in names:
+        names.pop("offset", None)
+    passed = set(names.values())
+    missing = [one for one in parameters if one.name not in passed and one.default is one.empty]
+    if missing or "tokens" not in names or (len(names) == 1 and len(parameters) == len(ARGUMENTS)):
+        return every
+    return frozenset("positions" if meant == "offset" else meant for meant in names), names

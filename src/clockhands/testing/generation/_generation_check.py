@@ -66,9 +66,12 @@ def check_generation(
         forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
             vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
             booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees
-            (a function that refuses these is not asked about packing). Arguments that it has no use for may be absent;
-            it may return logits alone, or an output of Transformers. What is then not checked is in the verdict.
-        vocabulary: Tokens that it knows; that of the config unless given.
+            (a function that refuses these is not asked about packing). Arguments that it has no use for may be absent,
+            and have other usual names, such as input_ids, position_ids, attention_mask and past_key_values; ``offset``
+            or ``start_pos`` is the position of the first token of a call. It may return logits alone, or an output of
+            Transformers. What is then not checked is in the verdict.
+        vocabulary: Tokens that it knows. Unless given, that of the config of a model of Transformers, else the length
+            of the last axis of its logits.
         tokens: Three texts of one's own, the longest first.
         like: The rotary code of all its layers, where the config does not say it: positions that are all shifted then
             give the same logits, and keys may be turned on.
@@ -126,7 +129,9 @@ def check_generation(
     if noted:
         asked = [one for one in asked if one.experiment.name not in noted]
         reasons = explained(subject, asked) if failed else ()
-    if "positions" in called.takes and not subject.slip:
+    if "offset" in called.names and not subject.slip:
+        notes["faults of one position"] = "it takes one position for a call, so no token can be moved alone"
+    elif "positions" in called.takes and not subject.slip:
         notes["faults of one position"] = (
             "the positions passed in have no effect: it has no position encoding, counts by itself, or its weights "
             "are too small to show it"
