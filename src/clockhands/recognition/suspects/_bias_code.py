@@ -128,7 +128,7 @@ class Behind:
         """The table of this code; None if two of its rows are equal, so that the code has too many rows."""
         assert isinstance(spec, TableCode)
         if spec not in self.known:
-            self.known[spec] = self._told_apart(self.table(spec))
+            self.known[spec] = self._if_distinct(self.table(spec))
         return self.known[spec]
 
     def table(self, spec: TableCode) -> np.ndarray:
@@ -139,14 +139,14 @@ class Behind:
     def behind(self, rows: Rows, spec: Any) -> np.ndarray | None:
         """The measured table for this assignment of rows."""
         parts = [(rows(queries[:, None] - keys[None, :]), numbers) for queries, keys, numbers in self.blocks]
-        return self._told_apart(self._scaled(parts, spec))
+        return self._if_distinct(self._scaled(parts, spec))
 
     @staticmethod
     def _scaled(parts: list[tuple[np.ndarray, np.ndarray]], spec: Any) -> np.ndarray:
         return table_of(parts, spec.rows) / getattr(spec, "scale", 1.0)
 
     @staticmethod
-    def _told_apart(table: np.ndarray) -> np.ndarray | None:
+    def _if_distinct(table: np.ndarray) -> np.ndarray | None:
         if not alone(table[np.isfinite(table).all(axis=-1)]).all():
             return None
         return np.nan_to_num(table)
