@@ -313,3 +313,41 @@ def test_two_faults_at_once_are_told_apart_from_none_that_is_known():
     unknown = checked(Drifting())
     assert not unknown.sound
     assert "No known fault has these symptoms." in str(unknown)
+
+
+def test_what_no_known_fault_explains_is_told_as_the_calls_that_are_wrong(cases):
+    class Weaker(SmallModel):
+        """Queries and keys of some later calls are scaled."""
+
+        def __init__(self, some):
+            super().__init__()
+            self.some = some
+
+        def turned(self, x, positions, length):
+            later = length > x.shape[2] and self.some(x.shape[2])
+            return super().turned(x * (0.7 if later else 1), positions, length)
+
+    said = {
+        "Calls of one token after a cache are wrong, calls of several tokens after a cache are right.": lambda n: (
+            n == 1
+        ),
+        "Calls of one token after a cache are right, calls of several tokens after a cache are wrong.": lambda n: n > 1,
+        "Calls of one token after a cache are wrong, calls of several tokens after a cache are wrong.": lambda _: True,
+    }
+    for sentence, some in said.items():
+        with cases(sentence):
+            report = checked(Weaker(some), length=8)
+            assert report.explanations == ()
+            assert report.pattern == f"Single passes over a text agree with each other. {sentence}"
+            assert report.pattern in " ".join(str(report).split())
+    with cases("a single token"):
+        model = SmallModel("numpy", "learned")
+
+        def alone(tokens, positions, mask, cache):
+            logits, cache = model(tokens, positions, mask, cache)
+            return (logits if tokens.shape[1] > 1 else 0.7 * logits), cache
+
+        report = checked(alone, length=8)
+        assert report.pattern.startswith("One pass over a single token is unlike that of longer texts")
+    with cases("a sound model"):
+        assert not checked(SmallModel(), length=8).pattern

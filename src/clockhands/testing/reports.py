@@ -109,6 +109,7 @@ class Report:
         called: How it was called: the library, the dtype of its numbers, the number of calls and rows.
         worst: The largest error divided by its rounding bound: at most 1 if the report is ``sound``.
         spec: The expected encoding, if one was given.
+        pattern: Sentences on what is wrong and what is right, where no known fault explains it and that is known.
     """
 
     subject: str
@@ -121,6 +122,7 @@ class Report:
     called: Mapping[str, Any] = field(default_factory=dict, hash=False)
     worst: float = 0.0
     spec: Any = None
+    pattern: str = ""
 
     @property
     def sound(self) -> bool:
@@ -189,7 +191,7 @@ class Report:
                 yield from _explained(explanation, _SUBJECTS.get(self.kind, "the function"), also=number > 0)
             if not self.explanations:
                 yield ReportLine()
-                yield ReportLine("explanation", "No known fault has these symptoms.")
+                yield ReportLine("explanation", f"No known fault has these symptoms. {self.pattern}".rstrip())
                 other = f" {_OTHER_CODE}" if self.kind in {"rotary", "additive"} else ""
                 yield ReportLine("hint", f"hint: {_UNKNOWN}{other}", 2)
             yield ReportLine()

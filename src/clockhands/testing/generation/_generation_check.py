@@ -20,6 +20,7 @@ from clockhands.testing._experiments import ExperimentRun, Unasked
 from clockhands.testing.generation._caches import holds_states
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
 from clockhands.testing.generation._explanations import explained
+from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._predictions import RecordedRun
 from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
@@ -164,6 +165,7 @@ def check_generation(
             default=0.0,
         ),
         spec=spec,
+        pattern=failure_pattern(asked) if failed and not reasons else "",
     )
     return settled(report, raises)
 
