@@ -368,6 +368,23 @@ OF_QUERIES = [
 ]
 
 
+@pytest.mark.parametrize("axes", ["seq width", "batch heads seq width"])
+def test_one_position_for_all_tokens_of_a_call_is_no_rotation_along_another_axis(axes):
+    spec = ch.Rotary(16)
+
+    def window(x, offset):
+        return ch.rotate(x, spec, np.full(x.shape[-2], offset))
+
+    report = check_rotary(window, spec, axes=axes, length=300, raises=False)
+    assert report.codes == {"positions-from-first"}
+    assert "every token of a call has this position" in report.explanations[0].message
+
+    def larger(x, offset):  # and another mistake, which no known fault has
+        return 1.01 * window(x, offset) + 0.05 * x
+
+    assert "turns-other-axis" not in check_rotary(larger, spec, axes=axes, length=300, raises=False).codes
+
+
 @pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("side", "faults"), [("keys", OF_KEYS), ("queries", OF_QUERIES)])
 def test_a_fault_of_keys_or_of_queries_alone_is_said_to_be_theirs(side, faults, number, cases, draw):

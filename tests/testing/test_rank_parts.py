@@ -68,6 +68,54 @@ def test_faults_of_packed_documents_are_named(cases):
     assert report.codes == {"documents-not-restarted"}
 
 
+def _of_table(positions):
+    def rotate(t, cu_seqlens, freqs, rank, ranks):
+        angles = freqs[positions(t.shape[0], np.diff(cu_seqlens), rank, ranks)][:, None]
+        first, second = np.split(t, 2, axis=-1)
+        cos, sin = np.cos(angles), np.sin(angles)
+        return np.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+
+    return rotate
+
+
+def _of_row(zigzag):
+    def positions(rows, sizes, rank, ranks):
+        whole = np.concatenate([np.arange(size) for size in sizes])
+        return whole[rank_positions(rows * ranks, rank, ranks, zigzag=zigzag)]
+
+    return positions
+
+
+def _of_documents(zigzag):
+    def positions(_, sizes, rank, ranks):
+        return np.concatenate([rank_positions(int(size), rank, ranks, zigzag=zigzag) for size in sizes])
+
+    return positions
+
+
+def test_every_order_of_parts_of_packed_documents_with_a_table_is_named(cases):
+    orders = [
+        (_of_row(zigzag=False), "contiguous ones of the whole row", False),
+        (_of_documents(zigzag=True), "(zig-zag) of each document", True),
+        (_of_row(zigzag=True), "(zig-zag) of the whole row", None),
+        (_of_documents(zigzag=False), "contiguous ones of each document", None),
+    ]
+    for (order, said, own), zigzag, rank in itertools.product(orders, (False, True), (0, 1)):
+        with cases(said, zigzag, rank):
+            report = check_rotary(_of_table(order), SPEC, rank=rank, ranks=2, zigzag=zigzag, length=300, raises=False)
+            if own is zigzag:
+                assert report.sound
+                assert (
+                    said
+                    in str(report).replace("\n", " ").partition("It has the positions of ")[2].partition(", not")[0]
+                )
+            else:
+                assert "parts-in-another-order" in report.codes
+                assert said in report.explanations[0].message.partition(" instead of ")[0]
+                # Of rank 0 alone, some orders give the positions of another mistake.
+                assert rank == 0 or report.codes == {"parts-in-another-order"}
+
+
 def test_another_base_on_a_rank_is_that():
     def on_another_base(x):
         return rotated(x, Rank(1, 4).contiguous(x.shape[-2]), 5e5)

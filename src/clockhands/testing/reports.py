@@ -183,6 +183,7 @@ class Report:
                 correct = "correct in one of two readings of its table"
             yield ReportLine("sound", f"{self.subject} is {correct}: {self.like}.{skipped}")
             yield ReportLine("rest", self._made())
+            yield from self._part()
             yield from self._shape()
         else:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
@@ -230,6 +231,12 @@ class Report:
             said.append(f" with {rows:,} tokens")
         with_what = [str(self.called[name]) for name in ("library", "dtype") if self.called.get(name)]
         return "".join(said) + (f" ({', '.join(with_what)})" if with_what else "")
+
+    def _part(self) -> Iterator[ReportLine]:
+        """The part of a rank that a correct function has, and those with other positions, for which it is wrong."""
+        if others := self.called.get("other_parts"):
+            wrong = " or ".join(others)
+            yield ReportLine("rest", f"It has the positions of {self.called['part']}, not those of {wrong}.")
 
     def _shape(self) -> Iterator[ReportLine]:
         """The shape in which a function was called, where several were tried."""

@@ -103,6 +103,8 @@ def ignoring(spec, wrong, xp, what="ignored", start=0):
             positions = xp.arange(rows) + start
         elif wrong and what == "from first":
             positions = positions[..., :1] + xp.arange(rows)
+        elif wrong and what == "the first":
+            positions = positions[..., :1] + 0 * xp.arange(rows)
         elif wrong and what == "less the first":
             positions = positions - positions[..., :1]
         elif wrong and what == "first sequence":

@@ -334,6 +334,7 @@ D2 = (
     _row("D2#19", written.ignoring, "positions-ignored", options=PACKED),
     _row("D2#20", written.restarting, "positions-ignored", options=OFFSET, drawn="spec", exact=False),
     _row("D2#20", written.ignoring, "positions-from-first", slip={"what": "from first"}, drawn="spec"),
+    _row("window", written.ignoring, "positions-from-first", slip={"what": "the first"}, drawn="spec"),
     _row("D2#21", written.evicting, "table-ends", "eviction-stops-positions", options=OFFSET),
     _row("D2#23", of_another, "lists-swapped", spec=LONGROPE, slip={"change": as_if_longer}),
     _row("D2#24", dynamic, "remembers-longest", drawn="spec", limits=WHOLE),

@@ -18,6 +18,7 @@ class FaultModel:
         parts: Maps a spec to the spec applied in its place and the replaced stages; None if the fault cannot be
             described like this, and is not combined with another one.
         beside: A second fault with separate parameters; its codes are among the codes.
+        whole: Whether it is named only if it gives all answers, since many of them do not depend on it.
     """
 
     codes: tuple[str, ...]
@@ -25,6 +26,7 @@ class FaultModel:
     make: Callable[[], Any]
     parts: Parts | None = None
     beside: "FaultModel | None" = None
+    whole: bool = False
 
     @property
     def each(self) -> tuple[tuple[tuple[str, ...], Mapping[str, Any]], ...]:

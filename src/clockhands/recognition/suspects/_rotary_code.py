@@ -280,6 +280,7 @@ def wrong_places(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]
     for how, places in (
         ("every call starts at position 0", read.from_first),
         ("later positions that are passed in are ignored", read.on_from_first),
+        ("every token of a call has this position", read.first),
     ):
         yield seen.suspect("positions-from-first", {"how": how}, places=places)
     yield seen.suspect("positions-of-first-sequence", {}, places=read.of_first_sequence)
@@ -301,11 +302,12 @@ def wrong_places(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]
             continue
         words = {"axis": "sequences" if axis == "batch" else axis, "one": one}
         for given in (False, True):
-            yield seen.built(
+            along = seen.built(
                 "turns-other-axis",
                 words,
                 lambda it, place=place, given=given: functools.partial(_rotated_along, it, place, given),
             )
+            yield replace(along, whole=True)  # calls of one sequence or head do not show the axis
 
 
 def _evicted(last: int, at: np.ndarray, _: Call) -> np.ndarray:

@@ -236,6 +236,10 @@ class Places:
         """The first position plus the row numbers."""
         return np.take(at, [0], axis=self.tokens) + self.counted(at) if at.size else at
 
+    def first(self, at: np.ndarray, _: Call) -> np.ndarray:
+        """The first position for all tokens."""
+        return np.broadcast_to(np.take(at, [0], axis=self.tokens), at.shape) if at.size else at
+
     def of_first_sequence(self, at: np.ndarray, _: Call) -> np.ndarray:
         """The positions of the first sequence of the batch for all sequences."""
         return np.broadcast_to(at[:1], at.shape) if at.ndim > 1 + self.several else at

@@ -29,6 +29,8 @@ from clockhands.testing.reports import CannotCheck
 _DIFFERS = "its numbers differ"
 _RIGHT = 5  # the fit of a shape in which the numbers of a function are right
 _IN_COMMON = 4.5  # of one in which they are right where all sequences have the same positions
+_USUAL_ORDER = 4.3  # of one in which they are right for the other usual order of a rank's part
+_OTHER_ORDER = 4.2  # of one in which they are right for another order of it
 _KNOWN = 4  # of one in which they are those of a known fault
 _ROTATES = 3  # of one in which they are those of another rotation that depends on the position alone
 _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
@@ -105,6 +107,7 @@ class Called(ShapedFunction):
                 continue  # it took whole heads, and of a part it cannot choose the wrong dimensions
             if (
                 found
+                and self.part is None  # a fault with its axes may be another one with other axes
                 and shape.axes_text != found[-1][1].shape.axes_text
                 and max(fit for fit, _ in found) >= (_ROTATES if shape.table is None else _KNOWN)
             ):
@@ -193,16 +196,25 @@ class Called(ShapedFunction):
         right = rotate(x, self.rotary.at_original, positions, role=role)
         return bool(np.abs(y - right).max() < _NEAR * max(1.0, np.abs(right).max()))
 
-    def _side_fit(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray, same: np.ndarray) -> int:
+    def _side_fit(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray, same: np.ndarray) -> float:
         if self.rotary is not None:
             if self._is_right(x, positions, y):
                 return _RIGHT
+            if self.part is not None and (fit := self._other_order_fit(self.part, x, y)):
+                return fit
             if self.shape.table is not None and self._is_known(x, positions, y):
                 return _KNOWN
         alike = np.array_equal(same, np.broadcast_to(same[:1, :1], same.shape))
         apart = len(np.unique(same[0, 0], axis=0)) > 1
         sizes = np.linalg.norm(y, axis=-1) / np.linalg.norm(x, axis=-1)
         return 2 * (alike and apart) + bool(np.ptp(sizes) < _NEAR)
+
+    def _other_order_fit(self, part: SequencePart, x: np.ndarray, y: np.ndarray) -> float:
+        """The fit of numbers that are right for the same part in another order of parts, a usual one first; else 0."""
+        for other in part.other_orders():
+            if self._is_right(x, self.start + other.positions(ROWS), y):
+                return _USUAL_ORDER if other.is_usual else _OTHER_ORDER
+        return 0
 
     def _is_known(self, x: np.ndarray, positions: np.ndarray, y: np.ndarray) -> bool:
         """Whether the numbers are those of a fault that can be had with the cosines and sines that it is given."""
@@ -260,7 +272,10 @@ class Called(ShapedFunction):
     @property
     def summary(self) -> dict[str, Any]:
         """See `ForeignFunction`; with the shape that fitted, unless it is a plain one."""
-        return super().summary | {"dtype": self.dtype, **self.shape_words}
+        part = {}
+        if self.part is not None:
+            part = {"part": self.part.text, "other_parts": [other.text for other in self.part.other_orders()]}
+        return super().summary | {"dtype": self.dtype, **part, **self.shape_words}
 
     @property
     def shape_words(self) -> dict[str, Any]:

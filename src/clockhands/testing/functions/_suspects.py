@@ -46,7 +46,7 @@ def nearest_fit(
 ) -> list[FaultModel]:
     """The suspect that explains most of the errors, where none explains all; empty if no one is clearly the nearest."""
     partial: list[tuple[float, FaultModel]] = []
-    for suspect in suspects:
+    for suspect in (each for each in suspects if not each.whole):
         with suppress(ClockhandsError, Unasked):
             left = _unexplained_part(asked, build(suspect))
             if left is not None:
