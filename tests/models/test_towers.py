@@ -1,5 +1,7 @@
 """Towers are run on small images and sounds: sound ones pass, and each fault is named with its layers and numbers."""
 
+import math
+
 import clockhands as ch
 from auditing import loaded_models
 from late import Late
@@ -215,6 +217,10 @@ def test_wrong_rows_of_tables_are_named(cases):
                 says
                 == f"{path}: token 0 gets row 1, where row 0 is declared. Each token gets the row of the one after it."
             )
+    model = small("gpt2", n_positions=128)  # more rows than the text has tokens: how many were measured is said
+    assert live(model).numbers["measured"] == {"text": f"{TABLE} for the first 64 tokens"}
+    changed(model.wpe, lambda right, ids: right(ids.clamp(max=40)))
+    assert wrong(model) == ["wpe: token 41 gets row 40, where row 41 is declared."]
     model = small("siglip2")
     module = model.vision_model.embeddings
     right = module.resize_positional_embeddings
@@ -267,7 +273,30 @@ def test_a_wrong_rotation_beside_class_tokens_is_named_with_its_layer(cases, mon
             (found,) = wrong(model)
             assert found.startswith("layers 0-1: pair ")
             assert f"That is {says}" in found
+    # Differences between patches are right: the tokens beside them, which do not rotate, show a constant.
+    for by in (0.3, -0.25):
+        moved = lambda *given, by=by, **how: right(*given, **how) + torch.tensor([by, 0])  # noqa: E731
+        monkeypatch.setattr(module, "get_patches_center_coordinates", moved)
+        (found,) = wrong(model)
+        assert found.startswith("layers 0-1: beside tokens that are no patches, pair ")
+        rows = f"{2 * math.pi * by:.4g}"
+        assert found.endswith(f"That is the coordinates of rows moved by {rows} and those of columns by 0.")
     monkeypatch.setattr(module, "get_patches_center_coordinates", right)
+    rotate = module.apply_rotary_pos_emb
+
+    def late(queries, keys, cosine, sine, **how):
+        queries, _ = rotate(queries, keys, cosine.roll(1, -2), sine.roll(1, -2), **how)
+        return queries, rotate(queries, keys, cosine, sine, **how)[1]
+
+    for which, says, other in (
+        ("keys", "no rotation", lambda queries, keys, *given, **how: (rotate(queries, keys, *given, **how)[0], keys)),
+        ("queries", "each patch rotated as the one before it", late),
+    ):
+        monkeypatch.setattr(module, "apply_rotary_pos_emb", other)
+        (found,) = wrong(model)
+        assert found.startswith(f"layers 0-1: {which} alone are not rotated as declared: pair ")
+        assert found.endswith(f"That is {says}.")
+    monkeypatch.setattr(module, "apply_rotary_pos_emb", rotate)
     changed(
         model.model.layer[1].attention,
         lambda right, states, *more, position_embeddings, **how: right(

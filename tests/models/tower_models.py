@@ -64,14 +64,14 @@ MODELS = {
 # fmt: on
 
 
-def small(name):
-    """A model of `MODELS`, or of `auditing.loaded_models`."""
+def small(name, **changed):
+    """A model of `MODELS`, with fields of its config changed, or of `auditing.loaded_models`."""
     if name not in MODELS:
         more = {"vision_config": {"num_position_embeddings": 64}} if name == "qwen3_vl" else {}
         held = loaded_models.COMPOSED[name].get("vision_config", {})
         return loaded_models.model_of(name, **{key: {**held, **each} for key, each in more.items()})
     library = loaded_models.transformers()
-    config = library.AutoConfig.for_model(name, **MODELS[name])
+    config = library.AutoConfig.for_model(name, **{**MODELS[name], **changed})
     torch.manual_seed(0)
     model = library.AutoModel.from_config(config).eval()
     for module in model.modules():

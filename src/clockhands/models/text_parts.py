@@ -1,6 +1,6 @@
 """The part of a model that runs on token ids: the whole model, or one of its towers or its decoder."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from clockhands.models.running_models import runner, takes
 from clockhands.models.tower_inputs import reason
 from clockhands.models.tower_tables import TableReading, table_reading
 
-_TOKENS = 16  # of a text, or as many as its table has rows for
+_TOKENS = 64  # of a text, or as many as its table has rows for
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +72,12 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
         return runner(part)(ids[drawn].to(next(part.parameters()).device))
 
     try:
-        return table_reading(part, code, run)
+        reading = table_reading(part, code, run)
     except Exception as error:  # noqa: BLE001 - a part may refuse a text in any way
         return TableReading(reason=reason(error))
+    if reading.measured is None or length == code.rows - (code.offset or 0):
+        return reading
+    return replace(reading, measured=f"{reading.measured} for the first {length} tokens")
 
 
 def _ordinary_tokens(part: nn.Module) -> Tensor:

@@ -102,12 +102,22 @@ def wrong_rotations(
     """
     wrong: dict[tuple[str, str], list[int]] = {}
     first: dict[tuple[str, str], str] = {}
-    tokens = np.flatnonzero(order != NO_PATCH)
+    tokens, others = np.flatnonzero(order != NO_PATCH), np.flatnonzero(order == NO_PATCH)
     for code in codes:
         for layer in _layers_of(code, passes[0]):
-            heads = [_by_token(each[layer], which)[tokens] for each in passes for which in ("queries", "keys")]
+            sides = {
+                which: np.concatenate([_by_token(each[layer], which) for each in passes], axis=1)
+                for which in ("queries", "keys")
+            }
+            rows = np.concatenate(list(sides.values()), axis=1)
             allowed = tolerance(passes[0][layer][0].queries.dtype)
-            found = _rotation(np.concatenate(heads, axis=1), code, image, order[tokens], allowed)
+            found = _rotation(rows[tokens], code, image, order[tokens], allowed)
+            if found is not None and not found[0]:
+                of_sides = {which: _rotation(each[tokens], code, image, order[tokens], allowed)
+                            for which, each in sides.items()}  # fmt: skip
+                found = _of_one_side(of_sides) or found
+            elif found is None and code.coordinates is not None and len(others):
+                found = _moved(rows[[others[0], *tokens]], code, image, order[tokens], allowed)
             if found is not None:
                 fault, evidence = found
                 wrong.setdefault((fault, str(code.layers)), []).append(layer)
@@ -201,6 +211,48 @@ def _rotation(
         suspects[f"positions multiplied by {times}"] = apart(places * factors)
     fits = [phrase for phrase, far in suspects.items() if float(far.max()) <= 4 * allowed]
     return (f"That is {fits[0]}." if fits else ""), evidence
+
+
+def _of_one_side(of_sides: Mapping[str, tuple[str, str] | None]) -> tuple[str, str] | None:
+    """What is wrong where queries or keys alone are as declared; None where that is not so."""
+    wrong = {which: found for which, found in of_sides.items() if found is not None}
+    if len(wrong) != 1:
+        return None
+    ((which, (fault, evidence)),) = wrong.items()
+    return fault, f"{which} alone are not rotated as declared: {evidence}"
+
+
+def _moved(
+    rows: np.ndarray, code: LayerEncoding, image: PatchedImage | None, order: np.ndarray, allowed: float
+) -> tuple[str, str] | None:
+    """What is wrong with the coordinates of patches beside a token that does not rotate, the first of these rows.
+
+    Differences between patches are as declared: all coordinates may still be moved by a constant.
+    """
+    assert isinstance(code.spec, Rotary)
+    assert image is not None
+    axes, rates = np.array(code.spec.axes), np.array(code.spec.rates)
+    cells = image.cells[order]
+    places = np.concatenate([np.zeros((1, 2)), _coordinates(code, cells, image)])
+    layout: Layout = "interleaved" if code.layout == "interleaved" else "halves"
+    cosine, sine, left = fitted(rows[..., : code.spec.rotated], pair_channels(len(rates), layout))
+    found = (cosine + 1j * sine)[1:]
+    wanted = np.exp(1j * places[1:, axes] * rates)
+    if left > allowed or float(np.abs(found - wanted).max()) <= 4 * allowed:
+        return None
+    token, pair = (int(at) for at in np.unravel_index(int(np.abs(found - wanted).argmax()), found.shape))
+    evidence = (
+        f"beside tokens that are no patches, pair {pair} of the patch at row {cells[token, 0]}, column "
+        f"{cells[token, 1]} has cosine {found[token, pair].real:.4f} and sine {found[token, pair].imag:.4f}, where "
+        f"{wanted[token, pair].real:.4f} and {wanted[token, pair].imag:.4f} are declared; differences between patches "
+        "are as declared."
+    )
+    turned = np.angle((found / wanted).mean(axis=0))
+    slowest = [min(np.flatnonzero(axes == axis), key=lambda pair: rates[pair]) for axis in (0, 1)]
+    by = np.round(turned[slowest] / rates[slowest], 4) + 0.0
+    if float(np.abs(found - wanted * np.exp(1j * by[axes] * rates)).max()) > 8 * allowed:
+        return "", evidence
+    return f"That is the coordinates of rows moved by {by[0]:.4g} and those of columns by {by[1]:.4g}.", evidence
 
 
 def _misplaced(

@@ -56,6 +56,7 @@ from clockhands.models.layer_scores import (
     layers_that_do_not_rotate,
     scores_at_zero,
 )
+from clockhands.models.layer_windows import differing_windows
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.opened_modules import text_config, token_numbering
 from clockhands.models.running_models import RunningModel, takes
@@ -200,6 +201,11 @@ def _of_text(
     if offsets.unknown:
         where = f"the distance between queries and keys in layers {layer_ranges(offsets.unknown)}"
         live.numbers["not_measured"].append(where)
+    windows = differing_windows(module, ids[0], audited.layers, seen, audited.context)
+    live.findings += [make_finding(*each) for each in windows.found]
+    live.answers += windows.answers
+    if windows.unknown:
+        live.numbers["not_measured"].append(f"the window of layers {layer_ranges(sorted({*windows.unknown}))}")
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, tokens, audited, declared=declared, places=places)
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
@@ -223,7 +229,11 @@ def _of_text(
         finally:  # Ctrl-C keeps the windows that were run
             relative = whole and not any(code.score_scale for code in audited.layers)
             add_whole_passes(live, compared, relative=relative)
-    if model.predicts and not text.path and takes(module, "past_key_values"):
+    if takes(module, "decoder_input_ids"):
+        why = "these experiments pass one text, and this model reads one with its encoder and another with its decoder"
+        live.answers.append(f"Padding, packing, chunks and cached decoding: not run: {why}.")
+        live.numbers["not_measured"].append("decoding from a cache")
+    elif model.predicts and not text.path and takes(module, "past_key_values"):
         progress("padding, packing, chunks and cached decoding", 0.6)
         if rounds_activations(module):
             live.answers.append(
