@@ -13,7 +13,7 @@ from clockhands.models.running_models import runner, takes
 from clockhands.models.tower_inputs import reason
 from clockhands.models.tower_tables import TableReading, table_reading
 
-_TOKENS = 64  # of a text, or as many as its table has rows for
+_FEW, _MANY = 16, 64  # tokens of a text, at most half as many as its table has rows: late ones still get a row
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,8 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
         return TableReading(reason="the number of its rows is not known")
     inside = [each for each in text_parts(text.module) if each.path.rpartition(".")[2] == code.part]
     part = inside[0].module if inside else text.module
-    length = min(_TOKENS, code.rows - (code.offset or 0))
+    rows = code.rows - (code.offset or 0)
+    length = min(rows, max(_FEW, min(_MANY, rows // 2)))
 
     ids = _ordinary_tokens(part)
 
@@ -75,7 +76,7 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
         reading = table_reading(part, code, run)
     except Exception as error:  # noqa: BLE001 - a part may refuse a text in any way
         return TableReading(reason=reason(error))
-    if reading.measured is None or length == code.rows - (code.offset or 0):
+    if reading.measured is None or length == rows:
         return reading
     return replace(reading, measured=f"{reading.measured} for the first {length} tokens")
 
