@@ -89,10 +89,20 @@ def test_a_window_that_is_too_long_to_be_measured_is_left_out_in_the_verdict():
     assert (within.found, within.unknown, within.answers) == ([], [], [])
 
 
-def test_a_model_with_an_encoder_says_that_its_decoding_was_not_run():
+def test_models_with_an_encoder_say_that_their_decoding_was_not_run(cases):
     sizes = {"vocab_size": 48, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
-    torch.manual_seed(0)
-    model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).eval()
-    answers = ch.probe(model, ids=tokens(1, 32), measure=["live"])["live"].answers
-    assert answers[0].endswith("in text; decoding from a cache was not checked.")
-    assert any(each.startswith("Padding, packing, chunks and cached decoding: not run: ") for each in answers)
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder")
+             for name, size in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))}  # fmt: skip
+    sides |= {"vocab_size": 48, "d_model": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+              "decoder_start_token_id": 1}  # fmt: skip
+    sound = {"num_mel_bins": 16, "max_source_positions": 32, "max_target_positions": 40}
+    for model in (
+        transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)),
+        transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**sides, max_position_embeddings=64)),
+        transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**sides, **sound)),
+    ):
+        with cases(type(model).__name__):
+            answers = ch.probe(model.eval(), ids=tokens(1, 32), measure=["live"])["live"].answers
+            assert "decoding from a cache" in answers[0]
+            assert answers[0].endswith("not checked.")
+            assert any(each.startswith("Padding, packing, chunks and cached decoding: not run: ") for each in answers)

@@ -229,7 +229,7 @@ def _of_text(
         finally:  # Ctrl-C keeps the windows that were run
             relative = whole and not any(code.score_scale for code in audited.layers)
             add_whole_passes(live, compared, relative=relative)
-    if takes(module, "decoder_input_ids"):
+    if takes(inner(model.module), "decoder_input_ids"):
         why = "these experiments pass one text, and this model reads one with its encoder and another with its decoder"
         live.answers.append(f"Padding, packing, chunks and cached decoding: not run: {why}.")
         live.numbers["not_measured"].append("decoding from a cache")
