@@ -319,3 +319,17 @@ def test_any_library_of_the_array_api_can_be_asked():
     assert report.called["library"] == "array_api_strict"
     wrong = check_additive(lambda x, p: forward(x, p + 1), Sinusoidal(16), backend=xp, length=600, raises=False)
     assert wrong.codes == {"positions-offset"}
+
+
+def test_the_hint_for_a_table_that_cannot_be_called_is_a_table():
+    def build(rows, columns, cells):
+        return np.zeros((rows, columns, cells))
+
+    with pytest.raises(CannotCheck) as caught:
+        check_additive(build, SPEC)
+    assert "def table(positions): return" in caught.value.hint
+    assert "rotated" not in caught.value.hint
+    table = np.random.default_rng(0).normal(size=(16, 8))
+    with pytest.raises(CannotCheck) as caught:
+        check_additive(build, ch.Learned(8, 64), values=table, resized={"rows": (8, 8), "grid": (4, 4)})
+    assert "def resized(table, size): return" in caught.value.hint

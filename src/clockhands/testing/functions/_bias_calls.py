@@ -234,7 +234,8 @@ class CalledBias(ForeignFunction):
             axes = axes[1:]
         # It is added to scores [heads, queries, keys], so one row that is broadcast over all queries is allowed.
         if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
-            raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]")
+            counted = ": its last axis has the queries of the call, not all keys" if axes[-1:] == (queries,) else ""
+            raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]{counted}")
         self.home = library_name(answer)
         numbers = self.numbers(answer).reshape(axes)
         if axes[1] not in (1, queries):

@@ -251,6 +251,10 @@ class Called(ShapedFunction):
                     continue
                 said = [f'axes="{axes}"'] * (shape.axes != self.axes) + [f'call="{call}"'] * (call != self.call)
                 return f"It can be called with {' and '.join(said)}: pass these."
+        if self.resizing is not None:
+            return "Wrap it: def resized(table, size): return ..., of shape [rows of the new grid, width]."
+        if self.rotary is None:
+            return "Wrap it: def table(positions): return ..., of shape [seq, width]; or def added(x, positions)."
         return (
             "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call="
             ', such as call="q, k, cos, sin".'
