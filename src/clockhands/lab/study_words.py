@@ -82,7 +82,8 @@ def arm_in_words(arm: Arm) -> str:
         parts.append("The frequencies are learned.")
     for what, value in (("Attention window", arm.window), ("Attention chunks", arm.chunk)):
         if isinstance(value, tuple):
-            parts.append(f"{what} by layer, from the first: {', '.join(f'{each:,}' if each else 'whole' for each in value)}.")
+            sizes = ", ".join(f"{each:,}" if each else "whole" for each in value)
+            parts.append(f"{what} by layer, from the first: {sizes}.")
         elif value:
             parts.append(f"{what}: {value:,} tokens.")
     if isinstance(arm.scores, tuple):
