@@ -194,3 +194,27 @@ def test_attention_that_cannot_be_reached_is_refused_before_it_is_run():
         live(torch.nn.Linear(2, 2).eval())
     with pytest.raises(InvalidValue, match="training mode"):
         live(models.llama().train())
+
+
+def test_a_layer_behind_a_state_of_earlier_tokens_is_measured_by_its_own_input(cases):
+    """Jamba rotates nothing; RecurrentGemma rotates as declared, and its recurrence begins anew at position 0."""
+    sizes = {"vocab_size": 1000, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4}
+    jamba = {**sizes, "num_hidden_layers": 2, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2,
+             "mamba_d_state": 8, "num_key_value_heads": 2, "pad_token_id": 0}  # fmt: skip
+    griffin = {**sizes, "num_hidden_layers": 3, "num_key_value_heads": 1, "lru_width": 32, "head_dim": 8,
+               "attention_window_size": 512, "block_types": ["recurrent", "recurrent", "attention"]}  # fmt: skip
+    for name, fields in (("Jamba", jamba), ("RecurrentGemma", griffin)):
+        with cases(name):
+            torch.manual_seed(0)
+            config = getattr(transformers, f"{name}Config")(**fields, initializer_range=0.2)
+            result = live(getattr(transformers, f"{name}ForCausalLM")(config).eval())
+            assert faults(result) == []
+            assert result.numbers["layers_checked"] == 1
+
+
+def test_a_rotation_where_none_is_declared_is_said_without_a_place_in_a_table():
+    from clockhands.auditing.findings import make_finding
+
+    told = {"module": "layers.1", "moved": 0.5, "behaves as": "one that rotates, where the config declares no rotation"}
+    message = make_finding("rotation-differs", told, "1").message
+    assert "differs from the config. The module behaves like one that rotates" in message

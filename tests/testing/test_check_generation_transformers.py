@@ -361,3 +361,53 @@ def without_mask_of_documents(given, *_):
 
 def without_cache(_, args, kwargs):
     return args, {**kwargs, "past_key_values": None, "attention_mask": None}
+
+
+def model_of(name, **more):
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**more)).eval()
+
+
+JAMBA = {
+    **_LLAMA, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "num_experts": 2,
+    "pad_token_id": 0,
+}  # fmt: skip
+
+
+def test_a_state_that_is_read_for_a_single_token_alone_is_said_and_decoding_is_still_compared(cases):
+    report = checked(model_of("Jamba", **JAMBA))
+    assert report.sound, str(report)
+    assert report.left_out["chunks"].startswith("by design of the class, whose layers that keep a state read it for a")
+    assert "one token at a time" in report.experiments
+    with cases("a wrong decoding stays a failure"):
+        model = model_of("Jamba", **JAMBA)
+        model.model.layers[1].self_attn.register_forward_pre_hook(without_cache, with_kwargs=True)
+        assert "one token at a time" in {failure.experiment for failure in checked(model).failures}
+
+
+def test_the_rounding_of_a_recurrence_is_measured_with_a_copy_in_float64():
+    from clockhands.testing.generation._causal_models import opened
+    from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
+
+    model = opened(model_of("FalconH1", **{**_LLAMA, **HYBRIDS["FalconH1"]}), None, None, None, 60.0)
+    subject = measured(GenerationSubject(model, texts_of(model.vocabulary, 16)))
+    finer = subject.model.finer()
+    assert finer is not None
+    exact = [finer(text[None])[0][0] for text in subject.texts]
+    own = max(abs(one - other).max() for one, other in zip(exact, subject.wanted, strict=True))
+    assert subject.allowed >= 4 * own > 0
+
+
+def test_what_differs_by_a_selection_of_keys_is_not_judged(cases):
+    sparse = {
+        **_LLAMA, "kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "moe_intermediate_size": 16,
+        "first_k_dense_replace": 2, "index_head_dim": 16, "index_n_heads": 2, "head_dim": 8, "num_key_value_heads": 4,
+    }  # fmt: skip
+    for keys in (8, 64):
+        with cases(keys):
+            report = checked(model_of("DeepseekV32", **sparse, index_topk=keys))
+            assert report.sound, str(report)
+            judged = [why for why in report.left_out.values() if why.startswith("keys are selected by an indexer")]
+            assert bool(judged) == (keys == 8)

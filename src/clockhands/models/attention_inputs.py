@@ -41,6 +41,7 @@ class Attended:
         keys: [batch, heads of keys, tokens, channels].
         scores: The input of the softmax, [batch, heads, tokens, keys], if requested.
         product: Which product of the module it is; None for the fused function.
+        held: Whether the input of its layer was held, as `clockhands.models.layer_inputs` does.
     """
 
     layer: int
@@ -49,6 +50,7 @@ class Attended:
     keys: Tensor
     scores: Tensor | None
     product: int | None
+    held: bool = False
 
     def distance(self, queries: Tensor, keys: Tensor) -> float:
         """How far its queries or keys are from others, as a share of their size."""

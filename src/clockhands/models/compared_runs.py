@@ -23,8 +23,8 @@ from clockhands.models.layer_rotations import (
     ROWS,
     TOKENS,
     DeclaredLayer,
-    by_position,
     moved,
+    repeated_tokens,
     rows_of,
     tolerance,
 )
@@ -130,20 +130,19 @@ def causal(module: nn.Module, ids: Tensor) -> bool:
     return float((one - two).abs().max()) <= 1e-5 * float(one.abs().max())
 
 
-def counts_itself(module: nn.Module, ids: Tensor) -> bool:
+def counts_itself(module: nn.Module, ids: Tensor, known: Sequence[Attended]) -> bool:
     """Whether queries and keys of one repeated token move along the text, and with no position that is given.
 
-    Transformers 4 rotates ESM so: its positions are for a table alone.
+    Transformers 4 rotates ESM so: its positions are for a table alone. ``known``: one pass.
     """
-    text = ids[:1, :1].repeat(1, 8)
-    passes = []
-    for positions in (torch.arange(8, device=ids.device)[None], torch.zeros_like(text)):
-        with attended(module) as seen, torch.no_grad():
-            runner(module)(text, position_ids=positions)
-        passes.append(seen)
+    counted = torch.arange(8, device=ids.device)[None]
+    passes = [
+        repeated_tokens(module, ids[0, :1], 8, known, position_ids=positions)
+        for positions in (counted, torch.zeros_like(counted))
+    ]
     allowed = tolerance(passes[0][0].queries.dtype)
     same = all(one.distance(other.queries, other.keys) <= allowed for one, other in zip(*passes, strict=True))
-    return same and any(moved(rows_of(by_position(each.queries), 8)) > allowed for each in passes[0])
+    return same and any(moved(rows_of(each.queries, 8)) > allowed for each in passes[0])
 
 
 def some_tokens(module: nn.Module, ids: Tensor, seen: Sequence[Attended]) -> Tensor:

@@ -20,6 +20,7 @@ from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Dynamic, LongRope
 from clockhands.models.attention_inputs import Attended, attended, roundoff
+from clockhands.models.layer_inputs import held_inputs
 from clockhands.models.measured_rotations import compared, padded, rates_at
 from clockhands.models.running_models import runner
 from clockhands.recognition.diagnosis import Cosines
@@ -123,16 +124,28 @@ def changes_with_length(declared: Sequence[DeclaredLayer]) -> bool:
     return any(isinstance(getattr(each.code.spec, "scaling", None), Dynamic | LongRope) for each in declared)
 
 
-def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> list[Attended]:
-    """Each layer's queries and keys of texts of one token, [positions x tokens, heads, 1, channels]."""
+def single_tokens(
+    module: nn.Module, tokens: Tensor, positions: np.ndarray, known: Sequence[Attended]
+) -> list[Attended]:
+    """Each layer's queries and keys of texts of one token, [positions x tokens, heads, 1, channels]; ``known``: a pass.
+
+    Where layers without attention depend on the position, the layers behind them have their input at the first one.
+    """
     ids = tokens.repeat(len(positions))[:, None]
     places = torch.from_numpy(positions).to(tokens.device).repeat_interleave(len(tokens))[:, None]
     passes: list[list[Attended]] = []
-    for start in range(0, len(ids), _BATCH):
-        part = slice(start, start + _BATCH)
-        with attended(module) as seen, torch.no_grad():
-            runner(module)(ids[part], position_ids=places[part], attention_mask=torch.ones_like(ids[part]))
-        passes.append(seen)
+    first: dict[str, Tensor] = {}
+    step = max(1, _BATCH // len(tokens)) * len(tokens)
+
+    def at_first(path: str, hidden: Tensor) -> Tensor:
+        return first.setdefault(path, hidden[: len(tokens)]).repeat(len(hidden) // len(tokens), 1, 1)
+
+    with held_inputs(module, known, at_first, tolerance(known[0].queries.dtype)) as held:
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            with attended(module) as seen, torch.no_grad():
+                runner(module)(ids[part], position_ids=places[part], attention_mask=torch.ones_like(ids[part]))
+            passes.append(seen)
     return [
         Attended(
             same[0].layer,
@@ -141,6 +154,7 @@ def single_tokens(module: nn.Module, tokens: Tensor, positions: np.ndarray) -> l
             torch.cat([each.keys for each in same]),
             None,
             same[0].product,
+            same[0].layer in held,
         )
         for same in zip(*passes, strict=True)
     ]
@@ -151,15 +165,22 @@ def by_position(heads: Tensor) -> Tensor:
     return heads.permute(2, 0, 1, 3).flatten(0, 1)[:, :, None]
 
 
-def repeated_tokens(module: nn.Module, tokens: Tensor, length: int) -> list[Attended]:
+def repeated_tokens(
+    module: nn.Module, tokens: Tensor, length: int, known: Sequence[Attended], **how: Any
+) -> list[Attended]:
     """Each layer's queries and keys in texts of one repeated token, as `single_tokens` gives them.
 
-    All values are equal there, so hidden states are too, at every position.
+    All values are equal there, so hidden states are too, at every position, or are held behind layers with a state.
     """
-    with attended(module) as given, torch.no_grad():
-        runner(module)(tokens[:, None].repeat(1, length))
+
+    def at_first(_: str, hidden: Tensor) -> Tensor:
+        return hidden[:, :1].expand_as(hidden)
+
+    held_at_first = held_inputs(module, known, at_first, tolerance(known[0].queries.dtype))
+    with held_at_first as held, attended(module) as given, torch.no_grad():
+        runner(module)(tokens[:, None].repeat(1, length), **how)
     return [
-        replace(each, queries=by_position(each.queries), keys=by_position(each.keys))
+        replace(each, queries=by_position(each.queries), keys=by_position(each.keys), held=each.layer in held)
         for each in given
         if each.keys.shape[-2] == length
     ]

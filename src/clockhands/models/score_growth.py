@@ -69,7 +69,7 @@ def growth_of_scores(
         return made
     waiting = {layer: declared[layer] for layer in still}
     left_out: dict[str, list[int]] = {}
-    for layer in _grown(made, repeated_tokens(module, tokens[:1], length), waiting, np.arange(length)):
+    for layer in _grown(made, repeated_tokens(module, tokens[:1], length, seen), waiting, np.arange(length)):
         scale = scales[layer]
         left_out.setdefault("not to change" if scale is None else scale.words, []).append(layer)
     for words, layers in left_out.items():

@@ -34,6 +34,7 @@ from clockhands.models.compared_runs import (
     rounds_activations,
     some_tokens,
 )
+from clockhands.models.key_selection import SELECTED, selects_keys
 from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
@@ -180,7 +181,7 @@ def _of_text(
     declared = declared_layers(audited.layers, layers, reordered=bool(getattr(config, "rope_interleave", False)))
     whole = bool(declared) and set(declared) == set(layers) and any(each.expected for each in declared.values())
     places = takes(module, "position_ids")
-    if places and counts_itself(module, ids):
+    if places and counts_itself(module, ids, seen):
         places = False
         live.answers.append("`position_ids` change no query and no key: the layers count the tokens themselves.")
     tokens = some_tokens(module, ids, seen)
@@ -207,11 +208,16 @@ def _of_text(
     if windows.unknown:
         live.numbers["not_measured"].append(f"the window of layers {layer_ranges(sorted({*windows.unknown}))}")
     progress("the rotation of each layer", 0.1)
-    rotations = _rotations(live, module, tokens, audited, declared=declared, places=places)
+    rotations = _rotations(live, module, tokens, audited, seen, declared=declared, places=places)
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
     progress("the bias of each layer", 0.2)
     of_bias = _biases(live, module, ids, audited, seen)
     _verdict_of_positions(live, declared, audited, seen[0].queries.dtype)
+    unlike = _without_reference(live, module, ids) if places else ""
+    if unlike:
+        live.answers.append(f"{unlike}, so outputs beside a reference and at later positions were not judged.")
+        live.numbers["not_measured"].append("outputs beside a reference and at later positions")
+    places = places and not unlike
     by = _shift_of(live, model.context, ids.shape[1]) if places else 0
     reference = None
     odd = any(None in heads for heads in offsets.tokens.values())  # no distance that a reference could undo
@@ -244,11 +250,19 @@ def _of_text(
             _generation(live, module, short=changes_with_length(list(declared.values())))
 
 
+def _without_reference(live: LiveResult, module: nn.Module, ids: Tensor) -> str:
+    """What makes outputs differ from those of a sound reference; empty where nothing does."""
+    if live.numbers["layers_with_held_input"]:
+        return "Layers without attention depend on `position_ids`"
+    return SELECTED.capitalize() if selects_keys(module, ids[:1]) else ""
+
+
 def _rotations(
     live: LiveResult,
     module: nn.Module,
     tokens: Tensor,
     audited: Audit,
+    seen: Sequence[Attended],
     *,
     declared: dict[int, DeclaredLayer],
     places: bool,
@@ -258,22 +272,24 @@ def _rotations(
     far: dict[int, float] = {}
     checked: set[int] = set()
     silent: set[int] = set()
+    held: set[int] = set()
     specs = [each.code.spec for each in declared.values() if each.expected is not None]
     lengths = lengths_in_use(specs, audited.context or 4096)
     for length in lengths:
         if places:
             more = telling_positions(declared.values(), length)
             positions = np.union1d(probe_positions(length, POSITIONS), more)
-            given = single_tokens(module, tokens, positions)
+            given = single_tokens(module, tokens, positions, seen)
         else:
             positions = np.arange(min(length, 128))
-            given = repeated_tokens(module, tokens, len(positions))
+            given = repeated_tokens(module, tokens, len(positions), seen)
         zeros = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
         silent |= zeros
         given = [each for each in given if each.layer not in zeros]
         for each in given:
             far[each.layer] = max(far.get(each.layer, 0.0), moved(rows_of(each.queries, len(positions))),
                                   moved(rows_of(each.keys, len(positions))))  # fmt: skip
+        held |= {each.layer for each in given if each.held}
         found += differing(given, declared, positions, length)
         checked |= {each.layer for each in given} & set(declared)
         if length == lengths[-1]:
@@ -283,6 +299,7 @@ def _rotations(
             live.numbers["scores_grow"] = {str(layer): most for layer, most in grown.most.items() if most != 1}
     live.numbers["layers"] = {str(layer): size for layer, size in sorted(far.items())}
     live.numbers["layers_checked"] = len(checked)
+    live.numbers["layers_with_held_input"] = sorted(held)
     if silent:
         says = f"The positions of layers {layer_ranges(sorted(silent))} were not measured: their queries or keys are 0."
         live.answers.append(says)
@@ -401,7 +418,7 @@ def _generation(live: LiveResult, module: nn.Module, *, short: bool) -> None:
         )
     unasked: dict[str, list[str]] = {}
     for name, why in report.left_out.items():
-        if name == "left padding" or why.startswith("by design"):
+        if name == "left padding" or why.startswith(("by design", SELECTED)):
             unasked.setdefault(why, []).append(name)
     for why, names in unasked.items():
         told = listed(names).capitalize()
@@ -413,9 +430,10 @@ def _generation(live: LiveResult, module: nn.Module, *, short: bool) -> None:
     wrong = any(each.severity != "note" for each in live.findings)
     failures = [each for each in report.failures if not (wrong and each.experiment in _BY_SPEC)]
     if report.sound:
-        packed = "packing, " if "packing" in report.experiments else ""
-        told = f"Padding, {packed}chunks and cached decoding equal one pass ({len(report.experiments)} experiments)."
-        live.answers.append(told)
+        parts = {"right padding": "padding", "packing": "packing", "chunks": "chunks",
+                 "one token at a time": "cached decoding"}  # fmt: skip
+        same = listed([part for name, part in parts.items() if name in report.experiments]) or "repeated calls"
+        live.answers.append(f"{same.capitalize()} equal one pass ({len(report.experiments)} experiments).")
         return
     if not failures:
         return

@@ -244,16 +244,21 @@ def prefilled(it: GenerationSubject, size: int) -> tuple[Any, dict]:
     return cache, key_axes(before, cache, 1)
 
 
-def holds_states(it: GenerationSubject) -> bool:
-    """Whether its cache has numbers of all earlier tokens together, as recurrent layers and convolutions keep them.
+def states_of(it: GenerationSubject) -> frozenset[Path]:
+    """The arrays, of its cache or its modules, of all earlier tokens together, as recurrences keep them.
 
     Such an array keeps its shape and changes with each token, not in the row of that token alone.
     """
     size = len(it.texts[0]) // 2
     if it.model.window is not None and it.model.window <= size:
-        return False  # full windows keep their shape, too
-    caches = [it.model.fresh()(it.texts[0][None, :tokens])[1] for tokens in (size - 1, size)]
-    before, after = ({path: as_numpy(array) for path, array in _arrays(each)} for each in caches)
+        return frozenset()  # full windows keep their shape, too
+    found: set[Path] = set()
+    kept: list[dict[Path, Any]] = []
+    for tokens in (size - 1, size):
+        model = it.model.fresh()
+        _, cache = model(it.texts[0][None, :tokens])
+        kept.append({path: as_numpy(array) for path, array in (*_arrays(cache), *_arrays(model.kept_arrays()))})
+    before, after = kept
     for path, array in after.items():
         older = before.get(path)
         if older is None or older.shape != array.shape or dtype_of(array) not in FLOATS:
@@ -261,8 +266,22 @@ def holds_states(it: GenerationSubject) -> bool:
         changed = np.argwhere(np.abs(array - older) > _like(older)).T
         axes = [len(np.unique(places)) for places, length in zip(changed, array.shape, strict=True) if length > 1]
         if axes and min(axes) > 1:
-            return True
-    return False
+            found.add(path)
+    return frozenset(found)
+
+
+def reads_states_of_pieces(it: GenerationSubject, states: frozenset[Path]) -> bool:
+    """Whether each state of its cache changes something of a piece of several tokens that goes on from it."""
+    text, half = it.texts[0], len(it.texts[0]) // 2
+    at = np.arange(len(text))[None] if "positions" in it.model.takes else None
+
+    def rest(of: Path | None) -> np.ndarray:
+        model = it.model.fresh()
+        _, cache = model(text[None, :half], None if at is None else at[:, :half])
+        cache = mapped(copied(cache), lambda path, array: array * 0 if path == of else array)
+        return model(text[None, half:], None if at is None else at[:, half:], None, cache)[0]
+
+    return not any(np.array_equal(rest(None), rest(path)) for path in states)
 
 
 def holds_positions(it: GenerationSubject) -> bool:
@@ -395,7 +414,7 @@ def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
-    if holds_states(it):
+    if states_of(it):
         raise Unasked("values of one token differ by position, as its keys do, since it keeps a state: pass shift=")
     placed = _placed_arrays(it)
     specs = {path: _spec_of_rows(it.spec, alike) for path, (axis, alike) in placed.items() if axis == alike.ndim - 2}

@@ -176,8 +176,12 @@ class CausalModel:
         return False
 
     def finer(self) -> "CausalModel | None":
-        """A copy in float32, where one can be made."""
+        """A copy in float64 of a model in float32, in float32 of another, where one can be made."""
         return None
+
+    def kept_arrays(self) -> dict[str, Any]:
+        """What its modules keep between calls beside parameters and buffers, by name."""
+        return {}
 
     def fresh(self) -> "CausalModel":
         """The model as it was before it was asked anything, where it can be copied; else itself."""
@@ -237,8 +241,16 @@ class TransformersModel(CausalModel):
         made = self.fresh()
         if not self.copied:
             return None
-        made.model, made.pristine, made.counts = made.model.float(), None, Counts()
+        exact = made.model.double() if self.counts.dtype == "float32" else made.model.float()
+        made.model, made.pristine, made.counts = exact, None, Counts()
         return made
+
+    def kept_arrays(self) -> dict[str, Any]:
+        """See `CausalModel`."""
+        named = self.model.named_modules()
+        return {
+            f"{path}.{name}": each for path, module in named for name, each in vars(module).items() if _is_tensor(each)
+        }
 
     def fresh(self) -> "TransformersModel":
         """See `CausalModel`."""
@@ -392,6 +404,10 @@ def _copied_model(of: TransformersModel) -> TransformersModel:
             hooks.enter_context(module.register_forward_pre_hook(lambda called, _: reached.append(called)))
         made(_THREE)
     return of if reached else made
+
+
+def _is_tensor(value: object) -> bool:
+    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
 
 
 def _faster_alone(model: Any) -> bool:

@@ -1,6 +1,6 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -12,12 +12,13 @@ from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
+from clockhands.models.key_selection import SELECTED, selects_keys
 from clockhands.models.opened_modules import text_config
 from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
-from clockhands.testing.generation._caches import holds_states
+from clockhands.testing.generation._caches import reads_states_of_pieces, states_of
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
 from clockhands.testing.generation._explanations import explained
 from clockhands.testing.generation._failure_pattern import failure_pattern
@@ -33,6 +34,17 @@ _OF_STATES = frozenset({"packing", "packing by positions alone", "rejected token
 _BY_STATES = (
     "by design of the class, which keeps a state of all earlier tokens, as recurrent layers and convolutions do: no "
     "document is kept apart and no token taken out"
+)
+_OF_PADS = "left padding without positions"
+"""Its pads are tokens like others, and a state keeps them."""
+_IN_PIECES = frozenset({
+    "chunks", "chunks without positions", "a copied cache", "a pickled cache", "two continuations of one text",
+    "two alternating texts", "a text after padding",
+})  # fmt: skip
+"""Experiments in which several tokens go on from a cache at once."""
+_BY_SINGLE_TOKENS = (
+    "by design of the class, whose layers that keep a state read it for a single token alone, and begin anew with a "
+    "piece of several tokens: pass what follows a cache one token at a time"
 )
 
 
@@ -124,9 +136,10 @@ def check_generation(
             failed.remove(one)
     accounted = {name for one in reasons for name in one.evidence.get("explains", ())}
     unknown = [one.experiment.name for one in failed if one.experiment.name not in accounted]
-    if unknown and set(unknown) <= _OF_STATES and holds_states(subject):
-        noted |= dict.fromkeys(unknown, _BY_STATES)
-        failed = [one for one in failed if one.experiment.name not in unknown]
+    by_states = _by_states(subject, unknown, {one.experiment.name for one in asked})
+    by_states = by_states or _by_selection(subject, unknown)
+    noted |= by_states
+    failed = [one for one in failed if one.experiment.name not in by_states]
     if noted:
         asked = [one for one in asked if one.experiment.name not in noted]
         reasons = explained(subject, asked) if failed else ()
@@ -181,6 +194,29 @@ def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dic
         except (Unasked, Refused) as reason:
             left_out[experiment.name] = str(reason)
     return asked, left_out
+
+
+def _by_states(subject: GenerationSubject, failed: Sequence[str], asked: Collection[str]) -> dict[str, str]:
+    """Why states of earlier tokens account for all failures that nothing else explains; empty where they do not."""
+    left = set(failed) - _OF_STATES
+    if "left padding" in asked and "left padding" not in failed:
+        left -= {_OF_PADS}
+    if not failed or left - _IN_PIECES or not (states := states_of(subject)):
+        return {}
+    if left and reads_states_of_pieces(subject, states):
+        return {}
+    return {name: _BY_SINGLE_TOKENS if name in left else _BY_STATES for name in failed}
+
+
+def _by_selection(subject: GenerationSubject, failed: Sequence[str]) -> dict[str, str]:
+    """Why a selection of keys accounts for failures: among scores that are nearly equal, rounding selects others."""
+    model = subject.model
+    if not failed or not isinstance(model, TransformersModel):
+        return {}
+    if not selects_keys(model.fresh().model, model.library.positions(subject.texts[0][None])):
+        return {}
+    told = f"{SELECTED}, fewer than the text has tokens, so rounding may select others: it was not judged"
+    return dict.fromkeys(failed, told)
 
 
 def _only(reasons: Sequence[Any], experiment: GenerationExperiment) -> bool:

@@ -8,12 +8,14 @@ a single token, which other kernels answer: never less is allowed than 64 roundi
 at random come to in sums of 4,096 terms, as wide as layers are, in float32 also where the answers are float64, behind
 which float32 may stand. A difference above ``2**11`` roundings, or a quarter of
 the largest logit, is not taken for rounding: it is an answer that depends on how the text is given, and an experiment
-says so. In bfloat16 and float16 most roundings of two passes are the same ones, and ``d`` says too little: where a
-model can be copied, what its float32 copy says is ``e`` away, and each of two passes may be that far off, the worst of
-dozens twice as far, so ``4 e`` is allowed.
+says so. Most roundings of two passes may be the same ones, as in bfloat16 and float16, or where all texts are padded
+to one chunk of a recurrence, and ``d`` says too little: where a model can be copied, what its copy in higher precision
+says is ``e`` away (in float64 of float32, where that is rounding, too; else in float32), and each of two passes may be
+that far off, the worst of dozens twice as far, so ``4 e`` is allowed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,9 +120,13 @@ def measured(subject: GenerationSubject) -> GenerationSubject:
     noise = max([0.0, *(each for each in moved if each <= most)])
     own = 0.0
     floor = 64 * max(unit, UNIT["float32"]) * scale
-    finer = made.model.finer() if unit > UNIT["float32"] else None
-    if finer is not None:
-        floor, own = 0.0, float(np.abs(finer(text[None])[0][0] - wanted).max())
+    finer = made.model.finer() if unit >= UNIT["float32"] else None
+    with suppress(Refused):  # code of a class may not run in float64
+        if finer is not None:
+            exact = [finer(each[None])[0][0] for each in made.texts]
+            own = max(float(np.abs(one - each).max()) for one, each in zip(exact, made.wanted, strict=True))
+            floor = 0.0 if unit > UNIT["float32"] else floor
+            own = own if unit > UNIT["float32"] or own <= most else 0.0
     made.allowed = max(8 * noise, 4 * own, floor) or float(np.finfo(float).tiny)
     made.slip = _slip(made)
     if made.model.window is None and "mask" in made.model.takes:
