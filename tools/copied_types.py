@@ -32,7 +32,7 @@ from clockhands.configs import model_types as known
 from clockhands.configs.layer_rules import RULES
 from clockhands.configs.resolved import INDEXER
 from clockhands.models.built_classes import class_part
-from clockhands.models.class_encodings import ladders, layout
+from clockhands.models.class_encodings import direction, ladders, layout
 from clockhands.models.class_modules import (
     PositionModules,
     config_keys,
@@ -433,7 +433,9 @@ def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[st
         try:
             measured = part != "vision" and ours.rotations != other.rotations
             pairs = measured_layout(found, part) if measured else codes[0].get("layout")
-            row = _like_rotary(found, part, name, pairs)
+            row = _like_rotary(
+                found, part, name, pairs, direction(found.config) if measured and part == "text" else None
+            )
             parted = [gap for values, config in varied(found.config) for gap in gaps(found, row, values, config)]
             parted += list(gaps(found, row, {}, found.config))
             if not parted and measured and (pairs is None or _layouts(row) != {pairs}):
@@ -448,13 +450,15 @@ def rotary_row(found: PositionModules, part: str, reasons: list[str]) -> dict[st
     return min(rows, key=lambda row: len(json.dumps(row)), default=None)
 
 
-def _like_rotary(found: PositionModules, part: str, name: str, pairs: str | None) -> dict[str, Any]:
-    """A row like another with the layout, the scaling and the rule of layers that the class shows."""
+def _like_rotary(found: PositionModules, part: str, name: str, pairs: str | None, turns: str | None) -> dict[str, Any]:
+    """A row like another with the layout, the direction, the scaling and the rule of layers that the class shows."""
     code = known._filled(name)["codes"][0]
     single = len(known._filled(name)["codes"]) == 1
     changed: dict[str, Any] = part_of_copy(found.config, part, code["part"]) if single else {}
     if single and pairs != code.get("layout"):
         changed["layout"] = pairs
+    if single and turns not in (None, code.get("direction", "forward")):
+        changed["direction"] = turns
     if single and fails_at_scalings(found) != code.get("fragile", False):
         changed["fragile"] = fails_at_scalings(found) or None
     block = scaling_of_class(found.config, code.get("aliases", {}))

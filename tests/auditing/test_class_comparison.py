@@ -218,3 +218,24 @@ def test_attention_that_loops_over_its_tokens_is_left_after_2000_calls():
         module = LoopingAttention()
     assert layer_attentions(None, [module], (), {}) == {0: LayerAttention()}
     assert 100 < LoopingAttention.made < 2_000
+
+
+def test_the_direction_of_a_rotation_is_that_of_the_class(cases):
+    """NanoChat rotates backward, and its row says so; a row of the other direction is told apart."""
+    small = LLAMA | {"num_key_value_heads": 4}
+    for kind, way, other in (("nanochat", "backward", "forward"), ("llama", "forward", "backward")):
+        with cases(kind):
+            config = small | {"model_type": kind}
+            found = compared(config)
+            assert found.differences == ()
+            assert {ladder.direction for part in found.reading.parts for ladder in part.ladders} == {way}
+            resolved = resolve(opened(config), None)
+            assert {code.spec.direction for code in resolved.codes} == {way}
+            turned = [
+                dataclasses.replace(code, spec=dataclasses.replace(code.spec, direction=other))
+                for code in resolved.codes
+            ]
+            wrong = comparison(found.reading, dataclasses.replace(resolved, codes=tuple(turned)))
+            assert [(each.what, each.declared, each.computed) for each in wrong.differences] == [
+                ("direction of rotation", other, way)
+            ]

@@ -26,7 +26,7 @@ def of_the_library(transformers):
 
 
 def default_gaps(name):
-    from clockhands.models.class_encodings import layout
+    from clockhands.models.class_encodings import direction, layout
 
     config, found = read_config({"model_type": name}), resolved({"model_type": name})
     config = getattr(config, "text_config", config)
@@ -37,6 +37,9 @@ def default_gaps(name):
     layouts = {code.layout for code in rotary}
     if rotary and layouts != {layout(config)}:
         yield f"layout: {layouts}, the code pairs {layout(config)}"
+    ways = {code.spec.direction for code in rotary if code.spec is not None}
+    if ways and ways != {direction(config)}:
+        yield f"direction: {ways}, the code rotates {direction(config)}"
     number = sum(len(list(layer_numbers(code))) for code in found.codes if code.part == "text")
     if number != config.num_hidden_layers:
         yield f"layers: {number}, the class has {config.num_hidden_layers}"

@@ -317,3 +317,67 @@ def test_a_wrong_rotation_beside_class_tokens_is_named_with_its_layer(cases, mon
     (found,) = wrong(model)
     assert found.startswith("vision_model, layers 0-1: pair ")
     assert found.endswith("That is rows and columns exchanged.")
+
+
+def alone(kind, name, **fields):
+    """One class of the library from the config of a type, with seeded weights."""
+    library = loaded_models.transformers()
+    torch.manual_seed(0)
+    return getattr(library, name)(library.AutoConfig.for_model(kind, **{**MODELS.get(kind, {}), **fields})).eval()
+
+
+def test_only_the_tables_of_parts_that_a_model_has_are_told(cases):
+    """The config declares both tables, of one size; the model has the decoder alone."""
+    for model in (
+        alone("whisper", "WhisperForCausalLM", max_source_positions=24, max_target_positions=24),
+        alone("bart", "BartForCausalLM"),
+    ):
+        with cases(type(model).__name__):
+            result = live(model)
+            assert result.numbers["findings"] == []
+            assert [*result.numbers["measured"]] == ["decoder"]
+            assert result.answers[0].startswith("The declared positions are in effect in the decoder part (")
+            assert "encoder" not in result.answers[0]
+            assert "The model has no encoder part, whose table its config declares." in result.answers
+            changed(
+                model.model.decoder.embed_positions, lambda right, *given, **more: right(*given, **more).roll(1, -2)
+            )
+            assert any(says.startswith("model.decoder.embed_positions: token 0 gets row") for says in wrong(model))
+
+
+def test_what_was_declared_and_not_measured_is_told():
+    """A table that no part of this library's runs shows: the verdict names it, and nothing counts as measured."""
+    model = alone("imagegpt", "ImageGPTModel", n_embd=32, n_layer=2, n_head=4, vocab_size=48, n_positions=64)
+    result = live(model)
+    assert result.answers[0] == "The positions were not measured: the vision part was not checked."
+    assert not result.numbers["ran"]
+
+
+def test_windows_in_rows_of_a_batch_are_the_reason():
+    sizes = {**MODELS["vit"], "window_size": 3, "global_attn_indexes": []}
+    result = reading(alone("sam3_vit_model", "Sam3ViTModel", **sizes))
+    assert result.found == ()
+    assert result.says == (
+        "The vision part was not measured: its attention gets windows as rows of a batch, which are not put together "
+        "here; the rows of its table are placed repeated."
+    )
+
+
+def test_a_class_token_without_its_row_says_nothing_of_patches():
+    model = small("vit")
+
+    def bare(right, *given, **more):
+        made = right(*given, **more).clone()
+        made[:, 0] -= model.embeddings.position_embeddings[0, 0]
+        return made
+
+    changed(model.embeddings, bare)
+    assert wrong(model) == ["embeddings.position_embeddings: token 0 gets no row, where row 0 is declared."]
+
+
+def test_wrong_integer_ids_are_no_matter_of_a_cast():
+    model = small("clip_vision_model")
+    ids = next(each for each in model.modules() if hasattr(each, "position_ids")).position_ids
+    ids.copy_(ids.flip(-1).clone())
+    (found,) = [each for each in ch.audit(model).findings if each.code == "ids-of-floats"]
+    assert "They are integers, so no cast made them wrong" in found.hint

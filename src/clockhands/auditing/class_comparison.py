@@ -25,6 +25,7 @@ CLOSE = 4e-6
 _WITHOUT_CLASS = ("gguf", "dialect", "preset", "array")
 _LIBRARY = "transformers-5"
 _FREQUENCIES, _LAYOUT, _WINDOWS, _TABLES, _RELATIVE = "frequencies", "layout", "windows", "tables", "relative terms"
+_DIRECTION = "direction of rotation"
 _AXES, _SCORES, _UNROTATED = "axes of images", "scales of scores", "layers without rotation"
 _NARROW = 2e-5  # a logarithm of a position in float32
 
@@ -34,8 +35,8 @@ class ClassDifference:
     """Something that a class computes otherwise than the file declares.
 
     Attributes:
-        what: ``frequencies``, ``layout``, ``windows``, ``tables``, ``relative terms``, ``axes of images``, ``scales of
-            scores`` or ``layers without rotation``.
+        what: ``frequencies``, ``layout``, ``direction of rotation``, ``windows``, ``tables``, ``relative terms``,
+            ``axes of images``, ``scales of scores`` or ``layers without rotation``.
         part: The class of the part.
         declared: What is declared, in words.
         computed: What the class has, in words.
@@ -276,6 +277,9 @@ class _Compared:
             self.seen[_LAYOUT] = None
             if layouts != {ladder.layout}:
                 self._differ(_LAYOUT, part, listed(sorted(map(str, layouts))), ladder.layout, own[0].layers)
+        ways = {code.spec.direction for code in own if isinstance(code.spec, Rotary)}
+        if ladder.direction is not None and ways - {ladder.direction}:
+            self._differ(_DIRECTION, part, listed(sorted(ways)), ladder.direction, own[0].layers)
         for axes in {axes for code in own if (axes := _axes_of(code)) is not None}:
             if ladder.axes is not None:
                 self.seen[_AXES] = None

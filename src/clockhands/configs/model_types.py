@@ -69,6 +69,7 @@ class CodeOfType:
         share: The partial rotary factor in the code of the type, whatever the file has outside a block.
         growth: How the code of the type itself scales the frequencies for texts longer than the trained length.
         turning: Which end of a head is rotated, ``first`` or ``last``, if only a part is.
+        direction: ``forward``, or ``backward`` where queries and keys are rotated by minus position times frequency.
         formula: Whether the formulas of this library give the frequencies; some codes have others.
         rows: Quantity that counts the rows of a table; None if it has no stored table because its numbers are computed.
         extra_rows: Rows that the table has beyond it.
@@ -124,6 +125,7 @@ class CodeOfType:
     share: float | None = None
     growth: str | None = None
     turning: str = "first"
+    direction: str = "forward"
     formula: bool = True
     rows: str | None = None
     extra_rows: int = 0

@@ -141,6 +141,8 @@ class RotaryResolver:
             code = replace(code, assumed=("rotated", "rates"))
         last = (heads.is_latent() and indexer is None) or (self.row is not None and self.row.turning == "last")
         more: dict[str, Any] = {"part": "last"} if last else {}
+        if self.row is not None:
+            more["direction"] = self.row.direction
         axes = None if self.row is None or not shape.pairs else axes_of(block, self.row, shape.pairs, self.architecture)
         if axes is not None:
             code = replace(code, source={**code.source, "axes": axes.source})

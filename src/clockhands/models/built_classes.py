@@ -17,7 +17,15 @@ from torch import Tensor, nn
 from clockhands.encodings.memory import limit_memory
 from clockhands.errors import ClockhandsError, Unreadable
 from clockhands.models.class_attention import layer_attentions
-from clockhands.models.class_encodings import axes_of, cosine_sine, ladders, layout_of, window_areas, windowed_layers
+from clockhands.models.class_encodings import (
+    axes_of,
+    cosine_sine,
+    direction_of,
+    ladders,
+    layout_of,
+    window_areas,
+    windowed_layers,
+)
 from clockhands.models.class_modules import (
     INPUTS,
     RELATIVE_TERMS,
@@ -211,20 +219,25 @@ def _ladders(found: PositionModules, own: list[nn.Module], unread: list[str]) ->
         for label, ladder in made.items():
             # A module makes the frequencies of all kinds, whether or not a layer is of that kind.
             if not used or label not in LAYER_KINDS or LAYER_KINDS[label] in used:
-                measured = _layout(again, ladder, set(_rotations(found, own)))
+                measured, direction = _pairing(again, ladder, set(_rotations(found, own)))
                 if measured is None:
                     unread.append(f"the layout of {name}")
-                yield replace(ladder, layout=measured, axes=_axes(again, found.config, unread))
+                axes = _axes(again, found.config, unread)
+                yield replace(ladder, layout=measured, direction=direction, axes=axes)
 
 
-def _layout(rotary: nn.Module, ladder: ClassLadder, functions: set[Callable[..., Any]]) -> str | None:
-    """The layout of the functions that the attention of a part calls; None if they cannot be called alone."""
-    told = set()
+def _pairing(
+    rotary: nn.Module, ladder: ClassLadder, functions: set[Callable[..., Any]]
+) -> tuple[str | None, str | None]:
+    """Layout and direction of the functions that the attention of a part calls; None if they cannot be called alone."""
+    told, ways = set(), set()
     for function in functions:
         with suppress(Exception):  # a function that takes something else
-            told.add(layout_of(rotary, ladder.layer_type, function))
+            told.add(paired := layout_of(rotary, ladder.layer_type, function))
+            ways.add(direction_of(rotary, ladder.layer_type, function, paired))
     told &= {"halves", "interleaved"}
-    return told.pop() if len(told) == 1 else None
+    paired = told.pop() if len(told) == 1 else None
+    return paired, ways.pop() if paired is not None and len(ways) == 1 else None
 
 
 def _axes(rotary: nn.Module, config: Any, unread: list[str]) -> tuple[tuple[int, float], ...] | None:

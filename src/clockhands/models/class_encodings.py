@@ -71,6 +71,13 @@ def layout(config: Any) -> str:
     return layout_of(rotary, label, _rotation(modeling_code(config), config))
 
 
+def direction(config: Any) -> str | None:
+    """``forward`` or ``backward``: which way the code of the text part of a type rotates queries."""
+    rotary, function = rotary_module(config), _rotation(modeling_code(config), config)
+    label = next(iter(ladders(rotary)))
+    return direction_of(rotary, label, function, layout_of(rotary, label, function))
+
+
 def layout_of(rotary: nn.Module, label: str, function: Callable[..., Any]) -> str:
     """``halves`` or ``interleaved``: which channels of a query a function rotates together.
 
@@ -82,21 +89,9 @@ def layout_of(rotary: nn.Module, label: str, function: Callable[..., Any]) -> st
         function: The function that takes queries, and cosines and sines.
     """
     # So far out that the slowest pair has moved, and in double precision, so that it shows.
-    waves = cosine_sine(rotary, torch.zeros(1, 1, 2).double(), torch.tensor([[10**6 + 1]]), label)
-    width = waves[0].shape[-1] if isinstance(waves, tuple) else 2 * waves.shape[-1]
-
-    def rotated(query: Tensor) -> Tensor:
-        if not isinstance(waves, tuple):  # complex numbers, for heads on the second axis from the end
-            return _first(function, query.transpose(1, 2), waves).transpose(1, 2)
-        return _first(function, query, *waves)
-
+    rotated, width = _rotated(rotary, label, function, 10**6 + 1)
     query = torch.randn(1, 1, 1, width, dtype=torch.float64)
-    try:
-        before = rotated(query)
-    except RuntimeError:  # one cosine for each pair, as in gpt-oss
-        width *= 2
-        query = torch.randn(1, 1, 1, width, dtype=torch.float64)
-        before = rotated(query)
+    before = rotated(query)
     changed: dict[frozenset[int], list[int]] = {}
     for channel in range(width):
         moved = query.clone()
@@ -110,6 +105,45 @@ def layout_of(rotary: nn.Module, label: str, function: Callable[..., Any]) -> st
     if pairs and all(pair == [pair[0], pair[0] + 1] and pair[0] % 2 == 0 for pair in pairs):
         return "interleaved"
     return f"neither: {pairs[:4]}"
+
+
+def direction_of(rotary: nn.Module, label: str, function: Callable[..., Any], paired: str) -> str | None:
+    """``forward`` or ``backward``: which way a function rotates queries; None if it rotates none.
+
+    At position 1 the first channel of a pair becomes its cosine and plus its sine, the second one its cosine and minus
+    its sine, wherever the code puts them; a phase of at most 1 rad has a positive sine.
+
+    Args:
+        rotary: As in `layout_of`, with ``label`` and ``function``.
+        label: The kind of layers.
+        function: The function.
+        paired: The layout of the queries that it takes.
+    """
+    rotated, width = _rotated(rotary, label, function, 1)
+    second = torch.arange(width) % 2 == 1 if paired == "interleaved" else torch.arange(width) >= width // 2
+    of_first, of_second = (float(rotated(each.double().expand(1, 1, 1, -1)).sum()) for each in (~second, second))
+    if of_first == of_second:
+        return None
+    return "forward" if of_first > of_second else "backward"
+
+
+def _rotated(
+    rotary: nn.Module, label: str, function: Callable[..., Any], position: int
+) -> tuple[Callable[[Tensor], Tensor], int]:
+    """The rotation of a query at a position by a function, and how many channels it takes."""
+    waves = cosine_sine(rotary, torch.zeros(1, 1, 2).double(), torch.tensor([[position]]), label)
+    width = waves[0].shape[-1] if isinstance(waves, tuple) else 2 * waves.shape[-1]
+
+    def rotated(query: Tensor) -> Tensor:
+        if not isinstance(waves, tuple):  # complex numbers, for heads on the second axis from the end
+            return _first(function, query.transpose(1, 2), waves).transpose(1, 2)
+        return _first(function, query, *waves)
+
+    try:
+        rotated(torch.zeros(1, 1, 1, width, dtype=torch.float64))
+    except RuntimeError:  # one cosine for each pair, as in gpt-oss
+        width *= 2
+    return rotated, width
 
 
 def cosine_sine(rotary: nn.Module, like: Tensor, positions: Tensor, label: str) -> Any:

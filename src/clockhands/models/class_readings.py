@@ -61,6 +61,7 @@ class ClassLadder:
         layer_type: The kind of layers that use them, as the library names it; ``""`` for all layers.
         module: The name of the module's class.
         layout: ``halves`` or ``interleaved``, measured on marked channels; None if it was not measured.
+        direction: ``forward`` or ``backward``, measured on the same function; None if it was not measured.
         axes: Of an image, for each rotated channel: 0 if its angle follows the row and 1 for the column, and the angle
             of one step; None if it was not measured.
     """
@@ -70,6 +71,7 @@ class ClassLadder:
     layer_type: str = ""
     module: str = ""
     layout: str | None = None
+    direction: str | None = None
     axes: tuple[tuple[int, float], ...] | None = None
 
     @classmethod

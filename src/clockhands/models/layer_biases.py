@@ -89,7 +89,7 @@ def declared_biases(
     found: dict[str, DeclaredBias] = {}
     config: Any = getattr(module, "config", None)
     for each in seen:
-        side = next((part for part in ("encoder", "decoder") if each.path.startswith(f"{part}.")), None)
+        side = _stack(each.path)
         own = [code for code in codes if code.kind in ("alibi", "buckets")
                and (code.layers is None or code.layers == "input" or each.layer in layer_numbers(code.layers))
                and (side is None or code.part in ("text", side))]  # fmt: skip
@@ -104,19 +104,26 @@ def declared_biases(
             heads = config.num_attention_heads
             width = config.hidden_size // heads
             found[each.path] = DeclaredBias(code, Alibi(heads, form="key"), None, width**-0.5, "bfloat16")
-        elif isinstance(code.spec, Buckets) and (table := _table(module, side)) is not None:
+        elif isinstance(code.spec, Buckets) and (table := _table(module, each.path, side)) is not None:
             found[each.path] = DeclaredBias(code, code.spec, table)
     return found
 
 
-def _table(module: nn.Module, side: str | None) -> np.ndarray | None:
-    """The learned numbers of buckets, [buckets, heads], of the one table of a stack."""
-    tables = [
-        each for path, each in module.named_modules()
-        if path.endswith("relative_attention_bias") and isinstance(each, nn.Embedding)
-        and (side is None or path.startswith(f"{side}."))
-    ]  # fmt: skip
-    return tables[0].weight.detach().float().cpu().numpy() if len(tables) == 1 else None
+def _stack(path: str) -> str | None:
+    """``encoder`` or ``decoder``, if the path of an attention begins with it."""
+    return next((part for part in ("encoder", "decoder") if path.startswith(f"{part}.")), None)
+
+
+def _table(module: nn.Module, path: str, side: str | None) -> np.ndarray | None:
+    """The learned numbers of buckets, [buckets, heads]: those of an attention, or of the one table of a stack."""
+    tables = {
+        name: each for name, each in module.named_modules()
+        if name.endswith("relative_attention_bias") and isinstance(each, nn.Embedding)
+        and (side is None or name.startswith(f"{side}."))
+    }  # fmt: skip
+    own = tables.get(f"{path}.relative_attention_bias")
+    table = next(iter(tables.values())) if own is None and len(tables) == 1 else own
+    return None if table is None else table.weight.detach().float().cpu().numpy()
 
 
 def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | None) -> dict[str, LayerBias]:
@@ -170,7 +177,8 @@ def differing_biases(measured: Mapping[str, LayerBias], declared: Mapping[str, D
         wrong = _wrong(each, declared[path])
         if wrong is not None:
             code, evidence = wrong
-            alike.setdefault((code, evidence.get("fault"), evidence.get("it is")), []).append((each, code, evidence))
+            key = (code, evidence.get("fault"), evidence.get("it is"), _stack(path))
+            alike.setdefault(key, []).append((each, code, evidence))
     found = []
     for group in alike.values():
         own, code, evidence = group[0]
@@ -193,7 +201,8 @@ def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]]
         return None
     if not own.present:
         return "run-differs", {
-            "says": f"No bias is added to the scores of {own.path}, where the config declares one.",
+            "says": f"No bias, or the same at each distance, is added to the scores of {own.path}, where the config "
+                    "declares one that depends on the distance.",
             "fault": "bias-dropped",
         }  # fmt: skip
     head, query, key = (int(at) for at in np.unravel_index(int(apart.argmax()), apart.shape))

@@ -1,5 +1,6 @@
 """The part of a model that runs on token ids: the whole model, or one of its towers or its decoder."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from clockhands.models.tower_inputs import reason
 from clockhands.models.tower_tables import TableReading, table_reading
 
 _FEW, _MANY = 16, 64  # tokens of a text, at most half as many as its table has rows: late ones still get a row
+_STACK = re.compile("(Encoder|Decoder)(Layer|Block)?$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +59,24 @@ def running_text(module: nn.Module) -> TokenPart:
     raise refused[0]
 
 
+def is_absent(module: nn.Module, part: str) -> bool:
+    """Whether a model has only one of encoder and decoder, and this part is the other one.
+
+    The names of its modules and of their classes tell: the config of an encoder-decoder declares both.
+    """
+    other = {"encoder": "decoder", "decoder": "encoder"}.get(part)
+    names = {path.rpartition(".")[2] for path, _ in module.named_modules()}
+    names |= {match[1].lower() for each in module.modules() if (match := _STACK.search(type(each).__name__))}
+    return other in names and part not in names
+
+
 def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
     """Compare the rows of a table that the tokens of a text get with the declared ones."""
     if code.rows is None or not hasattr(text.module, "config"):
         return TableReading(reason="the number of its rows is not known")
     inside = [each for each in text_parts(text.module) if each.path.rpartition(".")[2] == code.part]
     part = inside[0].module if inside else text.module
+    path = f"{inside[0].path}." if inside and inside[0].path else ""
     rows = code.rows - (code.offset or 0)
     length = min(rows, max(_FEW, min(_MANY, rows // 2)))
 
@@ -74,6 +88,7 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
 
     try:
         reading = table_reading(part, code, run)
+        reading = replace(reading, wrong=tuple(f"{path}{each}" for each in reading.wrong))
     except Exception as error:  # noqa: BLE001 - a part may refuse a text in any way
         return TableReading(reason=reason(error))
     if reading.measured is None or length == rows:

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import LayerEncoding
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.weights import TABLE, rows_and_width
 from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.additive import table as position_table
 from clockhands.encodings.specs import describe
 from clockhands.models.attention_inputs import roundoff
+from clockhands.models.declared_parts import in_part
 from clockhands.models.first_attention import NO_PATCH, first_attention, patch_tokens, tokens_before
 from clockhands.models.held_tensors import tensors_of
 from clockhands.models.tower_inputs import PatchedImage, SmallInput, other_image
@@ -75,7 +76,7 @@ def table_reading(
         given: The image that ``run`` gives it, or the audio; None for a text.
     """
     if code.placement not in _AS_THEY_ARE:
-        return TableReading(reason=f"its rows are placed {code.placement}")
+        return TableReading(reason=f"the rows of its table are placed {code.placement}")
     table = _held_table(part, code)
     if table is None:
         return TableReading(reason="no tensor of the part has the declared size and the name of positions")
@@ -117,6 +118,8 @@ def _held_table(part: nn.Module, code: LayerEncoding) -> _HeldTable | None:
             full = f"{path}.{name}" if path else name
             if tensor.is_floating_point() and ("pos" in full.lower() or TABLE.search(full)):
                 size = rows_and_width(tuple(tensor.shape))
+                if code.part in TEXT and not in_part([code], (full,)):
+                    continue  # the table of the other part of an encoder-decoder, which may have the same size
                 if size is not None and size[0] == code.rows and code.width in (None, size[1]):
                     found.setdefault(id(tensor), _HeldTable(full, tensor))
     return next(iter(found.values())) if len(found) == 1 else None
@@ -241,7 +244,9 @@ def _wrong_rows(
         return None
     at = int(wrong[0])
     gets = {_NO_ROW: "no row", _OTHER: "what is no row of the table"}.get(int(numbers[at]), f"row {numbers[at]}")
-    fits = [phrase for phrase, made in suspects.items() if (numbers[patches][1:] == made[1:]).all()]
+    # What gives these patches the declared rows explains nothing: the fault is at other tokens.
+    fits = [phrase for phrase, made in suspects.items()
+            if (numbers[patches][1:] == made[1:]).all() and (made[1:] != declares[patches][1:]).any()]  # fmt: skip
     return " ".join([f"token {at} gets {gets}, where row {declares[at]} is declared.", *fits[:1]])
 
 

@@ -158,7 +158,7 @@ def tower_reading(tower: Tower) -> TowerReading:
         says = f"ran {'; '.join(made.told)}"
         says += "".join(f"; {what} was not measured: {why}" for what, why in made.left.items())
     else:
-        says = f"was not {'measured' if made.ran else 'run'}: {listed([*dict.fromkeys(made.left.values())])}"
+        says = f"was not {'measured' if made.ran else 'run'}: {'; '.join(dict.fromkeys(made.left.values()))}"
     found = [Observation("run-differs", {"says": each, "remedy": _REMEDY}) for each in made.wrong]
     left = listed(list(made.left)) if made.told else whole
     return TowerReading(tuple(found), f"{tower.where} {says}.", tuple(made.measured), left)
@@ -229,6 +229,10 @@ def _rotation(tower: Tower, codes: Sequence[LayerEncoding], made: _Measurements)
         if tokens is None:
             raise InvalidValue("its layers do not get each patch as one token", "")
     order = np.arange(count) if tokens is None else tokens.order
+    if any(each.queries.shape[0] > 1 for each in seen):
+        raise InvalidValue("its attention gets windows as rows of a batch, which are not put together here", "")
+    if any(sum(each.queries.shape[-2] for each in calls) != len(order) for calls in passes[0].values()):
+        raise InvalidValue("the attention of some layers gets another number of tokens than that of the first", "")
     wrong = list(wrong_rotations(codes, passes, given.image, order))
     measured = ["RoPE by the number of a token"]
     if given.image is not None:

@@ -8,7 +8,7 @@ from clockhands.auditing import Audit
 from clockhands.auditing.findings import make_finding
 from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.errors import InvalidValue
-from clockhands.models.text_parts import TokenPart, running_text, text_table_reading
+from clockhands.models.text_parts import TokenPart, is_absent, running_text, text_table_reading
 from clockhands.models.towers import parts_beside_text
 from clockhands.probes._live_result import LiveResult
 
@@ -41,6 +41,9 @@ def _tables(live: LiveResult, text: TokenPart, codes: Sequence[LayerEncoding]) -
     """The rows that the tokens of a text get of each declared table."""
     for code in codes:
         if code.kind not in ("learned", "sinusoidal"):
+            continue
+        if is_absent(text.module, code.part):
+            live.answers.append(f"The model has no {code.part} part, whose table its config declares.")
             continue
         part = f"the {code.part} part{f' ({text.path})' if text.path else ''}"
         reading = text_table_reading(text, code)

@@ -40,13 +40,20 @@ class LiveResult(GatheredResult):
             told = f"The declared positions are in effect {told}"
             return f"{told}; {left} not checked." if (left := self.left_out()) else f"{told}."
         if not self.measured:
-            return "The positions were not measured: no part of the model that shows them was run."
+            left = self.left_out() if self.numbers.get("text_ran") else ""
+            why = f"{left} not checked" if left else "no part of the model that shows them was run"
+            return f"The positions were not measured: {why}."
+        if left := self.left_out():
+            return f"No problem was found; {left} not checked."
         return "No problem was found; no layer declares a rotation that can be measured here."
 
     @property
     def measured(self) -> bool:
-        """Whether a part of the model was measured."""
-        return bool(self.numbers.get("text_ran") or self.numbers.get("measured"))
+        """Whether something was measured; a text that ran is not enough where it left out what is declared."""
+        seen = ("measured", "layers_checked", "biases_checked", "offsets", "generation", "positions")
+        if self.findings or any(self.numbers.get(name) for name in seen):
+            return True
+        return bool(self.numbers.get("text_ran")) and not self.left_out()
 
     def left_out(self) -> str:
         """The positions of the model that texts do not show, as a phrase with its verb; empty where there are none."""

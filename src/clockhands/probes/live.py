@@ -62,7 +62,7 @@ from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.opened_modules import text_config, token_numbering
 from clockhands.models.running_models import RunningModel, takes
 from clockhands.models.score_growth import growth_of_scores, telling_positions
-from clockhands.models.text_parts import TokenPart, running_text
+from clockhands.models.text_parts import TokenPart, is_absent, running_text
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.models.tower_inputs import reason
 from clockhands.phrases import listed
@@ -80,6 +80,7 @@ _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
+_BIASES = ("alibi", "buckets", "relative")
 _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 
@@ -225,7 +226,10 @@ def _of_text(
         apart = {layer: [tokens or 0 for tokens in heads] for layer, heads in offsets.tokens.items()}
         reference = rotated_reference(module, declared, seen, apart)
     elif of_bias and {each.path for each in seen} <= set(of_bias) and not whole:
-        reference = biased_reference(module, of_bias, ids)
+        try:
+            reference = biased_reference(module, of_bias, ids)
+        except InvalidValue as error:
+            live.answers.append(f"Outputs were not compared with those of a reference. {error.message}")
     if by or reference is not None:
         compared = WholePasses(module, by, reference, declared)
         try:
@@ -319,6 +323,11 @@ def _biases(
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
     live.findings += [make_finding(*each) for each in differing_biases(measured, declared)]
+    compared = [declared[path].code for path in measured if path in declared]
+    for code in audited.layers:
+        if code.part in TEXT and code.kind in _BIASES and code not in compared and not is_absent(module, code.part):
+            layers = "" if code.layers is None else f" in layers {code.layers}"
+            live.numbers["not_measured"].append(f"the bias on scores{layers} of the {code.part} part")
     present = sorted({each.layer for each in measured.values() if each.present})
     if present:
         live.numbers["layers_with_bias"] = layer_ranges(present)

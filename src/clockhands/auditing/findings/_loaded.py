@@ -4,6 +4,11 @@ from clockhands.auditing.findings._rules import Case
 from clockhands.phrases import spoken
 from clockhands.recognition.faults import FAULTS
 
+_SET_INTEGERS = (
+    "Set the position ids to 0, 1, 2, ... again. They are integers, so no cast made them wrong: look for what wrote "
+    "them, or loaded them from a file."
+)
+
 
 class Loaded(Case, family="loaded"):
     """A wrong value or behaviour of a part of a loaded model."""
@@ -55,6 +60,9 @@ class IdsOfFloats(Loaded, code=("ids-of-floats", "float-position-ids")):
     def as_floats(self) -> bool:
         """Whether they are no integers."""
         return "float" in self.dtype
+
+    def hint(self) -> str:
+        return super().hint() if self.dtype is None or self.as_floats() else _SET_INTEGERS
 
 
 class RotationDiffers(Loaded, code="rotation-differs"):
