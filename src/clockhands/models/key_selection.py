@@ -29,7 +29,7 @@ def selects_keys(module: Any, ids: Any) -> bool:
     for text in (ids, ids[:, :-1]):
         sizes.clear()
         with Selections(), torch.no_grad():
-            module(text)
+            module(input_ids=text)
         if text.shape[-1] not in sizes:
             return False
     return True

@@ -442,7 +442,8 @@ def _generation(live: LiveResult, module: nn.Module, *, short: bool) -> None:
         parts = {"right padding": "padding", "packing": "packing", "chunks": "chunks",
                  "one token at a time": "cached decoding"}  # fmt: skip
         same = listed([part for name, part in parts.items() if name in report.experiments]) or "repeated calls"
-        live.answers.append(f"{same.capitalize()} equal one pass ({len(report.experiments)} experiments).")
+        verb = "equal" if " and " in same or same == "repeated calls" else "equals"
+        live.answers.append(f"{same.capitalize()} {verb} one pass ({len(report.experiments)} experiments).")
         return
     if not failures:
         return
