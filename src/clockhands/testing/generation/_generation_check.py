@@ -43,8 +43,8 @@ _IN_PIECES = frozenset({
 })  # fmt: skip
 """Experiments in which several tokens go on from a cache at once."""
 _BY_SINGLE_TOKENS = (
-    "by design of the class, whose layers that keep a state read it for a single token alone, and begin from zero with a "
-    "piece of several tokens: pass what follows a cache one token at a time"
+    "by design of the class, whose layers that keep a state read it for a single token alone, and begin from zero with "
+    "a piece of several tokens: pass what follows a cache one token at a time"
 )
 
 
