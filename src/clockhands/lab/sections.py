@@ -289,6 +289,7 @@ class Model:
     gated: bool = _truth("Whether the feed-forward part is gated (SwiGLU) instead of GELU.", False)
     qk_norm: bool = _truth("Whether queries and keys are normalised (RMSNorm) before they are rotated.", False)
     tied: bool = _truth("Whether the output uses the token embeddings.", False)
+    start: str = _text("A checkpoint to start from instead of random weights.", "")
     sinks: int = _whole("Learned vectors before the tokens, which every query sees (attention sinks).", 0, 0)
     latent: int = _whole(
         "Width of the normalised vector from which keys and values are made (multi-head latent attention); 0 means "
@@ -299,7 +300,6 @@ class Model:
     shared_channels: int = _whole(
         "With `latent`: so many last channels of the keys are made from the token, once for all heads.", 0, 0
     )
-    start: str = _text("A checkpoint to start from instead of random weights.", "")
 
     @property
     def head_width(self) -> int:
