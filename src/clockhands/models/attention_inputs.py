@@ -20,6 +20,9 @@ from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
 from clockhands.models.running_models import runner
 
+HIDDEN = -5_000.0
+"""A score below is that of a key that is not seen: the oldest models subtract 10,000."""
+
 _FUSED = nn.functional.scaled_dot_product_attention
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)

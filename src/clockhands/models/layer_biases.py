@@ -15,16 +15,13 @@ from torch import Tensor, nn
 from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_ranges
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
-from clockhands.models.attention_inputs import Attended, attended, roundoff
+from clockhands.models.attention_inputs import HIDDEN, Attended, attended, roundoff
 from clockhands.models.observations import Observation
 from clockhands.models.running_models import runner, takes
 from clockhands.recognition.diagnosis import of_slopes
 
 TOKENS = 48
 """Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""
-
-_HIDDEN = -5_000.0
-"""A score below is that of a key that is not seen: the oldest models subtract 10,000."""
 
 _SUMS = 16
 """Roundings of a score: a product is summed in another order for another query."""
@@ -142,7 +139,7 @@ def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | 
         scores = each.scores[0].double().cpu().numpy()
         if not alike or scores.shape[-2] != scores.shape[-1]:
             continue
-        hidden = scores <= _HIDDEN
+        hidden = scores <= HIDDEN
         visible = np.where(hidden, np.nan, scores)
         matrix = visible - np.diagonal(visible, axis1=1, axis2=2)[..., None]
         # A score is a sum of products of all channels: what is left of it may be small beside them. Queries and keys

@@ -19,7 +19,7 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, layer_ranges
 from clockhands.configs.softmax_scales import class_source, softmax_scale_of
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, score_scale
-from clockhands.models.attention_inputs import Attended
+from clockhands.models.attention_inputs import HIDDEN, Attended
 from clockhands.models.head_sources import HeadSource, Order, OutputAtZero, outputs_at_zero, sources_of
 from clockhands.models.layer_rotations import DeclaredLayer, tolerance
 from clockhands.models.observations import Observation
@@ -30,7 +30,6 @@ ROTATED, OTHERS = "rotated", "other"
 
 _ADDED = frozenset({"learned", "sinusoidal", "alibi", "buckets"})  # to tokens, or to scores whatever the tokens are
 _NUMBER = r"\.\d+(?:\.|$)"  # of a layer, in the path of its attention
-_HIDDEN = -1e4  # scores of hidden keys are below
 _REMEDY = "Multiply q k by the declared scale once, in every layer, and cosine and sine by their own factor alone."
 
 
@@ -124,7 +123,7 @@ def _scale(own: Attended) -> float | None:
     queries, keys = own.queries.double(), own.keys.double()
     products = queries @ keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1).mT
     scores = own.scores.double()
-    seen = scores > _HIDDEN
+    seen = scores > HIDDEN
     count = seen.sum(dim=-1, keepdim=True).clamp_min(1)
 
     def beside_mean(numbers: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers, layer_ranges
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import HIDDEN, Attended, attended
 from clockhands.models.declared_parts import in_part
 from clockhands.models.observations import Observation
 from clockhands.models.running_models import runner
@@ -20,7 +20,6 @@ from clockhands.models.tower_inputs import reason
 from clockhands.phrases import number_of
 
 _BEYOND = 8  # tokens of the text after the longest window: that many more may be seen than declared
-_HIDDEN = -5e3  # scores of hidden keys are below: some masks add -10,000
 _REMEDY = "Give each layer the mask of its declared window: look for one mask that serves all layers, or is cut off."
 
 
@@ -144,7 +143,7 @@ def _visible(module: nn.Module, ids: Tensor) -> dict[str, _Seen | None]:
     made: dict[str, list[_Seen | None]] = {}
 
     def look(path: str, scores: Tensor) -> Tensor:
-        shown = (scores > _HIDDEN)[0]
+        shown = (scores > HIDDEN)[0]
         made.setdefault(path, []).append(_seen_by(shown) if shown.shape[-2:] == (len(ids), len(ids)) else None)
         return torch.zeros_like(scores)
 

@@ -18,13 +18,11 @@ from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_rang
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import HIDDEN, Attended, attended
 from clockhands.models.first_attention import NO_PATCH
 from clockhands.models.layer_rotations import fitted, tolerance
 from clockhands.models.tower_inputs import PatchedImage, SmallInput
 from clockhands.phrases import listed
-
-_HIDDEN = -1e4
 
 Layers = Mapping[int, Sequence[Attended]]
 """What the attention of each layer is given; a layer is called once for each of its windows."""
@@ -323,4 +321,4 @@ def wrong_windows(codes: Sequence[LayerEncoding], layers: Layers, image: Patched
 def _seen_by(call: Attended) -> np.ndarray:
     """How many keys each query sees in the first head."""
     assert call.scores is not None
-    return (call.scores[0, 0] > _HIDDEN).sum(dim=-1).cpu().numpy()
+    return (call.scores[0, 0] > HIDDEN).sum(dim=-1).cpu().numpy()
