@@ -4,14 +4,16 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
+
 NAMES: Mapping[str, tuple[str, ...]] = {
     "x": ("t", "tensor", "hidden_states", "inputs", "input"),
     "q": ("xq", "query", "queries", "query_states", "query_layer", "q_embed"),
     "k": ("xk", "key", "keys", "key_states", "key_layer", "k_embed"),
-    "positions": ("position_ids", "pos", "pos_ids", "input_pos", "token_positions", "segment_pos"),
+    "positions": OF_POSITIONS,
     "q_positions": ("query_positions", "q_pos", "q_position_ids"),
     "k_positions": ("key_positions", "k_pos", "k_position_ids"),
-    "offset": ("start_pos", "start_position", "seqlen_offset", "seqlen_offsets", "position_offset", "past_length"),
+    "offset": (*OF_FIRST_POSITION, "seqlen_offset", "seqlen_offsets"),
     "cos": ("cos_emb", "cos_pos", "cosine", "cosines", "freqs_cos", "cos_cached"),
     "sin": ("sin_emb", "sin_pos", "sine", "sines", "freqs_sin", "sin_cached"),
     "sin_cos": ("emb", "rot_pos_emb"),
@@ -41,7 +43,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a function of tokens may be given, by the names that are usual for it."""
 
-KNOWN: Mapping[str, str] = {name: word for word, names in NAMES.items() for name in (word, *names)}
+KNOWN: Mapping[str, str] = meanings(NAMES)
 """The word of `NAMES` for each of its names."""
 
 RESIZING = frozenset({"table", "size", "old_size", "height", "width", "prefix"})

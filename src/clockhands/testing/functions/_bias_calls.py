@@ -21,6 +21,7 @@ from clockhands.recognition.calling import (
 )
 from clockhands.recognition.suspects import StagedBias
 from clockhands.testing._experiments import Unasked
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
@@ -41,7 +42,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "dtype": (),
     "device": (),
 }
-_KNOWN = {name: word for word, names in _NAMES.items() for name in (word, *names)}
+_KNOWN = meanings(_NAMES)
 _MEANT = {
     ("queries", "keys"): "queries, keys",
     ("number of queries", "number of keys"): "counts",

@@ -28,6 +28,7 @@ from clockhands.recognition.calling import (
     likely_libraries,
 )
 from clockhands.testing._experiments import Unasked
+from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
 from clockhands.testing.reports import CannotCheck
 
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
@@ -35,12 +36,12 @@ ARGUMENTS = ("tokens", "positions", "mask", "cache")
 # What else they are called; an offset is the position of the first token of a call.
 _NAMES = {
     "tokens": ("input_ids", "token_ids", "ids", "idx", "inputs"),
-    "positions": ("position_ids", "pos", "pos_ids", "input_pos", "token_positions", "segment_pos"),
+    "positions": OF_POSITIONS,
     "mask": ("attention_mask",),
     "cache": ("past_key_values", "past_key_value", "kv_cache", "past_kv", "past"),
-    "offset": ("start_pos", "start_position", "position_offset", "past_length"),
+    "offset": OF_FIRST_POSITION,
 }
-_MEANT = {name: meant for meant, others in _NAMES.items() for name in (meant, *others)}
+_MEANT = meanings(_NAMES)
 
 # Logits that are compared, at most: what positions do, they do to all.
 _COLUMNS = 4096

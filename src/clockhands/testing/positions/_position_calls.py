@@ -11,6 +11,7 @@ import numpy as np
 from clockhands.phrases import listed
 from clockhands.recognition.calling import ForeignFunction, Refused, as_numpy, kind_of
 from clockhands.recognition.token_positions import PositionRule, Prompt
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import CannotCheck
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +50,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """What a position function may be given, by the names that are usual for it."""
 
-KNOWN: Mapping[str, str] = {name: one for one, names in NAMES.items() for name in (one, *names)}
+KNOWN: Mapping[str, str] = meanings(NAMES)
 """The key of `NAMES` for each of its names."""
 
 FEATURES = (

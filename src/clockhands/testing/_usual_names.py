@@ -1,0 +1,18 @@
+"""Usual names of what functions and models are given, and which argument each of them means."""
+
+from collections.abc import Mapping, Sequence
+
+OF_POSITIONS = ("position_ids", "pos", "pos_ids", "input_pos", "token_positions", "segment_pos")
+"""Other names of positions."""
+
+OF_FIRST_POSITION = ("start_pos", "start_position", "position_offset", "past_length")
+"""Names of the position of the first token of a call, besides ``offset``."""
+
+
+def meanings(names: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The argument that each name means: the key of a table of usual names, for itself and its names.
+
+    >>> meanings({"q": ("query", "xq")})
+    {'q': 'q', 'query': 'q', 'xq': 'q'}
+    """
+    return {name: meant for meant, others in names.items() for name in (meant, *others)}
