@@ -6,7 +6,7 @@ from clockhands.auditing import CODES
 from clockhands.cli.group import guess, say
 from clockhands.cli.output import json_option, print_json
 from clockhands.recognition.faults import FAULTS, fault_in_words
-from clockhands.recognition.symptoms import SYMPTOMS, found_by
+from clockhands.recognition.symptoms import SYMPTOMS, Symptom, found_by
 
 EXAMPLES = """\b
 Examples:
@@ -19,16 +19,15 @@ Examples:
 MOST_SYMPTOMS, MOST_CODES = 3, 8  # the best of a search
 
 
-def _searched(words: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """Numbers of the symptoms that have most of the words, with their codes; without such symptoms, the codes that do.
+def _searched(words: tuple[str, ...]) -> tuple[list[Symptom], list[str]]:
+    """The symptoms that have the words best, with their codes; without such symptoms, the codes that do.
 
     Raises:
         BadParameter: None has any.
     """
-    symptoms = {str(number): each.searched for number, each in enumerate(SYMPTOMS)}
-    found = [int(number) for number in found_by(words, symptoms)[:MOST_SYMPTOMS]]
-    codes = [code for number in found for code in SYMPTOMS[number].codes]
-    if not found:
+    symptoms = found_by(words, {each: each.searched for each in SYMPTOMS})[:MOST_SYMPTOMS]
+    codes = [code for each in symptoms for code in each.codes]
+    if not symptoms:
         texts = {code: f"{code} {rule.title}" for code, rule in CODES.items()}
         texts |= {code: f"{texts.get(code, code)} {fault_in_words(fault)}" for code, fault in FAULTS.items()}
         codes = found_by(words, texts)[:MOST_CODES]
@@ -41,7 +40,7 @@ def _searched(words: tuple[str, ...]) -> tuple[list[int], list[str]]:
             click.get_current_context(),
             param_hint="'[WORDS]...'",
         )
-    return found, codes
+    return symptoms, codes
 
 
 @click.command("explain", epilog=EXAMPLES)
@@ -54,15 +53,18 @@ def command(words: tuple[str, ...], as_json: bool) -> int:
     your own words: then the symptoms that fit best are shown, with the commands that tell what it is; where none fits,
     the codes that do. Without WORDS, all codes are listed: findings with their severity, faults with their symptoms.
     """
-    code = words[0] if len(words) == 1 and (words[0] in CODES or words[0] in FAULTS) else None
-    symptoms, codes = ([], [code]) if code is not None else _searched(words) if words else (range(len(SYMPTOMS)), None)
+    symptoms, codes = list(SYMPTOMS), [*CODES, *FAULTS]
+    code = words[0] if len(words) == 1 and words[0] in codes else None
+    if code is not None:
+        symptoms, codes = [], [code]
+    elif words:
+        symptoms, codes = _searched(words)
     # A code that is both is printed once: the text on the check follows the finding.
-    findings = [each for each in CODES if codes is None or each in codes]
-    faults = [each for each in FAULTS if codes is None or each in codes]
+    findings, faults = ([each for each in known if each in codes] for known in (CODES, FAULTS))
     if as_json:
         print_json(
             {
-                "symptoms": [SYMPTOMS[number].to_dict() for number in symptoms],
+                "symptoms": [each.to_dict() for each in symptoms],
                 "findings": [CODES[each].to_dict() for each in findings],
                 "faults": [FAULTS[each].to_dict() for each in faults],
             }
@@ -72,7 +74,7 @@ def command(words: tuple[str, ...], as_json: bool) -> int:
     from clockhands.show import explanation
 
     if words and symptoms:
-        explanation.print_symptoms([SYMPTOMS[number] for number in symptoms])
+        explanation.print_symptoms(symptoms)
         return 0
     if code is None:
         if findings:

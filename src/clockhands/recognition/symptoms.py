@@ -5,7 +5,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,11 @@ _COMMON = frozenset(
 )
 
 
-def found_by(words: Iterable[str], texts: Mapping[str, str]) -> list[str]:
-    """Names of the texts that have most of the words, the best first; a word also counts as the beginning of another.
+def found_by(words: Iterable[str], texts: Mapping[T, str]) -> list[T]:
+    """The keys of the texts that have the words best, the best first; words count without their usual endings.
 
-    A word weighs less the more texts have it, so that a rare word decides.
+    A word weighs less the more texts have it, so that a rare word decides. A text with at most half the weight of the
+    best one is left out.
 
     >>> texts = {"padding": "fine at batch 1, wrong with padding", "length": "gibberish past some thousands of tokens"}
     >>> found_by(["gibberish past 4k"], texts), found_by(["batches"], texts), found_by(["the"], texts)
