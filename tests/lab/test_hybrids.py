@@ -14,39 +14,7 @@ from late import Late
 torch, training, models = Late("torch"), Late("clockhands.lab._training"), Late("clockhands.lab._model")
 codes, arms, running = Late("clockhands.lab._model_codes"), Late("clockhands.lab.arms"), Late("clockhands.lab.running")
 
-OWN = """\
-import torch
-
-
-class Rope(torch.nn.Module):
-    def __init__(self, head_width):
-        super().__init__()
-        self.rates = 10000.0 ** (-torch.arange(head_width // 2) * 2 / head_width)
-
-    def rotate(self, q, k, positions):
-        angles = positions[:, None] * self.rates
-        return self.turn(q, angles), self.turn(k, angles)
-
-    def turn(self, x, angles):
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
-
-
-class Slopes(torch.nn.Module):
-    shared = False
-
-    def __init__(self, heads):
-        super().__init__()
-        self.slopes = torch.nn.Parameter(torch.rand(heads))
-
-    def bias(self, q_positions, k_positions, heads):
-        return -self.slopes[:, None, None] * (q_positions[:, None] - k_positions).abs()
-
-
-class Added:
-    def embed(self, positions, width):
-        return positions[:, None].float().expand(-1, width)
-"""
+OWN = Path(__file__).with_name("my_codes.py").read_text(encoding="utf-8")
 STUDY = """\
 question = "What do hybrids do?"
 seeds = [0]

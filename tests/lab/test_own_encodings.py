@@ -12,39 +12,7 @@ from late import Late
 
 torch = Late("torch")
 
-CODE = """\
-import torch
-
-
-class Rope(torch.nn.Module):
-    def __init__(self, head_width, base=10000.0):
-        super().__init__()
-        self.rates = base ** (-torch.arange(head_width // 2) * 2 / head_width)
-
-    def rotate(self, q, k, positions):
-        angles = positions[:, None] * self.rates
-        return self.turn(q, angles), self.turn(k, angles)
-
-    def turn(self, x, angles):
-        a, b = x.chunk(2, -1)
-        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
-
-
-class Slopes(torch.nn.Module):
-    shared = False
-
-    def __init__(self, heads):
-        super().__init__()
-        self.slopes = torch.nn.Parameter(torch.ones(heads))
-
-    def bias(self, q_positions, k_positions, heads):
-        return -self.slopes[:, None, None] * (q_positions[:, None] - k_positions).abs()
-
-
-class Wrong:
-    def rotate(self, q, k, positions):
-        return q
-"""
+CODE = Path(__file__).with_name("my_codes.py").read_text(encoding="utf-8")
 STUDY = """\
 question = "Is my RoPE the built-in one?"
 seeds = [0]
