@@ -58,10 +58,14 @@ def document() -> str:
 
 def row(record: Mapping[str, Any]) -> str:
     """One incident as a row of the table."""
-    thread = f"[{record['id']}](https://github.com/{record['id'].replace('#', '/issues/')})"
     told = "<br>".join(answers(record))
-    cells = (thread, record["date"], *map(cell, (record["model"], record["cause"], record["saw"])), told)
+    cells = (thread(record["id"]), record["date"], *map(cell, (record["model"], record["cause"], record["saw"])), told)
     return f"| {' | '.join(cells)} |\n"
+
+
+def thread(report: str) -> str:
+    """A link to a public report, a repository and a number: that of an issue leads to a pull request too."""
+    return f"[{report}](https://github.com/{report.replace('#', '/issues/')})"
 
 
 def answers(record: Mapping[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clockhands.auditing import CODES
 from clockhands.recognition.symptoms import SYMPTOMS, Symptom
+from incidents_document import thread
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "symptoms.md"
 
@@ -33,7 +34,7 @@ def section(symptom: Symptom) -> str:
     links = ", ".join(
         f"[`{code}`](findings.md#{code})" if code in CODES else f"[`{code}`](checking.md)" for code in symptom.codes
     )
-    reported = ", ".join(f"[{each}]({address(each)})" for each in symptom.reported)
+    reported = ", ".join(map(thread, symptom.reported))
     return f"""## {symptom.sees[0].upper()}{symptom.sees[1:]}
 
 Often {symptom.often}.
@@ -44,12 +45,6 @@ Often {symptom.often}.
 
 Codes: {links}.
 {f"Reported: {reported}.{chr(10)}" if reported else ""}"""
-
-
-def address(report: str) -> str:
-    """Where a report is: a number is that of an issue or of a pull request."""
-    repository, _, number = report.partition("#")
-    return f"https://github.com/{repository}/issues/{number}"
 
 
 if __name__ == "__main__":
