@@ -135,10 +135,8 @@ class Block(nn.Module):
 
     def __init__(self, sizes: Model) -> None:
         super().__init__()
-        self.attention_norm, self.attention = (
-            _norm(sizes.norm, sizes.width),
-            LatentAttention(sizes) if sizes.latent else Attention(sizes),
-        )
+        self.attention_norm = _norm(sizes.norm, sizes.width)
+        self.attention = LatentAttention(sizes) if sizes.latent else Attention(sizes)
         self.feed_forward_norm, self.feed_forward = _norm(sizes.norm, sizes.width), FeedForward(sizes)
         self.post = sizes.norm == "post"
 
