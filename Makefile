@@ -171,7 +171,8 @@ docs: $(STAMPS)/docs
 bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
-STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks
+STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks hybrids counters \
+	t5-distance
 STUDY_RESULTS := studies
 
 # A study that has ended is not run again; one that was interrupted goes on.
