@@ -139,8 +139,10 @@ def layouts() -> dict[str, tuple[dict[str, bytes | None], str]]:
 def numbers(opened, info):
     """A few numbers of a tensor and its rows that are not finite, or why there are none."""
     try:
-        rows = opened.summary(info.name).first_nonfinite
-        return f"{opened.array(info.name).ravel()[:8].tolist()}{f', not finite: {rows}' if rows else ''}"
+        array = opened.array(info.name)
+        finite = np.isfinite(np.atleast_1d(array)).reshape(len(np.atleast_1d(array)), -1).all(axis=1)
+        rows = tuple(np.flatnonzero(~finite).tolist())
+        return f"{array.ravel()[:8].tolist()}{f', not finite: {rows}' if rows else ''}"
     except Unreadable as error:
         return error.message
 

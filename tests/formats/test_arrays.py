@@ -12,12 +12,8 @@ from itertools import product
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from clockhands.formats import arrays
-from memory_peaks import traced
 from written_files import gguf_bytes, gguf_key, onnx_bytes, onnx_tensor, written
 
 
@@ -164,58 +160,6 @@ def test_a_member_that_declares_more_than_it_holds_is_refused(tmp_path, refused,
         "FOLDER/x.npz ends inside 'a'.",
         "FOLDER/x.npz cannot be read as a zip archive: Bad CRC-32 for file 'a.npy'.",
     }
-
-
-def reference(array):
-    """Rows with a NaN or an infinity, by NumPy on the whole array."""
-    rows = array.reshape(array.shape[0] if array.ndim else 1, -1) if array.size else np.zeros((0, 1))
-    return np.flatnonzero(~np.isfinite(rows).all(axis=1)).tolist()
-
-
-@settings(max_examples=30)
-@given(
-    array=hnp.arrays(
-        st.sampled_from(["<f4", ">f8", "<f2", "<i4", "<c8"]),
-        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9),
-    ),
-    order=st.sampled_from("CF"),
-    chunk=st.sampled_from([1, 3, 7, 1000]),
-)
-def test_a_summary_counts_what_numpy_counts(tmp_path_factory, array, order, chunk):
-    path = saved(tmp_path_factory.mktemp("summary") / "a.npy", np.asarray(array, order=order))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_CHUNK", chunk)
-        summary = arrays.summarise(arrays.npy_header(path))
-    expected = reference(array)
-    assert summary == arrays.Summary(array.shape, array.dtype.name, len(expected), tuple(expected[:8]))
-
-
-def test_the_reference_can_fail():
-    assert reference(np.array([[1, 2], [np.nan, 1], [np.inf, np.nan]])) == [1, 2]
-    assert reference(np.zeros((3, 2))) == []
-
-
-def test_a_summary_of_bfloat16(tmp_path):
-    array = np.array([[1, np.nan], [2, 3], [np.inf, 1]], ml_dtypes.bfloat16)
-    path = written(tmp_path / "block", array.tobytes())
-    summary = arrays.summarise(arrays.TensorInfo("a", "bfloat16", (3, 2), path))
-    assert summary == arrays.Summary((3, 2), "bfloat16", 2, (0, 2))
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_summary_holds_a_few_megabytes_of_a_large_file(tmp_path, packed):
-    array = np.zeros((2**16, 2**7), "float32")  # 32 MiB
-    array[-1, 3] = np.nan
-    if packed:
-        np.savez_compressed(tmp_path / "a.npz", a=array)
-        info = arrays.npz_header(tmp_path / "a.npz", "a")
-    else:
-        info = arrays.npy_header(saved(tmp_path / "a.npy", array))
-    del array
-    with traced() as peak:
-        summary = arrays.summarise(info)
-        assert peak() < 8 * 2**20
-    assert (summary.nonfinite_rows, summary.first_nonfinite) == (1, (2**16 - 1,))
 
 
 def test_a_mapped_tensor_is_the_one_that_is_read(tmp_path, monkeypatch, cases):

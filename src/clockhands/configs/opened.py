@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.configs.model_code import CodeFiles
 from clockhands.errors import Unreadable
 from clockhands.formats import arrays
-from clockhands.formats.arrays import Summary, TensorInfo
+from clockhands.formats.arrays import TensorInfo
 from clockhands.phrases import nearest, shown
 
 READ = "a model folder, config.json, .yaml, .gguf, .safetensors or .bin (or its index), .pt, .onnx, .npy, .npz"
@@ -74,14 +74,6 @@ class Opened:
             TooLarge: It takes more than 4 GiB.
         """
         return arrays.read(self.tensor(name))
-
-    def summary(self, name: str) -> Summary:
-        """Shape, type and non-finite rows of one tensor, which is read in pieces.
-
-        Raises:
-            Unreadable: There is no such tensor, it is quantised, or the file ends inside it.
-        """
-        return arrays.summarise(self.tensor(name))
 
     def tensor(self, name: str) -> TensorInfo:
         """The place of one tensor.

@@ -43,7 +43,7 @@ MOST_CHARACTERS = 2**24
 
 _LONGEST_HEADER = 10_000
 
-_CHUNK = 2**18  # elements that `summarise` reads at once
+_CHUNK = 2**18  # elements that are read at once
 
 _NPZ = "an .npz archive"
 
@@ -95,23 +95,6 @@ class TensorInfo:
     def declared_in(self) -> Path:
         """The file that declares it, wherever its numbers are."""
         return self.model or self.file
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A summary of an array.
-
-    Attributes:
-        shape: Its shape.
-        dtype: The name of its type.
-        nonfinite_rows: Rows (along the first axis) that hold a NaN or an infinity.
-        first_nonfinite: The first of these rows, at most eight.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str
-    nonfinite_rows: int
-    first_nonfinite: tuple[int, ...]
 
 
 def possible(shape: Sequence[int]) -> bool:
@@ -214,37 +197,6 @@ def taken_rows(file: IO[bytes], info: TensorInfo, width: int, rows: np.ndarray) 
 
 
 _PIECE = 2**22  # bytes of neighbouring rows that are read at once
-
-
-def summarise(info: TensorInfo) -> Summary:
-    """Shape, type and rows that are not finite, read in file order through a buffer of 262,144 numbers.
-
-    Raises:
-        Unreadable: Its type has no NumPy counterpart (it is quantised), or the file ends inside it.
-    """
-    dtype = number_type(info)
-    rows = info.shape[0] if info.shape else 1
-    if dtype.kind in "biu" or not info.elements:
-        return Summary(info.shape, info.dtype, 0, ())
-    row_size = info.elements // rows
-    # In C order a row ends before the next begins. In Fortran order all rows are open to the end, with one flag each.
-    flags = np.zeros(rows if info.fortran else 0, dtype=bool)
-    count, first, last, start = 0, [], -1, 0
-    for block in _blocks(info, dtype):
-        bad = np.flatnonzero(~np.isfinite(block)) + start
-        start += block.size
-        if info.fortran:
-            flags[bad % rows] = True
-            continue
-        found = np.unique(bad // row_size)
-        found = found[found > last]
-        if found.size:
-            count, last = count + int(found.size), int(found[-1])
-            first += found[: 8 - len(first)].tolist()
-    if info.fortran:
-        found = np.flatnonzero(flags)
-        count, first = int(found.size), found[:8].tolist()
-    return Summary(info.shape, info.dtype, count, tuple(first))
 
 
 def bits_of(dtype: str) -> int:
