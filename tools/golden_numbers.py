@@ -42,8 +42,8 @@ from clockhands.encodings.specs import to_dict
 from clockhands.measures.adding._score_terms import commuting_form, four_terms, offset_share
 from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
-from clockhands.measures.order.sentences import SeededDraw, sentence_layer, word_vector
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
+from seeded_draw import SeededDraw, sentence_layer, word_vector
 
 getcontext().prec = 60  # digits of an angle that is written as a text
 

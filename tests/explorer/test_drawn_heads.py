@@ -5,8 +5,8 @@ import math
 import pytest
 
 import clockhands as ch
-from clockhands.measures.order.sentences import SeededDraw
 from exploring import put, says
+from seeded_draw import SeededDraw
 
 pytestmark = pytest.mark.slow
 

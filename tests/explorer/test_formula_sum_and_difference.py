@@ -12,9 +12,9 @@ from browsing import expect, settled
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.phases import units
 from clockhands.encodings.positions import positions_of
-from clockhands.measures.order.sentences import SeededDraw
 from explorer.facts import MODELS, audits_in, shown
 from exploring import caption, control, follow, holds, plain, put, says
+from seeded_draw import SeededDraw
 
 pytestmark = pytest.mark.slow
 

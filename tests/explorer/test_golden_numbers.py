@@ -14,6 +14,7 @@ import pytest
 import golden_numbers as tool
 from clockhands.encodings.presets import presets
 from clockhands.encodings.specs import Spec, to_dict
+from seeded_draw import SeededDraw
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDEST = (20, 19)  # the first Node that sees without being told that a file of ours is an ES module
@@ -51,6 +52,11 @@ def test_the_files_are_those_that_the_tool_writes(cases):
         written = json.loads((tool.FOLDER / f"{name}.json").read_text("utf-8"))
         with cases(name):
             assert differences(written, json.loads(tool.text_of(made(name)))) == [], "run tools/golden_numbers.py"
+
+
+def test_numbers_are_drawn_as_the_c_plus_plus_standard_says_of_minstd_rand():
+    draw = SeededDraw(0)  # eight of its numbers are skipped
+    assert round([draw.uniform() for _ in range(9_992)][-1] * (2**31 - 1)) == 399_268_537
 
 
 def test_a_number_that_has_changed_is_seen():

@@ -27,11 +27,6 @@ class SeededDraw:
 
     Source: Park and Miller 1988, Communications of the ACM 31, 1192-1201; the multiplier is that of their note of 1993
     (ibid. 36, 108-110).
-
-    >>> draw = SeededDraw(0)
-    >>> last = [draw.uniform() for _ in range(9_992)][-1]  # eight are skipped
-    >>> round(last * (2**31 - 1))  # the number that the C++ standard tells of minstd_rand
-    399268537
     """
 
     def __init__(self, seed: int) -> None:
