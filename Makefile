@@ -172,7 +172,7 @@ bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks hybrids counters \
-	t5-distance
+	t5-distance randomised
 STUDY_RESULTS := studies
 
 # A study that has ended is not run again; one that was interrupted goes on.
