@@ -172,7 +172,7 @@ bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks hybrids counters \
-	t5-distance randomised
+	t5-distance randomised base-narrow
 STUDY_RESULTS := studies
 
 # A study that has ended is not run again; one that was interrupted goes on.

@@ -187,7 +187,7 @@ Made by `tools/reproductions.py` from `tools/reproductions.toml` and the stored 
 studies](studies.md); a test computes every row again. The models of the studies have about 0.1 million parameters.
 Where the sign or the order is another one, that says what such a model does, and not that a paper is wrong.
 
-- **Theirs** is the published number in its own unit, with the table it stands in and where it was read. Two numbers are
+- **Theirs** is the published number in its own unit, with its table and where it was read. Two numbers are
   given as their quotient.
 - **Ours** is the same unit, a mean over seeds with the interval of the stored results ([how to read
   it](studies.md)). A ratio of perplexities is e to the difference of two losses, seed by seed.
