@@ -139,16 +139,16 @@ def order(rows: Sequence[Row]) -> str:
     known = [row for row in rows if row.theirs is not None]
     if len(known) < 2:
         return "–"
-    turned, open_ = [], []
+    reversed_, open_ = [], []
     for more, less in pairwise(known):
         seeds = {
             seed: each - less.ours.seeds[seed] for seed, each in more.ours.seeds.items() if seed in less.ours.seeds
         }
         verdict = estimated(seeds).verdict
         if verdict != "above":
-            (turned if verdict == "below" else open_).append(f"{more.name} and {less.name}")
-    said = [f"no: {', '.join(turned)} are turned"] if turned else []
-    said += [f"{', '.join(open_)} cannot be told apart"] if open_ else []
+            (reversed_ if verdict == "below" else open_).append(f"{more.name} and {less.name}")
+    said = [f"no: {', '.join(reversed_)} are reversed"] if reversed_ else []
+    said += [f"{', '.join(open_)} not distinguishable"] if open_ else []
     return "; ".join(said) or "yes"
 
 

@@ -89,8 +89,8 @@ def test_sign_order_and_size_can_each_be_no():
     assert reproductions.sign(near._replace(theirs=1.005), 1.0) == "yes"
     assert reproductions.sign(higher._replace(theirs=None), 1.0) == "–"
     assert reproductions.order(rows((3.0, [5, 6]), (2.0, [3, 4]))) == "yes"
-    assert reproductions.order(rows((3.0, [3, 4]), (2.0, [5, 6]))) == "no: arm 0 and arm 1 are turned"
-    assert reproductions.order(rows((3.0, [3, 5]), (2.0, [4, 4]))) == "arm 0 and arm 1 cannot be told apart"
+    assert reproductions.order(rows((3.0, [3, 4]), (2.0, [5, 6]))) == "no: arm 0 and arm 1 are reversed"
+    assert reproductions.order(rows((3.0, [3, 5]), (2.0, [4, 4]))) == "arm 0 and arm 1 not distinguishable"
     assert reproductions.order(rows((3.0, [3, 5]))) == "–"
     assert [reproductions.size(each, "") for each in (higher, higher._replace(theirs=1.55))] == ["no", "yes"]
     assert reproductions.size(higher, "other units") == "–"
