@@ -88,6 +88,32 @@ def smollm2_in(multiple: int) -> Mapping[str, Any]:
     return {"context": model.context, "length": tokens, "recall": [asdict(each) for each in found]}
 
 
+SINK = 0.3
+"""The mean attention to the first token that makes a sink (Gu et al. 2025, arXiv:2410.10781, section 3.2)."""
+
+
+def smollm2_sinks() -> Mapping[str, Any]:
+    """Share of heads with a sink on the first of 64 tokens, by window, with the rotation of other positions too.
+
+    The order of the tokens and the causal mask stay as they are; only the angles are others.
+    """
+    model, length = load(str(packaged(*SMOLLM2))), 64
+    windows = windows_of(model, text(), length=length, count=32)
+    model.module.set_attn_implementation("eager")
+    own, seen = torch.arange(length), torch.ones(1, length, dtype=torch.long)
+    found: dict[str, Any] = {"threshold": SINK, "length": length, "heads_with_a_sink": {}, "share_of_the_first": {}}
+    for name, positions in {"own": own, "all_0": 0 * own, "reversed": length - 1 - own}.items():
+        shares = []
+        for window in windows:
+            with torch.no_grad():  # with a mask, equal positions do not begin new texts
+                asked = {"input_ids": window[None], "position_ids": positions[None], "attention_mask": seen}
+                layers = model.module(**asked, output_attentions=True, use_cache=False).attentions
+            shares.append(torch.stack([each[0, :, :, 0].double().mean(-1) for each in layers]))
+        found["heads_with_a_sink"][name] = [float((each >= SINK).double().mean()) for each in shares]
+        found["share_of_the_first"][name] = [float(each.mean()) for each in shares]
+    return found
+
+
 def smollm2_text() -> Mapping[str, Any]:
     """Tokens of a word and of a sentence: a word has letters or digits, a sentence ends in a mark before a space."""
     model = load(str(packaged(*SMOLLM2)))
@@ -223,6 +249,7 @@ PARTS = {
     **{f"smollm2_{name}": partial(smollm2_in, multiple) for name, multiple in MULTIPLES.items()},
     "model_types": model_types,
     "smollm2_text": smollm2_text,
+    "smollm2_sinks": smollm2_sinks,
     **{f"lab_{task}": partial(of_lab, task) for task in ("language", "copy")},
     **{f"lab_{name}": partial(small_models, name) for name in MORE_ARMS},
 }
