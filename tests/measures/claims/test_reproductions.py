@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from scipy.stats import ttest_1samp
 
 from clockhands.measures.claims.studies import estimated
 from late import Late
@@ -111,3 +112,35 @@ def test_no_other_page_says_that_a_result_has_the_published_shape(cases):
             assert not re.search(
                 r"(?i)(the (same|published) shape as|shape of the paper|published shape|same shape as in)", text
             )
+
+
+SIDES = {"at_least": "greater", "interval_above": "greater", "at_most": "less", "interval_below": "less"}
+
+
+def test_the_numbers_of_the_attacks_on_the_evidence_are_those_of_the_stored_results():
+    """How many gates hold corrected within their study and over all studies, and how many studies were changed."""
+    chances, held = [], 0
+    for study in STUDIES.values():
+        for gate in study["gates"]:
+            if gate["chance"] is not None:
+                numbers = [float(each) for each in gate["value"][3:]]
+                alone = max(
+                    ttest_1samp(numbers, gate[key], alternative=SIDES[key]).pvalue for key in SIDES if key in gate
+                )
+                chances.append((alone, gate["holds"]))
+                held += gate["holds"] and gate["chance"] <= 0.05
+    corrected, over_all = 0.0, 0
+    for rank, (alone, holds) in enumerate(sorted(chances)):
+        corrected = max(corrected, min(1, (len(chances) - rank) * alone))
+        over_all += holds and corrected <= 0.05
+    said = (
+        f"of {len(chances)} gates with a chance, {held} hold within their study and {over_all} hold corrected over all"
+    )
+    changed = sum(bool(study["changed"]) for study in STUDIES.values())
+    text = (reproductions.DOCUMENT.parent / "lab.md").read_text(encoding="utf-8")
+    assert said in text
+    assert f"{changed} of {len(STUDIES)} studies were changed" in text
+    same = [
+        STUDIES[name]["tasks"]["language"]["cells"]["rotary"]["as trained"] for name in ("extrapolation", "scaling")
+    ]
+    assert same[0]["whole"]["loss"]["256"] == same[1]["whole"]["loss"]["256"]
