@@ -25,7 +25,7 @@ SOURCE = ROOT / "src" / PACKAGE
 # and nothing else. Those on one line do not import each other. A folder counts as one; inside it only cycles are
 # forbidden.
 LAYERS = """
-errors phrases
+errors packaged phrases
 arguments
 encodings
 encodings.written_numbers encodings.constants encodings.spec_fields encodings.usual_values

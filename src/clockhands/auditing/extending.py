@@ -5,11 +5,9 @@ within those seen in training. This module says which pairs are affected, writes
 runtimes of the model's family support, and repeats published results on the loss of quality, each with its source.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from clockhands.auditing._length_sentences import said
@@ -31,6 +29,7 @@ from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
 from clockhands.measures.ladders.base_bound import farthest_looked_at, first_failing_distance
 from clockhands.measures.ladders.turning import turned_through
+from clockhands.packaged import packaged
 from clockhands.phrases import spoken
 from clockhands.runtimes.releases import RuntimeRelease
 
@@ -68,7 +67,7 @@ class Cost:
         return {"says": self.says, "source": self.source, "known": LABELS[self.label]}
 
 
-_DATA = json.loads(Path(__file__).with_name("published_costs.json").read_text(encoding="utf-8"))
+_DATA = packaged(__file__, "published_costs.json")
 
 OF_SCALINGS, OF_KINDS = (
     {name: tuple(Cost(**row) for row in rows) for name, rows in _DATA[part].items()} for part in ("scalings", "kinds")

@@ -21,7 +21,7 @@ from clockhands.encodings.additive import AxialSinusoidal
 from clockhands.encodings.ladders import Geometric, Joined
 from clockhands.encodings.layouts import Layout
 from clockhands.errors import ClockhandsError
-from clockhands.formats.documents import packaged
+from clockhands.packaged import packaged
 
 CLASS_KEY = "_class_name"
 
@@ -112,7 +112,7 @@ def diffusers_codes(values: Mapping[str, Any], file: str, facts: list[Fact]) -> 
 
 @cache
 def _classes() -> Mapping[str, DiffusersClass]:
-    data = packaged(__file__, "diffusers")
+    data = packaged(__file__, "diffusers.json")
     made = {}
     for name, entry in data["classes"].items():
         like = data["classes"].get(entry.get("like"), {})

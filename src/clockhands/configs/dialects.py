@@ -16,7 +16,7 @@ from clockhands.configs.composition import is_reference, unread_parents
 from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.section_fields import Section
 from clockhands.errors import Unreadable
-from clockhands.formats.documents import packaged
+from clockhands.packaged import packaged
 from clockhands.phrases import shown
 
 # The key under which a scaling is assembled from several keys of a file.
@@ -130,7 +130,7 @@ class InDialect:
 @cache
 def dialects() -> tuple[Dialect, ...]:
     """All dialects; the first one that fits a file is used."""
-    rows = packaged(__file__, "dialects")["dialects"]
+    rows = packaged(__file__, "dialects.json")["dialects"]
     return tuple(Dialect(name, **{key: _frozen(value) for key, value in row.items()}) for name, row in rows.items())
 
 

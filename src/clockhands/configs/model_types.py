@@ -11,15 +11,14 @@ architectures in ``gguf_architectures.json``. A type may be ``like`` another: it
 other, and its ``code`` fields of the other's one code.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from clockhands.configs.released_code import ReleasedClass, class_in
+from clockhands.packaged import packaged
 
 # What follows the name of a model in the names of its classes.
 _CLASS_ENDING = re.compile(r"(For[A-Z][A-Za-z]*(2Text)?|LMHead\w*|PreTrainedModel|Model(With\w+)?|DoubleHeadsModel)$")
@@ -220,8 +219,7 @@ class ModelType:
 @cache
 def table() -> Mapping[str, Any]:
     """The whole table, as data: the keys of configs, the model types, the architectures of GGUF files."""
-    files = [Path(__file__).with_name(f"{name}.json") for name in FILES]
-    held = {key: held for file in files for key, held in json.loads(file.read_text(encoding="utf-8")).items()}
+    held = {key: held for name in FILES for key, held in packaged(__file__, f"{name}.json").items()}
     read = held["types_of_classes"] | held["types_of_mlx_lm"]
     return held | {"types": read | held["confirmed_types"] | held["types"]}
 

@@ -22,7 +22,7 @@ from clockhands.configs.tensor_names import Arrangement, NamedTensor, Tensors, h
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge
 from clockhands.formats.arrays import LARGEST, TensorInfo, read, read_rows
-from clockhands.formats.documents import packaged
+from clockhands.packaged import packaged
 from clockhands.phrases import shown
 
 # More than any model has; a file that declares more would take hours to examine.
@@ -101,7 +101,7 @@ class Projections:
 
 def names() -> Mapping[str, Any]:
     """The table of names for types without an entry in `tensors.json`."""
-    return packaged(__file__, "projections")
+    return packaged(__file__, "projections.json")
 
 
 def projections(opened: Opened, resolved: Resolved) -> Projections:

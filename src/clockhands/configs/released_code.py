@@ -4,11 +4,11 @@
 that code does not read a key: a key counts as read wherever the code of the class and what it uses mentions it.
 """
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
+
+from clockhands.packaged import packaged
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,5 @@ def line_of(release: str, key: str, within: str = "block") -> str:
     return _held()["releases"][release][within][key]
 
 
-@cache
-def _held() -> dict[str, Any]:
-    return json.loads(Path(__file__).with_name("released_code.json").read_text(encoding="utf-8"))
+def _held() -> Mapping[str, Any]:
+    return packaged(__file__, "released_code.json")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal, cast
 
 from clockhands.encodings.layouts import Layout
-from clockhands.formats.documents import packaged
+from clockhands.packaged import packaged
 
 Part = Literal["first", "last"]
 
@@ -71,7 +71,7 @@ class NamedTensor:
 
 def table() -> Mapping[str, Any]:
     """The whole table, as data."""
-    return packaged(__file__, "tensors")
+    return packaged(__file__, "tensors.json")
 
 
 @cache

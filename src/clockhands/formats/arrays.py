@@ -25,11 +25,11 @@ import numpy as np
 from clockhands.encodings import memory
 from clockhands.errors import TooLarge, Unreadable
 from clockhands.formats import archives
-from clockhands.formats.documents import packaged
 from clockhands.formats.files import WRITE_AGAIN, damaged, miswritten, open_regular, place, seems
+from clockhands.packaged import packaged
 from clockhands.phrases import shown, some_of
 
-NUMBER_TYPES = packaged(__file__, "number_types")
+NUMBER_TYPES = packaged(__file__, "number_types.json")
 """The types of numbers of each format, by the format's name or number for them."""
 
 # The most memory for one tensor, if that much is available. The largest known position table has about 1 GB (131,072

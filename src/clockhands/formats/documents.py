@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,12 +41,6 @@ MOST_DIGITS = 300  # above this no float exists, and later computations use floa
 
 _PIECE = 2**20  # bytes read at a time
 _EXPECTED = {"JSON": "a JSON object", "YAML": "a YAML file"}
-
-
-@cache
-def packaged(beside: str, name: str) -> Mapping[str, Any]:
-    """The JSON file ``name`` beside a file of this package."""
-    return json.loads(Path(beside).with_name(f"{name}.json").read_text(encoding="utf-8"))
 
 
 @dataclass

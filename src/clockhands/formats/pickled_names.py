@@ -16,8 +16,8 @@ from typing import Any
 
 from clockhands.errors import Unreadable
 from clockhands.formats import archives, files
-from clockhands.formats.documents import packaged
 from clockhands.formats.pickles import LARGEST
+from clockhands.packaged import packaged
 
 _ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 
@@ -31,7 +31,7 @@ _MOST_PICKLES = 5  # in a file: checkpoints from before 2020 have five
 _MOST_MEMBERS = 16
 _DEEPEST = 4  # pickles inside the bytes of a pickle
 
-_TABLE = packaged(__file__, "names_that_run")
+_TABLE = packaged(__file__, "names_that_run.json")
 _MODULES = frozenset(_TABLE["modules"])
 _BUILTINS = ("builtins", "__builtin__", "__builtins__")
 _NAMES = {(module, name) for key, names in _TABLE["names"].items() for module in key.split("|") for name in names}

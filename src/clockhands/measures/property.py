@@ -1,14 +1,13 @@
 """The result of measuring one property of a code: whether it holds, its numbers, a short answer and a sentence."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, wraps
-from pathlib import Path
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, Concatenate, Literal, ParamSpec
 
 from clockhands.measures.subject import MeasuredCode
+from clockhands.packaged import packaged
 from clockhands.phrases import filled
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -95,9 +94,8 @@ def sentence(name: str, **values: Any) -> str:
     return filled(found, lambda key, *otherwise: values.get(key, *otherwise) if otherwise else values[key])
 
 
-@cache
 def _sentences() -> Mapping[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
+    return packaged(__file__, "sentences.toml")
 
 
 def answer(

@@ -6,12 +6,10 @@ source shows, and no others: a runtime without a statement is not thereby known 
 A user names a release, ``vllm@0.25``, whose code was read or not: `RuntimeRelease`.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -19,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 from clockhands.configs.released_code import ReleasedClass, class_in, definition_in
 from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks, scaling_name
 from clockhands.errors import InvalidValue
+from clockhands.packaged import packaged
 from clockhands.phrases import did_you_mean
 from clockhands.runtimes.views import facts
 
@@ -253,23 +252,18 @@ def release_order(version: str) -> Version:
 
 
 @cache
-def _held() -> Mapping[str, Any]:
-    return json.loads(Path(__file__).with_name("misread.json").read_text(encoding="utf-8"))
-
-
-@cache
 def runtimes() -> Mapping[str, Runtime]:
     """Every runtime that a statement can name, by name."""
     return {
         name: Runtime(name, held["title"], tuple(held.get("releases", ())))
-        for name, held in _held()["runtimes"].items()
+        for name, held in packaged(__file__, "misread.json")["runtimes"].items()
     }
 
 
 @cache
 def statements() -> tuple[Statement, ...]:
     """Every statement, in the order of the file."""
-    return tuple(_statement(row) for row in _held()["statements"])
+    return tuple(_statement(row) for row in packaged(__file__, "misread.json")["statements"])
 
 
 def _statement(row: Mapping[str, Any]) -> Statement:

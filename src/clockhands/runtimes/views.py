@@ -4,10 +4,8 @@ A reader is a function that changes a `View`; the project's own resolver then co
 So every reader is as exact as the audit itself, and a difference always comes from reading, never from arithmetic.
 """
 
-import json
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from clockhands.configs.model_types import ModelType, model_type, table
@@ -17,6 +15,7 @@ from clockhands.configs.resolved import TEXT
 from clockhands.configs.rope_blocks import NEW, OLD, RopeBlock, rope_blocks
 from clockhands.configs.section_fields import Section, model_in, sections
 from clockhands.encodings.scaling import longrope_magnitude, yarn_magnitude
+from clockhands.packaged import packaged
 
 PER_LAYER = "per_layer_config"
 """What Transformers 5 writes for single layers."""
@@ -231,10 +230,9 @@ def _name(top: Mapping[str, Any], section: Section) -> str | None:
     return known.sections.get(section.part) if known is not None else None
 
 
-@cache
 def facts() -> Mapping[str, Any]:
     """All of ``runtimes.json``."""
-    return json.loads(Path(__file__).with_name("runtimes.json").read_text(encoding="utf-8"))
+    return packaged(__file__, "runtimes.json")
 
 
 @cache

@@ -1,11 +1,8 @@
 """Findings on GGUF files: missing keys and tensors of an architecture, and tensors that divide the frequencies."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +27,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3
 from clockhands.errors import ClockhandsError
 from clockhands.formats.files import file_and_key
+from clockhands.packaged import packaged
 from clockhands.phrases import listed, spoken
 
 
@@ -77,11 +75,9 @@ class ScaledRelease:
     scaling: str
 
 
-@cache
 def _known() -> Mapping[str, Any]:
     """Data by architecture; the file itself documents its fields."""
-    text = Path(__file__).with_name("gguf_releases.json").read_text(encoding="utf-8")
-    return json.loads(text)
+    return packaged(__file__, "gguf_releases.json")
 
 
 @dataclass(frozen=True)

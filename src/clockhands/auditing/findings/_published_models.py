@@ -1,11 +1,9 @@
 """Published models by their sizes, and an audited model beside those of its sizes."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from clockhands.auditing.findings._parts import AuditSubject, Part, in_a_file, main_code
@@ -14,6 +12,7 @@ from clockhands.configs.resolved import LayerEncoding
 from clockhands.configs.section_fields import fields_of, model_in
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Llama3, Yarn
+from clockhands.packaged import packaged
 from clockhands.phrases import listed, spoken
 
 # The most tokens that derived models add to the vocabulary.
@@ -85,11 +84,13 @@ class Release:
 @cache
 def releases() -> tuple[Release, ...]:
     """All known releases."""
-    text = Path(__file__).with_name("releases.json").read_text(encoding="utf-8")
     sizes = [size.name for size in fields(ModelShape)]
     return tuple(
-        Release(shape=ModelShape(**{size: row.pop(size, None) for size in sizes}), **row)
-        for row in json.loads(text)["releases"]
+        Release(
+            shape=ModelShape(**{size: row.get(size) for size in sizes}),
+            **{key: value for key, value in row.items() if key not in sizes},
+        )
+        for row in packaged(__file__, "releases.json")["releases"]
     )
 
 

@@ -20,16 +20,14 @@ up to rounding. A bare number is a count, which must match exactly.
 """
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache
-from importlib import resources
 from typing import Any, Literal
 
 from clockhands.measures.claims.quantities import quantity
 from clockhands.measures.claims.studies import measured as study_of
+from clockhands.packaged import packaged
 
 Verdict = Literal["true", "false", "only if", "not known"]
 Number = float | int | bool
@@ -173,12 +171,9 @@ def _claim(name: str, fields: Mapping[str, Any]) -> Claim:
 _TEXTS = ("statement", "verdict", "condition", "argument", "source", "waits_for")
 
 
-@cache
 def data_of(subject: str) -> Mapping[str, Any]:
     """What the claims of a subject state, by ID."""
-    return tomllib.loads(
-        resources.files("clockhands.measures.claims").joinpath(f"{subject}.toml").read_text(encoding="utf-8")
-    )
+    return packaged(__file__, f"{subject}.toml")
 
 
 def stated(written: str | int | bool) -> Stated:

@@ -3,18 +3,17 @@
 `tools/studies_document.py` writes the file from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from clockhands.errors import InvalidValue
+from clockhands.packaged import packaged
 
 AS_TRAINED = "as trained"
 """The name of the evaluation without a change at test time."""
@@ -268,19 +267,17 @@ def stored() -> list[str]:
 
 @cache
 def _studies() -> Mapping[str, MeasuredStudy]:
-    text = resources.files("clockhands.measures.claims").joinpath("studies.json").read_text(encoding="utf-8")
-    return MappingProxyType({name: MeasuredStudy(name, data) for name, data in json.loads(text)["studies"].items()})
+    rows = packaged(__file__, "studies.json")["studies"]
+    return MappingProxyType({name: MeasuredStudy(name, data) for name, data in rows.items()})
 
 
-@cache
 def real_model(name: str) -> Mapping[str, Any]:
     """What `tools/real_models.py` measured on a packaged model or on one that the lab trained.
 
     >>> real_model("minilm")["command"]
     'tools/real_models.py minilm'
     """
-    text = resources.files("clockhands.measures.claims").joinpath("real_models.json").read_text(encoding="utf-8")
-    return json.loads(text)[name]
+    return packaged(__file__, "real_models.json")[name]
 
 
 def measured(name: str) -> MeasuredStudy:

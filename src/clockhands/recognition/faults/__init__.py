@@ -4,14 +4,13 @@ A fault is a row of a TOML file: what it behaves like, what to do, and public re
 suspects (`clockhands.recognition.suspects`).
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from string import Formatter
 from typing import Any, Literal, TypeVar
 
+from clockhands.packaged import packaged
 from clockhands.phrases import listed
 
 T = TypeVar("T")
@@ -91,8 +90,7 @@ def rows_in(module: str, name: str) -> dict[str, dict[str, Any]]:
 
     ``[usual]`` holds what a row leaves out. Texts are stored in lines that fit a page, and lists become tuples.
     """
-    text = Path(module).with_name(f"{name}.toml").read_text(encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = tomllib.loads(text)
+    rows = dict(packaged(module, f"{name}.toml"))
     usual = rows.pop("usual", {})
     return {code: {key: _settled(value) for key, value in {**usual, **row}.items()} for code, row in rows.items()}
 

@@ -1,19 +1,19 @@
 """Rules by which model families number tokens: text, cells of images and videos, audio, padding, packed documents.
 
-One `PositionRule` describes a family; a fault is the same rule with one other field. The rules are written from the
-sources that they name, and tests hold them to the functions of the pinned Transformers.
+One `PositionRule` describes a family; a fault is the same rule with one other field. The rules of ``families.toml`` are
+written from the sources that they name, and tests hold them to the functions of the pinned Transformers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from clockhands.errors import InvalidType, InvalidValue
+from clockhands.packaged import packaged
 from clockhands.phrases import did_you_mean, listed, shown
 
 TIME_ROW_COLUMN = ("time", "row", "column")
-_ONE_NUMBER = ("position",)
 
 
 @dataclass(frozen=True)
@@ -148,103 +148,24 @@ class PositionRule:
         return f"token positions of {self.family} ({self.noted or self.source})"
 
 
-_QWEN = TokenIds(151655, 151656, 151646, 151652, 151653, 151652, 151653, 151647, 151648)
-_GLM = TokenIds(151343, 151343, image_start=151339, image_end=151340, video_start=151341, video_end=151342)
-_PAPER = "Wang et al. 2024, arXiv:2409.12191, section 2.1"
-_SIDES = "as in Transformers 5: text after a video starts after the larger side of its grid"
+def _families() -> Iterator[tuple[str, tuple[PositionRule, ...]]]:
+    """Each name of a family, with its rules."""
+    rules: dict[str, PositionRule] = {}
+    for family, row in packaged(__file__, "families.toml").items():
+        like, also, versions = row.get("like"), row.get("also", ()), row.get("versions", ())
+        around = rules[like] if like else PositionRule(family, row["source"])
+        fields = {key: value for key, value in row.items() if key not in ("like", "also", "versions")}
+        fields["tokens"] = replace(around.tokens, **row.get("tokens", {}))
+        fields["axes"] = tuple(row.get("axes", around.axes))
+        rules[family] = rule = replace(around, family=family, **fields)
+        for name in (family, *also):
+            yield name, (rule, *(replace(rule, **version) for version in versions))
 
 
-def _transformers(family: str) -> str:
-    return f"transformers 5.23.0, models/{family}/modeling_{family}.py, get_rope_index"
+_BY_NAME = dict(_families())
 
-
-def _editions(rule: PositionRule) -> tuple[PositionRule, ...]:
-    """The rule of the paper, and of Transformers 5, which differ after a video with more frames than rows."""
-    return rule, replace(rule, source=_transformers(rule.family), after="sides", noted=_SIDES, precision="single")
-
-
-def _in_each_precision(rule: PositionRule) -> tuple[PositionRule, ...]:
-    return rule, replace(rule, precision="single")
-
-
-def _one_number(family: str, source: str, **fields: Any) -> PositionRule:
-    ways = {"image": "text", "video": "none", **fields}
-    return PositionRule(family, source, axes=_ONE_NUMBER, **ways)
-
-
-_QWEN2 = PositionRule("qwen2_vl", _PAPER, _QWEN, merge=2)
-_QWEN25 = replace(
-    _QWEN2,
-    family="qwen2_5_vl",
-    source=f"{_PAPER}; Bai et al. 2025, arXiv:2502.13923; config.json of Qwen2.5-VL-7B-Instruct, tokens_per_second 2",
-    per_second=2.0,
-)
-_QWEN3 = replace(_QWEN2, family="qwen3_vl", source=_transformers("qwen3_vl"), frames_apart=True)
-_OMNI = replace(
-    _QWEN25, family="qwen2_5_omni", source=_transformers("qwen2_5_omni"), per_second=25.0, audio_rate=4,
-    audio_order="chunks", audio_marks="shared",
-)  # fmt: skip
-_OMNI3 = replace(
-    _OMNI, family="qwen3_omni",
-    source=f"{_transformers('qwen3_omni_moe')}; config.json of Qwen3-Omni-30B-A3B-Instruct, position_id_per_seconds 13",
-    tokens=replace(_QWEN, audio=151675, audio_start=151669, audio_end=151670), per_second=13.0, times="exact",
-    audio_rate=8, audio_chunk=13, audio_order="time", audio_marks="counted",
-)  # fmt: skip
-_GLM4V = PositionRule("glm4v", _transformers("glm4v"), _GLM, merge=2, frames_apart=True)
-_ERNIE = TokenIds(100295, 103367, 1_000_003, 101304, 101305, 101306, 101307)
-_QWEN_IMAGE = PositionRule(
-    "qwen_image", "diffusers, models/transformers/transformer_qwenimage.py, QwenEmbedRope", origin="middle",
-    time_origin="zero", after="half sides", text="after",
-)  # fmt: skip
-
-FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {
-    each[0].family: each
-    for each in (
-        _editions(_QWEN2),
-        _editions(_QWEN25),
-        (_QWEN3,),
-        (replace(_QWEN3, family="qwen3_5", source=_transformers("qwen3_5"), tokens=replace(
-            _QWEN, image=248056, video=248057, image_start=248053, image_end=248054, video_start=248053,
-            video_end=248054)),),
-        (replace(_QWEN3, family="cohere_compass", source=_transformers("cohere_compass"), tokens=replace(
-            _QWEN, image=255031, video=255032, image_start=255028, image_end=255029, video_start=255028,
-            video_end=255029)),),
-        _in_each_precision(_OMNI),
-        _in_each_precision(_OMNI3),
-        (_GLM4V,),
-        (replace(_GLM4V, family="glm4v_moe", source=_transformers("glm4v_moe"),
-                 tokens=replace(_GLM, image=151363, video=151363)),),
-        (replace(_GLM4V, family="glm_ocr", source=_transformers("glm_ocr"),
-                 tokens=TokenIds(59280, 59280, 1_000_003, 59256, 59257, 59258, 59259)),),
-        _editions(PositionRule("ernie4_5_vl_moe", _PAPER, _ERNIE, merge=2, frame_merge=2)),
-        _editions(PositionRule("paddleocr_vl", _PAPER,
-                               TokenIds(100295, 100296, 1_000_003, 101305, 101306, 101305, 101306), merge=2)),
-        (_one_number("text", "flash-attn 2, varlen attention: positions restart with every document",
-                     image="none"),),
-        (_one_number("llama4", "transformers 5.23.0, models/llama4/modeling_llama4.py",
-                     tokens=TokenIds(image=200092, image_start=200080, image_end=200081)),),
-        (_one_number("gemma3", "transformers 5.23.0, models/gemma3/modeling_gemma3.py",
-                     tokens=TokenIds(image=262144, image_start=255999, image_end=256000)),),
-        (_one_number("gemma4", "transformers 5.23.0, models/gemma4/modeling_gemma4.py", video="text",
-                     tokens=TokenIds(258880, 258884, 258881, 255999, 258882, 255999, 258882, 256000, 258883)),),
-        (_one_number("paligemma", "transformers 5.23.0, models/paligemma/modeling_paligemma.py: positions from 1",
-                     tokens=TokenIds(image=256000), first=1),),
-        (PositionRule("gemma4_patches", "transformers 5.23.0, models/gemma4/image_processing_gemma4.py",
-                      axes=("column", "row"), origin="zero", text="none"),),
-        (PositionRule("flux", "diffusers, pipelines/flux/pipeline_flux.py, _prepare_latent_image_ids; text at 0",
-                      origin="zero", time_origin="zero", text="zero"),),
-        (PositionRule("wan", "diffusers, models/transformers/transformer_wan.py, WanRotaryPosEmbed",
-                      origin="zero", time_origin="zero", text="none"),),
-        (_QWEN_IMAGE, replace(_QWEN_IMAGE, grids_first=True, noted="the image before the text")),
-    )
-}  # fmt: skip
+FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {rules[0].family: rules for rules in _BY_NAME.values()}
 """The rules of each family; where releases differ, the published one first."""
-
-ALIKE = {
-    "qwen3_vl_moe": "qwen3_vl", "qwen3_5_moe": "qwen3_5", "qwen3_omni_moe": "qwen3_omni", "glm46v": "glm4v",
-    "qwen2_5_omni_thinker": "qwen2_5_omni", "qwen3_omni_moe_thinker": "qwen3_omni",
-}  # fmt: skip
-"""Families with the rules of another one."""
 
 _PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0, "qwen3_omni_moe": 25.0, "qwen3_omni_moe_thinker": 25.0}
 """What the class of Transformers takes where a config does not say the positions per second, if the rule has others."""
@@ -274,13 +195,13 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
     if not is_family(like):
         raise InvalidValue(
             f"There is no family of position rules called {shown(name)}.",
-            did_you_mean(name, {*FAMILIES, *ALIKE}, f"Families: {', '.join(sorted(FAMILIES))}."),
+            did_you_mean(name, _BY_NAME, f"Families: {', '.join(sorted(FAMILIES))}."),
         )
     name = _plain(name)
     given = dict(_setting(each) for each in settings.split(",") if each.strip())
     ids = {key: value for key, value in given.items() if hasattr(TokenIds, key)}
     others = {key: value for key, value in given.items() if key not in ids}
-    rules = FAMILIES[ALIKE.get(name, name)]
+    rules = _BY_NAME[name]
     return tuple(replace(rule, tokens=replace(rule.tokens, **ids), **others) for rule in rules)
 
 
@@ -290,7 +211,7 @@ def is_family(like: str) -> bool:
     >>> is_family("Qwen2.5-VL:image=9"), is_family("qwen2")
     (True, False)
     """
-    return _plain(like.partition(":")[0]) in {*FAMILIES, *ALIKE}
+    return _plain(like.partition(":")[0]) in _BY_NAME
 
 
 def _plain(name: str) -> str:
@@ -300,7 +221,7 @@ def _plain(name: str) -> str:
 def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
     """The rules of the family of a config, loaded or as a dict, with its tokens and sizes; None for other families."""
     name = str(_held(config, "model_type"))
-    if name not in {*FAMILIES, *ALIKE}:
+    if name not in _BY_NAME:
         return None
     config = _held(config, "thinker_config") or config
     vision = _held(config, "vision_config")
@@ -322,7 +243,7 @@ def rules_of_config(config: Any) -> tuple[PositionRule, ...] | None:
         )
         if isinstance(_held(config, key), int)
     }
-    rules = FAMILIES[ALIKE.get(name, name)]
+    rules = _BY_NAME[name]
     if rules[0].tokens.video == rules[0].tokens.image and "image" in ids:
         ids["video"] = ids["image"]
     known = {key: value for key, value in sizes.items() if value is not None and getattr(rules[0], key)}
