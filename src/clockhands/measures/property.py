@@ -15,45 +15,12 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 State = Literal["measured", "not applicable", "not computed"]
 
 
-QUESTIONS = {
-    "bounded": "Do the values of the encoding stay bounded for any text length?",
-    "unique": "Is every position unique in this dtype?",
-    "smooth": "Is the step from one position to the next small, and equally large at every position?",
-    "longer_texts": "Is the encoding defined past the length, with only values that occurred within the length?",
-    "shift": "Does shifting by k tokens apply the same rotation at every position?",
-    "kernel": "How does the similarity of two positions depend on their distance?",
-    "turning": "Which dimension pairs never complete a rotation within the length?",
-    "cover": "Is every distance resolved: does some pair complete 1/8 to 1/2 of a rotation within this distance?",
-    "base_bound": "With equal weight in every pair, does a matching token score above a random token in the mean at "
-    "every distance (Men et al. 2024)?",
-    "critical_dimension": "How many dimensions complete a rotation in training (Liu et al. 2023)?",
-    "spectrum": "How many directions of the embedding space does the encoding use?",
-    "precision": "How large are the angle errors when angles are computed in this dtype?",
-    "adding": "Can the token still be identified after the encoding is added?",
-    "reach": "How far back does each head look?",
-    "edges": "At which distance does each bucket of the bias begin?",
-    "told_apart": "Does the bias of every head distinguish all distances?",
-}
+_SENTENCES = packaged(__file__, "sentences.toml")
+
+QUESTIONS: Mapping[str, str] = {name: table["question"] for name, table in _SENTENCES.items()}
 """Each property as the question that it answers, in the order of reports."""
 
-SHORT = {
-    "bounded": "values bounded",
-    "unique": "positions unique",
-    "smooth": "small, even steps",
-    "longer_texts": "past the length",
-    "shift": "a shift is one rotation",
-    "kernel": "similarity by distance",
-    "turning": "incomplete rotations",
-    "cover": "distances resolved",
-    "base_bound": "matching token wins",
-    "critical_dimension": "dims fully rotated",
-    "spectrum": "directions used",
-    "precision": "largest rounding error",
-    "adding": "token still found",
-    "reach": "reach of the heads",
-    "edges": "buckets begin at",
-    "told_apart": "distances distinct",
-}
+SHORT: Mapping[str, str] = {name: table["in_short"] for name, table in _SENTENCES.items()}
 """Each property in the few words that fit the head of a column."""
 
 
@@ -88,14 +55,10 @@ def measured(brief: str, says: str, *, holds: bool | None = None, **numbers: Any
 
 def sentence(name: str, **values: Any) -> str:
     """A sentence of `sentences.toml` with values; the name is that of its table and its key, ``"turning.still"``."""
-    found: Any = _sentences()
+    found: Any = _SENTENCES
     for part in name.split("."):
         found = found.get(part, "") if part == "says" else found[part]
     return filled(found, lambda key, *otherwise: values.get(key, *otherwise) if otherwise else values[key])
-
-
-def _sentences() -> Mapping[str, Any]:
-    return packaged(__file__, "sentences.toml")
 
 
 def answer(
@@ -146,7 +109,7 @@ def measure(function: _Measure[_Given]) -> _Measure[_Given]:
 
     @wraps(function)
     def answered(subject: MeasuredCode, *given: _Given.args, **named: _Given.kwargs) -> Property:
-        senseless = _sentences()[function.__name__].get("senseless", {})
+        senseless = _SENTENCES[function.__name__].get("senseless", {})
         if subject.kind in senseless:
             return not_applicable(senseless[subject.kind])
         try:
