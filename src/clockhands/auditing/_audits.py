@@ -50,37 +50,11 @@ CORRECT = "The position settings look correct"
 """How the verdict begins where nothing is wrong and nothing is left unknown."""
 
 LAYER_FIELDS = (
-    "part",
-    "layers",
-    "kind",
-    "layout",
-    "order",
-    "width",
-    "rotated",
-    "base",
-    "rates",
-    "attention_factor",
-    "scaling",
-    "rows",
-    "offset",
-    "window",
-    "two_sided",
-    "chunk",
-    "softmax_scale",
-    "score_scale",
-    "usable_length",
-    "length",
-    "sections",
-    "component",
-    "window_area",
-    "rotating_heads",
-    "coordinates",
-    "positions_per_second",
-    "placement",
-    "relative",
-    "assumed",
-    "source",
-)
+    "part", "layers", "kind", "layout", "order", "width", "rotated", "base", "rates", "attention_factor",
+    "scaling", "rows", "offset", "window", "two_sided", "chunk", "softmax_scale", "score_scale", "usable_length",
+    "length", "sections", "component", "window_area", "rotating_heads", "coordinates", "positions_per_second",
+    "placement", "relative", "assumed", "source",
+)  # fmt: skip
 """The fields of one position code in JSON, in the order of the schema."""
 
 

@@ -12,7 +12,7 @@ commit 01da88c5bef903224038ae4e57d653964740dc04 (the ``yarn`` block), and ``vllm
 commit 002d6073aa034d4f5545d45021b0e56d1f3c3593 (its magnitude and ``llama_4_scaling`` in latent attention).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,52 +22,24 @@ from clockhands.configs.model_types import CodeOfType, ModelType
 from clockhands.configs.resolved import Fact, LayerEncoding
 from clockhands.configs.rotary_fields import RotaryResolver, built
 from clockhands.encodings.ladders import Geometric, Joined
-
-# Keys that every such file has, and that configs of other publishers do not have together.
-MARKS = ("dim", "n_layers", "n_heads")
-
-# Keys of ExecuTorch's params files, which have the same name; their layout follows from the key ``use_hf_rope``.
-OTHERS = frozenset(
-    {"use_hf_rope", "attention_qkv_bias", "act_fn", "layer_types", "no_rope_layer_interval", "intermediate_dim"}
-)
+from clockhands.packaged import packaged
 
 ORIGINAL = "original_max_position_embeddings"
 
-READS: Mapping[str, tuple[str, ...]] = {
-    "hidden": ("dim",),
-    "heads": ("n_heads",),
-    "head_width": ("head_dim",),
-    "layers": ("n_layers",),
-    "context": ("max_position_embeddings", "max_seq_len"),
-    "base": ("rope_theta",),
-    "blocks": ("scaling of the file",),
-    "rotated": ("qk_rope_head_dim",),
-    "unrotated": ("qk_nope_head_dim",),
-    "still_period": ("nope_layer_interval",),
-    "layer_types": ("windows of the layers",),
-    "window": ("sliding_window", "_sliding_window"),
-    "score_switch": ("attn_temperature_tuning",),
-    "score_length": ("floor_scale", f"llama_4_scaling.{ORIGINAL}"),
-    "score_growth": ("attn_scale", "llama_4_scaling.beta"),
-}
+_DATA = packaged(__file__, "params_files.json")
 
-# Llama 3's scaling in Meta's code, and the differences for Llama 4 Scout.
-LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-LLAMA4 = LLAMA3 | {"factor": 16.0, "high_freq_factor": 1.0}
-SCALED = {"factor": ("rope_scaling_factor", "rope_scale_factor"), "high_freq_factor": ("rope_high_freq_factor",)}
+READS: Mapping[str, tuple[str, ...]] = {quantity: tuple(keys) for quantity, keys in _DATA["reads"].items()}
+"""Quantity to the keys that hold it."""
 
-# Keys of the ``yarn`` block, and their names in configs of Transformers.
-YARN = {
-    "factor": "factor",
-    "original_max_position_embeddings": "original_max_position_embeddings",
-    "beta": "beta_fast",
-    "alpha": "beta_slow",
-}
+LLAMA3: Mapping[str, float] = _DATA["meta"]["llama3"]
+LLAMA4: Mapping[str, float] = {**LLAMA3, **_DATA["meta"]["llama4"]}
+SCALED: Mapping[str, Sequence[str]] = _DATA["meta"]["replaced_by"]
+"""For some numbers of Meta's scaling, the keys of a file that replace them."""
 
 
 def is_params(values: Mapping[str, Any]) -> bool:
     """Whether these are the keys of a ``params.json``."""
-    own = all(type(values.get(key)) is int for key in MARKS) and not OTHERS & values.keys()
+    own = all(type(values.get(key)) is int for key in _DATA["marks"]) and values.keys().isdisjoint(_DATA["others"])
     return own and ("multiple_of" in values or "hidden_dim" in values) and "architectures" not in values
 
 
@@ -131,8 +103,9 @@ def _scaling(fields: Fields, known: ModelType) -> tuple[dict[str, Any], dict[str
     places: dict[str, str] = {}
     yarn = fields.inside("yarn", {})
     if yarn is not None:
-        block = {"rope_type": "yarn"} | {YARN.get(key, key): value for key, value in yarn.values.items()}
-        places = {"rope_type": f"{fields.file}:yarn"} | {YARN.get(key, key): yarn.source(key) for key in yarn.values}
+        named = {key: _DATA["yarn"].get(key, key) for key in yarn.values}
+        block = {"rope_type": "yarn"} | {named[key]: value for key, value in yarn.values.items()}
+        places = {"rope_type": f"{fields.file}:yarn"} | {named[key]: yarn.source(key) for key in yarn.values}
         yarn.read.update(yarn.values)
         if block.pop("apply_scale", None) is False:
             block["attention_factor"] = 1.0
