@@ -12,29 +12,10 @@ from clockhands.configs.gguf_fields import ARCHITECTURE
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolved import INDEXER, TEXT, LayerEncoding, Resolved, layer_numbers
 from clockhands.configs.section_fields import model_in
+from clockhands.packaged import packaged
 from clockhands.phrases import listed, number_of
 
-_CONFIG = {
-    "heads": ("num_attention_heads", "n_head"),
-    "kv heads": ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"),
-    "kv heads of windows": ("swa_num_key_value_heads",),
-    "kv heads of all positions": ("num_global_key_value_heads",),
-    "value width": ("v_head_dim",),
-    "latent": ("kv_lora_rank",),
-    "shared": ("num_kv_shared_layers",),
-}
-_GGUF = {
-    "heads": ("attention.head_count",),
-    "kv heads": ("attention.head_count_kv",),
-    "value width": ("attention.value_length",),
-    "latent": ("attention.kv_lora_rank",),
-    "shared": ("attention.shared_kv_layers",),
-}
-# Keys of layers that keep something else than the keys and values of every position.
-_OTHERWISE = ("compress_ratios", "block_configs", "cross_attention_layers")
-# What the names of classes that generate text have in common; ChatGLMModel, which ChatGLM3 and GLM-4 name, is among
-# the text generation models of vLLM's registry.
-_GENERATING = ("CausalLM", "ConditionalGeneration", "ForGeneration", "LMHeadModel", "ChatGLMModel")
+_KEYS = packaged(__file__, "cache_keys.json")
 # What else a quantity is than a number of heads, and its least value: 0 says that the model has none.
 _MEANT = {
     "value width": ("head width", 0),
@@ -120,7 +101,7 @@ class _CachedModel:
 
     def key(self, name: str) -> str | None:
         """The key of a quantity, in the text part of a config or in an architecture; None if it is not there."""
-        keys = (_GGUF if self.opened.form == "gguf" else _CONFIG).get(name, ())
+        keys = _KEYS["gguf" if self.opened.form == "gguf" else "config"].get(name, ())
         return next((key for key in keys if self.values.get(key) is not None), None)
 
     def value(self, name: str) -> Any:
@@ -158,11 +139,11 @@ class _CachedModel:
 
     def unknown(self, codes: list[LayerEncoding]) -> str:
         """Why the memory does not follow from the files, as a clause; empty if it does."""
-        other = [key for key in _OTHERWISE if self.values.get(key)]
+        other = [key for key in _KEYS["otherwise"] if self.values.get(key)]
         if other:
             return f"{other[0]} changes what its layers keep"
         names = model_in(self.opened.config or {})[1].get("architectures") or ()
-        if names and not any(word in str(name) for name in names for word in _GENERATING):
+        if names and not any(word in str(name) for name in names for word in _KEYS["generating"]):
             return f"{names[0]} is not known to generate text"
         kinds = {code.kind for code in codes}
         numbered = all(code.part == "text" and layer_numbers(code.layers or "") for code in codes)
@@ -183,7 +164,7 @@ class _CachedModel:
         Args:
             last: The number of the last layer, up to which a list of heads has a number for each layer.
         """
-        names = ("latent", "shared") if self.value("latent") else tuple(_CONFIG)
+        names = ("latent", "shared") if self.value("latent") else tuple(_KEYS["config"])
         for name in names:
             key, value = self.key(name), self.value(name)
             what, least = _MEANT.get(name, ("number of heads", 1))

@@ -1,10 +1,12 @@
 """Prompts for position functions: rows of documents of text, images, videos and audio, with their tokens and grids."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from clockhands.packaged import packaged
 from clockhands.recognition.token_positions.audible_videos import audible_order, frame_times
 from clockhands.recognition.token_positions.rules import PositionRule, TokenIds
 
@@ -203,74 +205,46 @@ def _text(count: int, tokens: TokenIds) -> Run:
     return Run("text", tuple(plain[place % len(plain)] for place in range(count)))
 
 
-def _image(rows: int, columns: int) -> PromptPart:
-    return PromptPart("image", cells=(1, rows, columns))
-
-
-def _video(frames: int, rows: int, columns: int, seconds: float, audio: int = 0) -> PromptPart:
-    return PromptPart("video", audio, (frames, rows, columns), seconds)
-
-
-def _words(count: int) -> PromptPart:
-    return PromptPart("text", count)
-
-
 def prompts_of(rule: PositionRule) -> list[Prompt]:
-    """The prompts that tell the rules and the faults apart: sides that differ, times that are no whole numbers."""
-
-    def prompt(name: str, *rows: Document, left: bool = True) -> Prompt:
-        return prompt_of(name, tuple((row,) for row in rows), rule, left=left)
-
+    """The prompts that tell the rules and the faults apart."""
+    known = packaged(__file__, "prompts.toml")
     if rule.latent:
-        latents = [
-            prompt("a latent image", (_image(2, 5),)),
-            prompt("a tall latent image", (_image(6, 3),)),
-            prompt("a latent video", (_video(4, 2, 3, 1.0),)),
-        ]
-        if rule.text == "none":
-            return latents
-        return [
-            *latents,
-            prompt("text and a latent image", (_words(3), _image(4, 7))),
-            prompt("text and a latent video", (_words(2), _video(3, 5, 4, 1.0))),
-        ]
-    wide, tall = _image(3, 5), _image(5, 3)
-    inputs = [
-        prompt("text", (_words(9),)),
-        prompt("left padding of text", (_words(4),), (_words(6),)),
-        prompt("right padding of text", (_words(4),), (_words(6),), left=False),
-        prompt_of("packed text", (((_words(5),), (_words(3),), (_words(4),)),), rule),
-    ]
+        return [_written(row, rule) for group in _groups_of_latents(rule) for row in known[group]]
+    prompts = [_written(row, rule) for group in _groups(rule) for row in known[group]]
+    return [*prompts, replace(prompts[0], name="the first prompt again")]  # shows what is kept from an earlier call
+
+
+def _groups_of_latents(rule: PositionRule) -> tuple[str, ...]:
+    return ("latent",) if rule.text == "none" else ("latent", "latent_and_text")
+
+
+def _groups(rule: PositionRule) -> Iterator[str]:
+    """The groups of prompts with parts that the rule has."""
     if rule.image != "none":
-        # The image first: what is kept from this call shows in the next one.
-        inputs = [
-            prompt("an image", (_words(4), _image(3, 4), _words(3))),
-            prompt("a tall image", (_words(3), tall, _words(4))),
-            prompt("two images", (_words(2), wide, _words(3), tall, _words(2))),
-            prompt("a batch", (_words(3), wide, _words(2)), (_words(3), tall, _words(2))),
-            prompt("left padding", (_words(4), wide, _words(3)), (_words(2), _image(4, 3), _words(2))),
-            prompt("left padding of the first row", (_words(2), _image(3, 3)), (_words(5), tall, _words(2))),
-            prompt("right padding", (_words(2), _image(3, 3), _words(2)), (_words(6), wide, _words(3)), left=False),
-            prompt_of("packed images", (((_words(3), wide, _words(2)), (_words(2), tall, _words(3))),), rule),
-            *inputs,
-        ]
+        yield "image"
+    yield "text"
     if rule.video != "none":
-        inputs += [
-            prompt("a video", (_words(3), _video(3, 3, 4, 1.375), _words(3))),
-            prompt("a long video", (_words(4), _video(7, 3, 4, 0.625), _words(4))),
-            prompt("two videos", (_words(2), _video(2, 3, 4, 0.375), _words(2), _video(2, 4, 3, 2.75), _words(2))),
-            prompt("a video and an image", (_words(2), _video(2, 4, 3, 1.375), _words(2), wide, _words(2))),
-        ]
+        yield "video"
     if rule.audio_rate:
-        inputs.append(prompt("audio and an image", (_words(3), PromptPart("audio", 7), _words(2), wide, _words(2))))
+        yield "audio"
     if rule.audio_order != "none":
-        inputs += [
-            replace(prompt("an image beside videos with audio", (_words(2), wide, _words(3))), audio_in_video=True),
-            prompt("a video with audio", (_words(3), _video(3, 2, 3, 0.625, 9), _words(2))),
-            prompt("a wide video with audio", (_words(2), _video(2, 2, 7, 0.125, 4), _words(3))),
-            prompt("a long video with audio", (_words(2), _video(5, 2, 3, 1.5, 70), _words(3))),
-            prompt(
-                "a video with audio and an image", (_words(2), _video(2, 2, 3, 1.375, 41), _words(2), tall, _words(2))
-            ),
-        ]
-    return [*inputs, replace(inputs[0], name="the first prompt again")]  # shows what is kept from an earlier call
+        yield "audible"
+
+
+def _written(row: Mapping[str, Any], rule: PositionRule) -> Prompt:
+    """A prompt of ``prompts.toml``."""
+    packed = [tuple(_part(*part) for part in document) for document in row.get("packed", ())]
+    rows = [(tuple(_part(*part) for part in parts),) for parts in row.get("rows", ())]
+    prompt = prompt_of(row["name"], tuple(rows) or (tuple(packed),), rule, left=not row.get("right"))
+    return replace(prompt, audio_in_video=row.get("audio_in_video", prompt.audio_in_video))
+
+
+def _part(kind: str, *numbers: Any) -> PromptPart:
+    """A part of a prompt, as ``prompts.toml`` writes it."""
+    if kind == "image":
+        rows, columns = numbers
+        return PromptPart(kind, cells=(1, rows, columns))
+    if kind == "video":
+        frames, rows, columns, seconds, *audio = numbers
+        return PromptPart(kind, *audio, cells=(frames, rows, columns), seconds=seconds)
+    return PromptPart(kind, *numbers)
