@@ -14,22 +14,6 @@ from clockhands.configs.resolved import SECOND, Fact, LayerEncoding
 from clockhands.configs.rope_blocks import NEW
 from clockhands.phrases import spoken
 
-# The names of kinds of position codes in files.
-STYLES = {
-    "absolute": "learned",
-    "learned": "learned",
-    "rope": "rotary",
-    "rotary": "rotary",
-    "alibi": "alibi",
-    "sine": "sinusoidal",
-    "sinusoidal": "sinusoidal",
-    "relative_key": "relative",
-    "relative_key_query": "relative",
-    "none": "none",
-    "nope": "none",
-}
-STYLE_KEYS = ("position_embedding_type", "pos_emb", "pos_embedding_type", "position_encoding")
-
 # A name or a letter for each layer.
 LISTS_OF_LAYERS = ("layers_block_type", "hybrid_override_pattern")
 
@@ -253,14 +237,15 @@ def declared_kinds(fields: Fields) -> list[Sourced[str]]:
         if held:
             add("rotary", held[0])
             break
-    for key in STYLE_KEYS:
+    styles = table()["styles"]
+    for key in styles["keys"]:
         style = fields.values.get(key)
         if not isinstance(style, str):
             continue
         fields.read.add(key)
-        kind = STYLES.get(style.lower())
+        kind = styles["kinds"].get(style.lower())
         if kind is None:
-            fields.unreadable(key, f"one of {', '.join(STYLES)}")
+            fields.unreadable(key, f"one of {', '.join(styles['kinds'])}")
         elif kind != "learned" or not found:
             # Configs derived from BERT keep "absolute" even when another encoding is used.
             add(kind, key)
