@@ -27,10 +27,6 @@ from clockhands.runtimes.telling import (
 from clockhands.runtimes.views import View, facts, names, positive_number
 
 
-def _runtime_names(names: Sequence[str] | None, otherwise: str) -> str:
-    return listed(list(names)) if names else otherwise
-
-
 class NewShapeOnly(Case, code="new-shape-only"):
     in_the_old_shape: Mapping[str, str] | None = None
 
@@ -76,29 +72,32 @@ class MisplacedOriginal(Case, code="misplaced-original"):
 
 
 class LengthTimesFactor(Case, code="length-times-factor"):
-    length_x_factor: float
     confirmed: bool | None = None
     multiplied_by: Sequence[str] | None = None
 
-    def message(self) -> str:
-        entries = self.named
-        own = [(name, value) for name, value in entries if name.endswith(("max_position_embeddings", "factor"))]
-        other = [f"{name} is {spoken(value)}" for name, value in entries if (name, value) not in own]
-        tail = " The file does not say which of the two lengths is meant."
-        if self.confirmed:
-            tail = (
-                f" {listed(other)} as well, so the length already includes the factor. A runtime that multiplies"
-                " by the factor again accepts texts that are too long for the model."
-            )
-        readers = _runtime_names(self.multiplied_by, "vLLM")
-        verbs = ("multiply", "use") if " and " in readers else ("multiplies", "uses")
-        context = next(value for name, value in own if name.endswith("max_position_embeddings"))
-        return (
-            f"{listed([f'{name} is {spoken(value)}' for name, value in own])}: {readers} {verbs[0]} the two and"
-            f" {verbs[1]}"
-            f" {spoken(self.length_x_factor)} positions as the maximum length; Transformers uses"
-            f" {spoken(context)}.{tail}"
-        )
+    def multiplying(self) -> Sequence[str]:
+        """The runtimes that multiply the two."""
+        return self.multiplied_by or ["vLLM"]
+
+    def own(self) -> str:
+        """The length and the factor."""
+        return self._said(own=True)
+
+    def beside(self) -> str:
+        """The keys that have the length as well."""
+        return self._said(own=False)
+
+    def _said(self, *, own: bool) -> str:
+        ends = (_CONTEXT, "factor")
+        return listed([f"{name} is {spoken(value)}" for name, value in self.named if name.endswith(ends) == own])
+
+    def context(self) -> Any:
+        """The length in the file."""
+        return next(value for name, value in self.named if name.endswith(_CONTEXT))
+
+    def ambiguous(self) -> bool:
+        """Whether no other key says which length is meant."""
+        return not self.confirmed
 
 
 class ExplicitAttentionFactor(Case, code="explicit-attention-factor"):
@@ -109,38 +108,34 @@ class ExplicitAttentionFactor(Case, code="explicit-attention-factor"):
 
 
 class DisputedAttentionFactor(Case, code="disputed-attention-factor"):
-    ratio: float
-    formula: float
+    readers_of_the_ratio: Sequence[str] = ()
+    readers_of_the_formula: Sequence[str] = ()
 
-    def message(self) -> str:
-        scales = " and ".join(f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2])
-        return (
-            f"Runtimes compute different attention factors if {scales}. The magnitude of mscale divided by the"
-            f" magnitude of mscale_all_dim is {self.ratio:.4f} (used by {self._users('ratio')}); the formula of YaRN's"
-            f" paper, 0.1 ln(factor) + 1, gives {self.formula:.4f} (used by {self._users('formula')}). The audit shows"
-            f" {self.ratio:.4f}, but does not know which of the two factors is right."
-        )
+    def scales(self) -> str:
+        """The two keys, with their values."""
+        return listed([f"{name.rpartition('.')[2]} is {spoken(value)}" for name, value in self.named[:2]])
 
-    def _users(self, name: str) -> str:
-        return _runtime_names(self.evidence.get(f"readers of the {name}"), "no runtime that was compared")
+    def users_of_the_ratio(self) -> Sequence[str]:
+        """The runtimes that take the ratio."""
+        return self.readers_of_the_ratio or _NO_RUNTIME
+
+    def users_of_the_formula(self) -> Sequence[str]:
+        """The runtimes that take the formula."""
+        return self.readers_of_the_formula or _NO_RUNTIME
+
+
+_NO_RUNTIME = ("no runtime that was compared",)
 
 
 class SoftmaxScale(Case, code="softmax-scale"):
-    scale_of_the_scores: float
-
-    def message(self) -> str:
+    def who(self) -> str:
+        """Which releases apply the scale, and which do not."""
         releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
-        does = [name for name, value in releases.items() if value]
-        lacks = [name for name, value in releases.items() if not value]
+        does, lacks = ([name for name, value in releases.items() if value is applied] for applied in (True, False))
         verb = "apply" if len(does) > 1 else "applies"
         words = [f"{listed(does)} {verb} this scale for this model type"] if does else []
         words += [f"{listed(lacks)} {'do' if len(lacks) > 1 else 'does'} not apply this scale"] if lacks else []
-        who = f" {', '.join(words)}." if words else ""
-        return (
-            f"mscale_all_dim also scales the attention scores: the model multiplies the scores by"
-            f" (0.1 mscale_all_dim ln(factor) + 1)^2 = {self.scale_of_the_scores:.3f}. The RoPE frequencies do not"
-            f" include this scale.{who}"
-        )
+        return ", ".join(words)
 
 
 class UncommonBetas(Case, code="uncommon-betas"):

@@ -12,8 +12,6 @@ from clockhands.phrases import filled, listed, spoken
 from clockhands.recognition.diagnosis import hint_of
 from clockhands.recognition.faults import Catalogue, rows_in
 
-EXPECTED = "Expected for this model; no action needed."
-
 DEPENDS = "depends"
 """Stands in a row for a severity or a cause that its class computes from the case."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from clockhands.auditing._edits import Edit, applied, placed
 from clockhands.auditing.findings._parts import AuditSubject, check, declared
 from clockhands.auditing.findings._readers import in_both_shapes, in_the_old_shape, instead_of, worst_of
-from clockhands.auditing.findings._rules import EXPECTED, Case, case_of
+from clockhands.auditing.findings._rules import Case, case_of
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.rope_blocks import NEW, OLD
@@ -66,13 +66,6 @@ class RefusedByRuntime(Case, code="refused-by-runtime"):
 
 class OftenMisread(Case, code="often-misread"):
     mistakes: Sequence[str]
-
-    def hint(self) -> str:
-        return (
-            f"{EXPECTED} If the output of your runtime is wrong, look for these mistakes first; `clockhands audit FILE"
-            " --for RUNTIME` checks one runtime. Old and new runtimes read the same base and scaling if the file has"
-            " both in the old format (rope_theta, rope_scaling) and in rope_parameters, with the same numbers."
-        )
 
     def count(self) -> int:
         """The number of mistakes."""
