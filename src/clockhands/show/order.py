@@ -9,6 +9,7 @@ from rich.text import Text
 from clockhands.encodings.additive import AdditiveCode
 from clockhands.measures.adding.drawn_tokens import AddingFigures
 from clockhands.measures.order.permuting import HEADS, LAYERS, PERMUTED, WIDTH, CodeOrder, Difference, OrderMatters
+from clockhands.packaged import packaged
 from clockhands.show._page import Page, console_on, safe
 
 _TITLES = ("", "sentences", "third order", "masked", "one word")
@@ -41,38 +42,13 @@ class _OrderPage(Page):
         self.line(Text(safe(f"{' '.join(found.words)} / {' '.join(found.other)}"), style="bold"))
         self.paragraph(found.verdict, style="bold green")
         self.line()
-        self.paragraph(
-            f"How it was measured: {found.networks} networks of {LAYERS} layers, {HEADS} heads and width {WIDTH}, "
-            f"random with seed {found.seed} and not trained, in float64. A difference is given as a share: the "
-            "length of the difference of two outputs over the length of the first. It is the median of the "
-            "networks, with the smallest and the largest. A bound on rounding is derived for each number; where a "
-            f"result is stated it is at most {_number(self.most_rounding())}."
-        )
-        self.heading("no position encoding, no mask: a set of words")
-        self.figure(f"{PERMUTED} words permuted, outputs put back", "permuted_one_layer", "1 layer")
-        self.figure("", "permuted", f"{LAYERS} layers")
-        self.figure("mean of the outputs", "pooled", f"{LAYERS} layers")
-        self.figure("output of a full stop after the words", "last", f"{LAYERS} layers")
-        self.paragraph(
-            "Every word attends to every word, and no position enters. So the outputs are those of a set of words, "
-            "at any depth and with any weights."
-        )
-        self.heading("no position encoding, a causal mask: one layer is blind, two are not")
-        self.figure(f"{PERMUTED} words permuted, outputs put back", "causal_permuted_one_layer", "1 layer")
-        self.figure("mean of the outputs", "causal_pooled_one_layer", "1 layer")
-        self.figure("output of a full stop after the words", "causal_last_one_layer", "1 layer")
-        self.figure("", "causal_last_two_layers", "2 layers")
-        self.figure("  with all scores 0", "causal_last_two_layers_even", "2 layers")
-        self.figure("  with scores 4 times as large", "causal_last_two_layers_sharp", "2 layers")
-        self.figure(f"one word {PERMUTED} times, to the first", "causal_constant", f"{LAYERS} layers")
-        self.figure("the same after another word", "causal_constant_after_another_one_layer", "1 layer")
-        self.figure("", "causal_constant_after_another", f"{LAYERS} layers")
-        self.paragraph(
-            "A causal mask lets a word see only the words before it. In one layer the last word sees a set. In two "
-            "layers it sees what the earlier words have seen, which depends on their order. If all words are the "
-            "same, no depth helps. After one different word it does: that word is one of 2, 3, 4, ... words seen, "
-            "which counts positions."
-        )
+        page = packaged(__file__, "order.toml")
+        self.text(page["how"])
+        for mask in page["masks"]:
+            self.heading(mask["heading"])
+            for what, name, depth in mask["figures"]:
+                self.line(f"  {self.written(what):38}{self.written(depth):9}{found.without[name]}")
+            self.text(mask["shows"])
         self.heading("with a position encoding")
         self.codes()
         self.heading("what adding a position does to the token")
@@ -85,8 +61,16 @@ class _OrderPage(Page):
         self.line()
         self.line(Text(text, style="bold"))
 
-    def figure(self, what: str, name: str, depth: str) -> None:
-        self.line(f"  {what:38}{depth:9}{self.found.without[name]}")
+    def text(self, template: str) -> None:
+        """A paragraph of `order.toml`."""
+        self.paragraph(" ".join(self.written(template).split()))
+
+    def written(self, template: str) -> str:
+        """A text of `order.toml` with the sizes of the networks in it."""
+        return template.format(
+            networks=self.found.networks, seed=self.found.seed, layers=LAYERS, heads=HEADS, width=WIDTH,
+            permuted=PERMUTED, rounding=_number(self.most_rounding()),
+        )  # fmt: skip
 
     def most_rounding(self) -> float:
         figures = [*self.found.without.values(), *(figure for code in self.found.codes for figure in _figures(code))]
