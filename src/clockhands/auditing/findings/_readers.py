@@ -128,7 +128,7 @@ _NO_RUNTIME = ("no runtime that was compared",)
 
 
 class SoftmaxScale(Case, code="softmax-scale"):
-    def who(self) -> str:
+    def use_by_release(self) -> str:
         """Which releases apply the scale, and which do not."""
         releases = {name: value for name, value in self.evidence.items() if isinstance(value, bool)}
         does, lacks = ([name for name, value in releases.items() if value is applied] for applied in (True, False))
