@@ -25,7 +25,7 @@ FOLDER = DOCUMENT.with_suffix("")
 
 ORDER = (
     "quick", "naive", "ablation", "extrapolation", "drope", "scaling", "spacing", "slopes", "base-bound", "sinks",
-    "faults", "hybrids", "counters", "t5-distance", "randomised", "base-narrow",
+    "faults", "hybrids", "counters", "t5-distance", "randomised", "base-narrow", "conclusions",
 )  # fmt: skip
 
 BEGIN = """# What the lab's studies measured

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from clockhands.lab.study import Study
 
 STORE = "lab.sqlite"
+
+_EXTENSIONS = 4  # rates that are tried beyond a grid that ends at its best
 
 _AS_BEGUN = "(default: {}). It cannot change after the first run of a study."
 
@@ -59,6 +62,9 @@ def command() -> None:
 
 
 _store_option = store_option(STORE)
+_full_option = click.option(
+    "--full", is_flag=True, help="Also train every combination of the values of the study's grid, and its full sizes."
+)
 _running_options = options(
     click.option("--engine", type=click.Choice(("local", "ray")), default="local", show_default=True,
                  help="Where trials run: in processes of this machine, or on a Ray cluster."),
@@ -81,6 +87,7 @@ _running_options = options(
 @click.argument("study", metavar="STUDY")
 @_store_option
 @_running_options
+@_full_option
 @click.option("--html", type=OutPath(), metavar="FILE", help="Also write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
 @click.option(
@@ -88,20 +95,20 @@ _running_options = options(
     is_flag=True,
     help="Only say what the whole study would cost: trials, parameters, memory and time, from a few steps.",
 )
-def run(*, study: str, store: Path, html: Path | None, force: bool, dry_run: bool, **how: Any) -> int:
+def run(*, study: str, store: Path, full: bool, html: Path | None, force: bool, dry_run: bool, **how: Any) -> int:
     """Run the missing parts of a study, and print the results."""
     from clockhands.lab.study import read
 
+    whole = replace(read(study), full=full)
     if dry_run:
         from clockhands.lab.forecast import forecast
         from clockhands.show.lab import print_forecast
 
-        whole = read(study)
         print_forecast(forecast(whole, _checked(whole, store, how), lambda arm: talk(f"measuring {arm}")))
         return 0
     if html is not None:
         not_there(html, force=force)
-    return _report(_run(read(study), store, how), html, force)
+    return _report(_run(whole, store, how), html, force)
 
 
 @command.command("resume")
@@ -111,19 +118,22 @@ def run(*, study: str, store: Path, html: Path | None, force: bool, dry_run: boo
 def resume(study: str | None, store: Path, **how: Any) -> int:
     """Continue interrupted studies, and run failed trials again.
 
-    Without STUDY, all studies in the store continue, each with its study file as it was at the first run.
+    Without STUDY, all studies in the store continue, each with its study file as it was at the first run, and in its
+    full form if it was begun in that.
     """
     from clockhands.lab.own_codes import refuse_other_code
     from clockhands.lab.store import Store
     from clockhands.lab.study import parse
 
     with Store.open(store, create=False) as opened:
-        chosen = _chosen(opened, study)
+        chosen = [(each, {trial.key for trial in opened.trials(each.hash)}) for each in _chosen(opened, study)]
     code = 0
-    for stored in chosen:
+    for stored, keys in chosen:
         talk(f"{stored.name} ({stored.hash[:12]})")
         refuse_other_code(tomllib.loads(stored.text), Path.cwd())
-        code = max(code, _report(_run(parse(stored.text, stored.name), store, how, again=True), None, False))
+        whole = parse(stored.text, stored.name)
+        whole = replace(whole, full=not keys <= {*whole.trial_keys()})
+        code = max(code, _report(_run(whole, store, how, again=True), None, False))
     return code
 
 
@@ -175,25 +185,42 @@ def list_(store: Path | None, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
 @json_option
 @click.option("--csv", type=OutPath(), metavar="FILE", help="Write every measured number as CSV.")
-def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None) -> int:
+@click.option(
+    "--table", type=OutPath(), metavar="FILE", help="Write a table of the means: FILE ends in .md, .csv or .tex."
+)
+def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None,
+           table: Path | None) -> int:  # fmt: skip
     """Print the gates and the numbers of a study.
 
-    Each number is a mean over seeds with the range of the seeds. STUDY is the name of a study, a TOML file, or the
-    first characters of a study's hash; without STUDY, the newest study in the results file is shown.
+    Each number is a mean over seeds with the range of the seeds, or of 8 and more with a 95 % interval. STUDY is the
+    name of a study, a TOML file, or the first characters of a study's hash; without STUDY, the newest study in the
+    results file is shown. Of a study that comes with clockhands, the results that come with it are shown where there is
+    no results file.
     """
     from clockhands.lab.results import Results
     from clockhands.lab.store import Store
+    from clockhands.measures.claims import stored as with_results
 
     _need("scipy", "lab")
-    for path in (html, csv):
+    for path in (html, csv, table):
         if path is not None:
             not_there(path, force=force)
+    if study in with_results() and csv is None and not store.exists() and _is_default("store"):
+        from clockhands.lab.shipped_results import NOTE, shipped_results
+
+        results = shipped_results(study)
+        talk(NOTE.format(name=study, day=results.stored.created[:10]))
+        return _report(results, html, force, as_json=as_json, table=table)
     with Store.open(store, create=False, write=False) as opened:
         stored = _chosen(opened, study)[-1]
         results = Results.load(opened, stored)
         if csv is not None:
             write_whole(csv, lambda path: opened.export_csv(stored.hash, path), force=force)
-    return _report(results, html, force, as_json=as_json)
+    return _report(results, html, force, as_json=as_json, table=table)
+
+
+def _is_default(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.DEFAULT
 
 
 @command.command("tune")
@@ -205,15 +232,23 @@ def tune(study: str, store: Path, **how: Any) -> int:
 
     An arm is one variant of the model, such as one encoding. The section `tuning` of the study lists the learning rates
     to try and the seeds to try them with; the study's own seeds are not used. The best learning rate has the lowest
-    held-out loss at the training length, averaged over the tuning seeds. The best learning rates are printed as TOML
-    for the study file. The exit code is 1 if an arm has no learning rate for which training finished.
+    held-out loss at the training length, averaged over the tuning seeds. Where it is at the end of the list, further
+    ones are tried beyond it, at most 4. The best learning rates are printed as TOML for the study file. The exit code
+    is 1 if an arm has no learning rate for which training finished.
     """
     from clockhands.lab.study import read
-    from clockhands.lab.tuning import best, tuning_study
+    from clockhands.lab.tuning import best, extension, tuning_study
     from clockhands.show.lab import print_tuned
 
     read_study = read(study)
-    found = best(read_study, _run(tuning_study(read_study), store, how))
+    results = [_run(tuning_study(read_study), store, how)]
+    found = best(read_study, *results)
+    for _ in range(_EXTENSIONS):
+        if not (wider := extension(found)):
+            break
+        talk(f"the best of {sum(map(len, wider.values()))} is at the end of its learning rates: further ones are tried")
+        results.append(_run(tuning_study(read_study, wider), store, how))
+        found = best(read_study, *results)
     print_tuned(found)
     return 1 if any(each.best is None for each in found) else 0
 
@@ -355,13 +390,20 @@ def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
     return chosen
 
 
-def _report(results: "Results", html: Path | None, force: bool, *, as_json: bool = False) -> int:
+def _report(
+    results: "Results", html: Path | None, force: bool, *, as_json: bool = False, table: Path | None = None
+) -> int:
     if as_json:
         print_json(results.to_dict())
     else:
         from clockhands.show.lab import print_results
 
         print_results(results)
+    if table is not None:
+        from clockhands.show.lab_tables import table_of
+
+        write_text(table, table_of(results, table), force=force)
+        talk(f"wrote {table}")
     if html is not None:
         from clockhands.show.lab_report import report as page
 

@@ -68,9 +68,20 @@ class Ranking:
         return {line: value for line, value in found if value is not None}
 
     @cached_property
+    def unlearnt(self) -> list[Line]:
+        """The lines of arms whose accuracy, as trained, at the trained length is below the task's threshold."""
+        threshold, found = self.results.study.tasks[self.task].evaluation.threshold, []
+        for line in self.measured if self.measure == "accuracy" else ():
+            value = self.results.value(self.task, line.arm, "accuracy")
+            if value is not None and value.mean < threshold:
+                found.append(line)
+        return found
+
+    @cached_property
     def values(self) -> dict[Line, Estimate]:
-        """The compared values, best mean first: finite numbers, of at least two seeds if any line has two."""
-        finite = [line for line, value in self.measured.items() if math.isfinite(value.mean)]
+        """The compared values, best mean first: finite, of arms that learnt, of two seeds if any line has two."""
+        learnt = {line: value for line, value in self.measured.items() if line not in self.unlearnt}
+        finite = [line for line, value in learnt.items() if math.isfinite(value.mean)]
         several = [line for line in finite if self.measured[line].low is not None]
         sign = -1 if self.measure == "accuracy" else 1
         order = sorted(several or finite, key=lambda line: sign * self.measured[line].mean)
@@ -124,7 +135,7 @@ class Ranking:
     def _first(self) -> str:
         best, values, one = self.best, self.values, self.measure == "accuracy"
         if not best:
-            return f"{self.where} no arm has a finite {self.measure}."
+            return f"{self.where} no arm {'can be ranked' if self.unlearnt else f'has a finite {self.measure}'}."
         if len(values) == 1:
             return f"{self.where} {best[0]} has {'an accuracy' if one else 'a loss'} of {in_full(values[best[0]])}."
         of = "the highest accuracy" if one else "the lowest loss"
@@ -154,9 +165,16 @@ class Ranking:
     @property
     def _without(self) -> str:
         lost = [line for line, value in self.measured.items() if not math.isfinite(value.mean)]
-        few = [line for line in self.measured if line not in self.values and line not in lost]
+        few = [line for line in self.measured if line not in {*self.values, *lost, *self.unlearnt}]
         never = [line for line in self.lines if line not in self.measured]
-        says = (("Not a number", lost), ("Measured with one seed, so not compared", few), ("No result", never))
+        threshold = self.results.study.tasks[self.task].evaluation.threshold
+        below = f"Accuracy below {threshold:g} at the trained length, so not ranked"
+        says = (
+            ("Not a number", lost),
+            (below, self.unlearnt),
+            ("Measured with one seed, so not compared", few),
+            ("No result", never),
+        )
         return " ".join(f"{why}: {listed(map(str, lines))}." for why, lines in says if lines)
 
     @property
@@ -170,7 +188,7 @@ def _corrected(results: Results) -> dict[tuple[str, int, str, Line, Line], float
     """How probable the difference of each pair of lines is by chance, corrected for all pairs of the study."""
     found = {
         (each.task, each.length, each.protocol, *pair): _chance(value.seeds.values())
-        for task, plan in results.study.tasks.items()
+        for task, plan in results.study.own_tasks.items()
         for protocol in plan.evaluation.protocols
         for each in rankings(results, task, protocol, lines_of(results, task))
         for pair, value in each.differences.items()

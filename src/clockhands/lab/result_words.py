@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clockhands.lab.results import CHANCE, GateResult, Results
+from clockhands.lab.results import CHANCE, SEEDS, GateResult, Results, bracket
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED
 from clockhands.lab.tasks import Language
@@ -55,14 +55,13 @@ def value_of(number: float | None, measure: str = "loss") -> str:
 
 
 def interval_of(value: Estimate | None, measure: str = "loss") -> str:
-    """The range in brackets; nothing where there is none.
+    """What stands in brackets after a mean (`bracket`); nothing where there is none.
 
     >>> interval_of(Estimate(0.5, 0.4, 0.61, {})), interval_of(None)
     ('[0.400, 0.610]', '')
     """
-    if value is None or value.low is None or value.high is None:
-        return ""
-    return f"[{value_of(value.low, measure)}, {value_of(value.high, measure)}]"
+    ends = None if value is None else bracket(value)
+    return "" if ends is None else f"[{', '.join(value_of(end, measure) for end in ends)}]"
 
 
 def in_full(value: Estimate | None, measure: str = "loss") -> str:
@@ -100,12 +99,26 @@ def of_range(seeds: int) -> str:
     'One seed has no range.'
     >>> of_range(3)
     'The range of 3 seeds holds the median of such models in 75 % of cases: it is no 95 % interval.'
+    >>> of_range(8)
+    "With 8 seeds the brackets hold the 95 % interval of the mean by Student's t, with the seeds taken as normal."
     """
     if seeds == 1:
         return "One seed has no range."
+    if seeds >= SEEDS:
+        return (
+            f"With {seeds} seeds the brackets hold the 95 % interval of the mean by Student's t, with the seeds taken "
+            "as normal."
+        )
     covered = 100 * coverage(seeds)
     less = ": it is no 95 % interval" if covered < 95 else ""
     return f"The range of {seeds} seeds holds the median of such models in {covered:.3g} % of cases{less}."
+
+
+def brackets(results: Results) -> str:
+    """What stands in brackets after the means of a study."""
+    few = {len(plan.seeds) < SEEDS for plan in results.study.tasks.values()}
+    says = {True: "the range of the seeds", False: "the 95 % interval of the mean"}
+    return f"the brackets hold {' or '.join(words for some, words in says.items() if some in few)}"
 
 
 def range_note(results: Results) -> str:
@@ -124,10 +137,34 @@ def some_seeds(value: Estimate | None, seeds: int) -> str:
 
 def verdict_of(results: Results, each: GateResult) -> str:
     """The verdict of a gate in two or three words; why there is none, where it cannot be judged."""
+    if each.cells and each.holds is None:
+        said = [cell.holds for cell in each.cells.values() if cell.said]
+        return f"{len(said) - said.count(None)} of {len(said)} cells"
     if each.value is not None and each.holds is not None:
         return gate_word(each.holds, each.chance, len(each.value.seeds))
     seeds = len(results.study.tasks[each.gate.task].seeds)
     return some_seeds(each.value, seeds) or ("not measured" if each.value is None else "not a number")
+
+
+def order_word(results: Results, cell: GateResult) -> str:
+    """Whether the order that a gate says holds in a cell of the grid."""
+    if cell.value is None:
+        return "not run"
+    says = verdict_of(results, cell)
+    return {"holds": "yes", "fails": "no"}.get(says, says)
+
+
+def turns(results: Results, each: GateResult) -> str:
+    """Where a gate turns over the grid, and where it was not run, in one sentence; "" where it has no grid."""
+    words = {cell: order_word(results, own) for cell, own in each.cells.items()}
+    by_word: dict[str, list[str]] = {}
+    for cell, word in words.items():
+        at, own = results.study.tasks[cell].at, each.cells[cell]
+        unsaid = "" if own.said or own.value is None else " (not said of it)"
+        by_word.setdefault(word, []).append(
+            (" + ".join(f"{axis} {value}" for axis, value in at.items()) or "own size") + unsaid
+        )
+    return "; ".join(f"{word}: {', '.join(cells)}" for word, cells in by_word.items())
 
 
 def gate_word(holds: bool, chance: float | None, seeds: int) -> str:

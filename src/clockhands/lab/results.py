@@ -1,15 +1,15 @@
 """Evaluates the stored results of a study: means and intervals, paired differences, and the verdict of every gate.
 
-A number is measured once for each seed. Beside the mean stands the range of the seeds, which with 3 of them holds the
-median of such models in 75 % of cases (`clockhands.claims.coverage`): it says whether all seeds agree, not more.
-A difference of two arms is taken seed by seed. What may be chance is tested by Student's t, corrected for the number of
-tests of the study (Holm).
+A number is measured once for each seed. Beside the mean of `SEEDS` and more stands its 95 % interval by Student's t;
+beside that of fewer the range of the seeds, which with 3 of them holds the median of such models in 75 % of cases
+(`clockhands.claims.coverage`): it says whether all seeds agree, not more. A difference of two arms is taken seed by
+seed. What may be chance is tested by Student's t, corrected for the number of tests of the study (Holm).
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,14 +21,75 @@ from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
 from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
-from clockhands.measures.claims.studies import Estimate, estimated
+from clockhands.measures.claims.studies import LEVEL, OF_TRAINING, Estimate, estimated
 
 CHANCE = 0.05
 """A statement is known where chance makes it look true with at most this probability, after Holm's correction."""
 
 
+SEEDS = 8
+"""So many seeds and more have a 95 % interval; of fewer the range is shown."""
+
 _SAME = 1e-9
 """Numbers whose range is at most this share of the largest are the same, but for rounding."""
+
+
+def _standard_error(numbers: np.ndarray) -> float | None:
+    """``s / sqrt(n)``; None where a number is not finite, there is one, or all are the same."""
+    if len(numbers) < 2 or not np.isfinite(numbers).all() or np.ptp(numbers) <= _SAME * np.abs(numbers).max():
+        return None
+    return float(numbers.std(ddof=1) / math.sqrt(len(numbers)))
+
+
+def interval(seeds: Iterable[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the mean of all such models by Student's t, ``mean ± t s / sqrt(n)``, ``n - 1`` degrees.
+
+    It takes the numbers of seeds as normal. With the spreads of the shipped studies it covers 95 % of normal numbers.
+
+    Returns:
+        None for fewer than `SEEDS` numbers, and where their spread is not known.
+
+    >>> interval([0.1, 0.2, 0.3]), [round(end, 3) for end in interval(range(8))]
+    (None, [1.452, 5.548])
+    """
+    numbers = np.array(list(seeds), dtype=float)
+    error = _standard_error(numbers)
+    if error is None or len(numbers) < SEEDS:
+        return None
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(len(numbers) - 1, (1 + LEVEL) / 2)) * error
+    return float(numbers.mean()) - half, float(numbers.mean()) + half
+
+
+def bracket(value: Estimate) -> tuple[float, float] | None:
+    """What stands in brackets after a mean: its `interval`, else the range of the seeds; None for a single seed."""
+    if found := interval(value.seeds.values()):
+        return found
+    return None if value.low is None or value.high is None else (value.low, value.high)
+
+
+def stated(value: Estimate) -> dict[str, Any]:
+    """An estimate as JSON values, with its `interval` beside its range."""
+    found = interval(value.seeds.values())
+    return value.to_dict() | {"interval": None if found is None else list(found)}
+
+
+def effect_of(bounds: Mapping[str, float], value: Estimate | None) -> float | None:
+    """How far a mean is on the right side of the nearest bound of a gate, in standard deviations of the seeds.
+
+    Of a difference of two arms and the bound 0 it is the standardised effect of paired numbers, ``mean / s``.
+
+    >>> effect_of({"at_least": 1.0}, estimated({0: 2.0, 1: 3.0, 2: 4.0}))
+    2.0
+    """
+    numbers = np.array([] if value is None else list(value.seeds.values()), dtype=float)
+    error = _standard_error(numbers)
+    if error is None:
+        return None
+    spread = error * math.sqrt(len(numbers))
+    sides = {name: 1 if name in ("at_least", "interval_above") else -1 for name in bounds}
+    return min(sides[name] * float(numbers.mean() - bound) / spread for name, bound in bounds.items())
 
 
 def chance_above(seeds: Iterable[float], bound: float) -> float | None:
@@ -43,12 +104,12 @@ def chance_above(seeds: Iterable[float], bound: float) -> float | None:
     >>> round(chance_above([0.1, 0.2, 0.3], 0.0), 4), chance_above([0.2, 0.2], 0.0)
     (0.0371, None)
     """
-    numbers = np.array(list(seeds))
-    if len(numbers) < 2 or not np.isfinite(numbers).all() or np.ptp(numbers) <= _SAME * np.abs(numbers).max():
+    numbers = np.array(list(seeds), dtype=float)
+    error = _standard_error(numbers)
+    if error is None:
         return None
     from scipy.special import stdtr
 
-    error = numbers.std(ddof=1) / math.sqrt(len(numbers))
     return float(stdtr(len(numbers) - 1, (bound - numbers.mean()) / error))
 
 
@@ -81,18 +142,39 @@ class GateResult:
         holds: Whether the measured numbers meet it; None where the number of a seed is missing or is NaN.
         chance: How probable such numbers are if it is not so (`chance_above`), corrected for the number of gates of the
             study that can be tested (`holm`); None where it cannot be tested.
+        said: Of a cell of the grid, whether the gate is said of it, in the form in which the study was run.
+        cells: Of a gate with a grid, the result in its own task and in each cell. It holds if it holds in all cells of
+            which it is said, and its chance is the largest of them; the value is that of its own task.
     """
 
     gate: Gate
     value: Estimate | None
     holds: bool | None
     chance: float | None = None
+    said: bool = True
+    cells: Mapping[str, "GateResult"] = field(default_factory=dict)
 
     @property
     def known(self) -> bool | None:
         """True where it holds and chance is no likely reason, False where it fails, None where neither is known."""
         settled = self.chance is not None and self.chance <= CHANCE
         return self.holds if settled or not self.holds else None
+
+
+def _over_the_grid(cells: Mapping[str, GateResult]) -> GateResult:
+    """A gate from its results in its own task, the first, and in the cells of the grid."""
+    own, *others = cells.values()
+    if not others:
+        return own
+    holds = [each.holds for each in cells.values() if each.said]
+    chances = [each.chance for each in cells.values() if each.said]
+    known = [each for each in chances if each is not None]
+    return replace(
+        own,
+        holds=False if False in holds else None if None in holds else True,
+        chance=max(known) if len(known) == len(chances) else None,
+        cells=cells,
+    )
 
 
 def chance_of(bounds: Mapping[str, float], seeds: Iterable[float]) -> float | None:
@@ -115,12 +197,24 @@ class Results:
         stored: How it was run, from the store.
         trials: Its trials.
         rows: Its rows.
+        of_training: Measures of the training by task, arm and measure, where there are no rows of each step.
+        seconds: Of all trials together; None is the sum of theirs.
     """
 
-    def __init__(self, study: Study, stored: StoredStudy, trials: Iterable[Trial], rows: Iterable[StoredRow]) -> None:
+    def __init__(
+        self,
+        study: Study,
+        stored: StoredStudy,
+        trials: Iterable[Trial],
+        rows: Iterable[StoredRow],
+        *,
+        of_training: Mapping[tuple[str, str, str], Mapping[int, float]] | None = None,
+        seconds: float | None = None,
+    ) -> None:
         self.study: Study = study
         self.stored: StoredStudy = stored
         self.trials: tuple[Trial, ...] = tuple(trials)
+        self._of_training, self._seconds = of_training or {}, seconds
         self._rows: dict[tuple, dict[int, float]] = {}
         self._places: dict[tuple, dict[int, dict[int, float]]] = {}
         self._steps: dict[tuple, dict[int, dict[int, float]]] = {}
@@ -149,7 +243,7 @@ class Results:
     @property
     def seconds(self) -> float:
         """Seconds of all trials together."""
-        return math.fsum(each.seconds or 0.0 for each in self.trials)
+        return self._seconds if self._seconds is not None else math.fsum(each.seconds or 0.0 for each in self.trials)
 
     def by_seed(
         self, task: str, arm: str, measure: str, length: int = 0, *, variant: str = AS_TRAINED, protocol: str = "whole"
@@ -161,6 +255,8 @@ class Results:
         there is training after the drop; ``steps_to_threshold`` the first step of the curve with the task's threshold
         accuracy, or infinity; ``gradient_norm_start`` the norm of the first step's gradient.
         """
+        if (task, arm, measure) in self._of_training:
+            return dict(self._of_training[task, arm, measure])
         trained = self.study.training_of(Key(task, arm, 0)).length
         length = length or trained
         if measure == "loss_ratio":
@@ -252,12 +348,24 @@ class Results:
             return {}
 
     def gates(self) -> list[GateResult]:
-        """Every gate, judged; their chances are corrected for their number."""
-        found = [self._judged(gate) for gate in self.study.gates]
+        """Every gate, judged in each cell of the grid; the chances are corrected for the number of all.
+
+        A gate is said of cells of the full form only where these were begun.
+        """
+        begun = {name for name, plan in self.study.tasks.items() if not plan.full} | {each.task for each in self.trials}
+        found = [
+            replace(self._judged(each), said=cell in begun and self.study.is_said_of(gate, cell))
+            for gate in self.study.gates
+            for cell, each in self.study.gates_over_the_grid(gate).items()
+        ]
         chances = holm(
             [chance_of(each.gate.bounds, each.value.seeds.values()) if each.value else None for each in found]
         )
-        return [replace(each, chance=chance) for each, chance in zip(found, chances, strict=True)]
+        judged = iter(replace(each, chance=chance) for each, chance in zip(found, chances, strict=True))
+        return [
+            _over_the_grid({cell: next(judged) for cell in self.study.gates_over_the_grid(gate)})
+            for gate in self.study.gates
+        ]
 
     def _judged(self, gate: Gate) -> GateResult:
         where = {"length": gate.length, "protocol": gate.protocol}
@@ -302,7 +410,7 @@ class Results:
         return {
             "study": {
                 "name": study.name, "hash": study.hash, "question": study.question, "scope": study.scope,
-                "published": list(study.published),
+                "published": list(study.published), "history": list(study.history),
             },
             "provenance": {
                 "command": stored.command, "version": stored.version, "commit": stored.commit_id,
@@ -322,12 +430,61 @@ class Results:
                     "says": each.gate.says, "holds": each.holds, "chance": each.chance,
                     "task": each.gate.task, "arm": each.gate.arm,
                     "minus": each.gate.minus, "measure": each.gate.measure, "length": each.gate.length,
-                    "variant": each.gate.variant, "value": each.value.to_dict() if each.value else None,
-                    "bounds": each.gate.bounds,
+                    "variant": each.gate.variant, "value": stated(each.value) if each.value else None,
+                    "bounds": each.gate.bounds, "effect": effect_of(each.gate.bounds, each.value),
+                    "cells": [
+                        {
+                            "task": cell, "at": dict(study.tasks[cell].at), "said": own.said, "holds": own.holds,
+                            "chance": own.chance, "length": own.gate.length,
+                            "value": stated(own.value) if own.value else None,
+                            "effect": effect_of(own.gate.bounds, own.value),
+                        }
+                        for cell, own in each.cells.items()
+                    ],
                 }
                 for each in self.gates()
             ],
         }  # fmt: skip
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Every number of every seed, a column for each of ``task`` … ``value``, as `to_frame` has them."""
+        rows = [
+            (task, arm, variant, protocol, length, measure, seed, value)
+            for (task, arm, variant, protocol, length, measure), seeds in self._rows.items()
+            for seed, value in sorted(seeds.items())
+        ]
+        rows += [
+            (task, arm, AS_TRAINED, "", self.study.training_of(Key(task, arm, 0)).length, measure, seed, value)
+            for task, plan in self.study.tasks.items()
+            for arm in plan.arms
+            for measure in OF_TRAINING
+            for seed, value in self.by_seed(task, arm, measure).items()
+        ]
+        names = ("task", "arm", "variant", "protocol", "length", "measure", "seed", "value")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def to_frame(self) -> Any:
+        """Every number of every seed as a pandas data frame; without pandas, as a dict of columns (`to_columns`).
+
+        One row is one measure of one trained model: ``task`` (or a cell of the grid), ``arm``, ``variant`` (a change
+        at test time, "" as trained), ``protocol``, ``length`` in tokens, ``measure``, ``seed`` and ``value``. Measures
+        of the training have no protocol and stand at the trained length.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return self.to_columns()
+        return DataFrame(self.to_columns())
+
+    def origins(self, task: str) -> list[dict[str, Any]]:
+        """Where the numbers of a task, or of a cell of the grid, are from: devices, versions and trials."""
+        names = ("device", "torch", "clockhands", "commit")
+        found: dict[tuple[str, ...], int] = {}
+        for each in self.trials:
+            if each.task == task and each.state == "finished":
+                own = tuple(str(each.facts.get(name, "")) for name in names)
+                found[own] = found.get(own, 0) + 1
+        return [{**dict(zip(names, own, strict=True)), "trials": number} for own, number in found.items()]
 
     def _arm(self, name: str) -> dict[str, Any]:
         arm, code = self.study.arms[name], ""
@@ -356,12 +513,12 @@ class Results:
                             where = {"length": length, "variant": variant, "protocol": protocol}
                             value = self.value(name, arm, measure, **where)
                             if value is not None:
-                                cells.append({"arm": arm, **where, "measure": measure, **value.to_dict()})
+                                cells.append({"arm": arm, **where, "measure": measure, **stated(value)})
         drops = {}
         for arm in plan.arms:
             found = {measure: self.value(name, arm, measure) for measure in ("spike", "won_back")}
             if found["spike"] is not None:
-                drops[arm] = {measure: each.to_dict() for measure, each in found.items() if each is not None}
+                drops[arm] = {measure: stated(each) for measure, each in found.items() if each is not None}
         training = plan.training
         return {
             "kind": type(plan.task).__name__,
@@ -371,4 +528,7 @@ class Results:
             "bounds": self.bounds(name),
             "cells": cells,
             "drops": drops,
+            "at": dict(plan.at),
+            "task": plan.base or name,
+            "origins": self.origins(name),
         }

@@ -144,9 +144,9 @@ def prepare(study: Study, store: Store, command: str, options: Options, *, again
         store.add_study(study.hash, study.name, study.text, {**made, "bounds": _bounds(study)})
         begun = store.study(study.hash)
         assert begun is not None
-    _refuse_other_options(begun, options)  # also what was just added: another lab may have been first
     store.add_trials(study.hash, study.trial_keys())
     trials = store.trials(study.hash)
+    _refuse_other_options(study, begun, trials, options)  # also what was just added: another lab may have been first
     if any(each.state == "waiting" or (again and each.state == "failed") for each in trials):
         _refuse_other_inputs(begun.machine, made["machine"])
     if again:
@@ -163,18 +163,22 @@ def prepare(study: Study, store: Store, command: str, options: Options, *, again
     return Progress(tokens, facts=facts, warning=_mixed(trials, facts) if tokens else "")
 
 
-def _refuse_other_options(begun: StoredStudy, options: Options) -> None:
+def _refuse_other_options(study: Study, begun: StoredStudy, trials: Iterable[Trial], options: Options) -> None:
+    """Refuse options other than the study was begun with; a cell of the grid may have a device of its own."""
     for name in AS_BEGUN:
-        before, now = begun.machine.get(name), getattr(options, name)
-        if name == "device" and before is not None:  # any of the GPUs
-            same = before.partition(":")[0] == now.partition(":")[0]
-        else:
-            same = before in (None, now)  # None: the store is older than the option
-        if not same:
+        before, now = {begun.machine.get(name)}, getattr(options, name)
+        if name == "device" and len(study.tasks) > len(study.own_tasks):
+            mine = {key.task for key in study.trial_keys()}
+            ended = {each.task: each.facts.get(name) for each in trials if each.state == "finished"}
+            before = {ended[each.task] for each in trials if each.state != "finished" and each.task in mine & {*ended}}
+        if name == "device":  # any of the GPUs
+            before, now = {each and each.partition(":")[0] for each in before}, now.partition(":")[0]
+        if not before <= {None, now}:  # None: the store is older than the option
+            was = next(each for each in before if each not in {None, now})
             raise InvalidValue(
-                f"The study {begun.name} was started with `--{name} {before}`, got `--{name} {now}`: all its trials "
-                "need the same value, or their numbers cannot be compared.",
-                f"Give `--{name} {before}` or leave `--{name}` out; or store the study in another file with `--store`.",
+                f"The study {begun.name} was started with `--{name} {was}`, got `--{name} {getattr(options, name)}`: "
+                "all its trials need the same value, or their numbers cannot be compared.",
+                f"Give `--{name} {was}` or leave `--{name}` out; or store the study in another file with `--store`.",
             )
 
 
@@ -297,7 +301,7 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
     for name in packages:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    texts = {name: _text(plan.task) for name, plan in study.tasks.items() if isinstance(plan.task, Language)}
+    texts = {name: _text(plan.task) for name, plan in study.own_tasks.items() if isinstance(plan.task, Language)}
     starts = sorted({start for key in study.trial_keys() if (start := study.model_of(key).start)})
     machine = {
         "processor": _processor(),

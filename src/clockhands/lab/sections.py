@@ -254,9 +254,12 @@ class Head:
     schema: int = _field("Version of the format.", count, {"const": SCHEMA}, SCHEMA)
     name: str = _text("What the study is called by; the name of the file if left out.", "")
     scope: str = _text("What a model of this size can and cannot settle.", "")
-    seeds: tuple[int, ...] = _list_of("Seeds of every trial.", _whole("", least=0), (0, 1, 2))
+    seeds: tuple[int, ...] = _list_of("Seeds of every trial.", _whole("", least=0), tuple(range(8)))
     published: tuple[str, ...] = _list_of(
         "Published figures to be shown beside, one line each with their source.", _text(""), (), least=0
+    )
+    history: tuple[str, ...] = _list_of(
+        "Pilots that were run before, and gates that were changed after one, one line each.", _text(""), (), least=0
     )
 
     def check(self) -> None:
@@ -554,6 +557,12 @@ class Gate:
     protocol: str = _word("How it was evaluated.", ("whole", "sliding"), "whole")
     at_least: float | None = _bound("The mean must be at least this.")
     at_most: float | None = _bound("The mean must be at most this.")
+    grid: tuple[str, ...] = _list_of(
+        "The part of the grid for which it is said, beside the task itself: axes (`size`) and values (`length 128`).",
+        _text(""),
+        (),
+        least=0,
+    )
     interval_above: float | None = _bound("The whole range of the seeds must lie above this.")
     interval_below: float | None = _bound("The whole range of the seeds must lie below this.")
 
@@ -574,6 +583,39 @@ class Choice:
 
     seeds: tuple[int, ...] | None = _list_of("Seeds of its trials.", _whole("", least=0), None)
     arms: tuple[str, ...] | None = _list_of("Its arms.", _text(""), None)
+
+
+@dataclass(frozen=True)
+class GridValue:
+    """A value of an axis of the grid: what the models of its cells have otherwise."""
+
+    says: str = _text("What it is, for the report.", "")
+    model: Mapping[str, Any] = _free("Fields of the model.", {"$ref": "#/$defs/Model"}, {})
+    training: Mapping[str, Any] = _free("Fields of the training.", {"$ref": "#/$defs/Training"}, {})
+    full: bool = _truth("Whether its cells are in the full form only (`clockhands lab run --full`).", False)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Sizes, trained lengths, learning rates or durations at which tasks are trained again.
+
+    Each task is trained with each value of each axis alone; the full form has every combination.
+    """
+
+    tasks: tuple[str, ...] | None = _list_of("Its tasks; all if left out.", _text(""), None)
+    axes: Mapping[str, Mapping[str, GridValue]] = _free(
+        "Axes by name, each a table of values by name.",
+        {
+            "type": "object",
+            "propertyNames": NAMED,
+            "additionalProperties": {
+                "type": "object",
+                "propertyNames": NAMED,
+                "additionalProperties": {"$ref": "#/$defs/GridValue"},
+            },
+        },
+        {},
+    )
 
 
 @dataclass(frozen=True)

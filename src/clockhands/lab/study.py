@@ -5,9 +5,10 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from clockhands.lab.sections import (
     Drop,
     Evaluation,
     Gate,
+    Grid,
+    GridValue,
     Head,
     Model,
     Training,
@@ -49,7 +52,14 @@ AS_TRAINED = ""
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """A task of the study with its own model, training and evaluation."""
+    """A task of the study, or a cell of its grid, with its own model, training and evaluation.
+
+    Attributes:
+        task, model, training, evaluation, seeds, arms: What is trained and measured.
+        base: The task of which it is a cell; "" if it is none.
+        at: The values of the axes that a cell has otherwise, by axis.
+        full: Whether it is trained in the full form of the study only.
+    """
 
     task: Task
     model: Model
@@ -57,6 +67,9 @@ class TaskPlan:
     evaluation: Evaluation
     seeds: tuple[int, ...]
     arms: tuple[str, ...]
+    base: str = ""
+    at: Mapping[str, str] = field(default_factory=dict)
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +81,13 @@ class Study:
         question: The question of the study, one sentence.
         text: The file's text, after which the code of encodings of the user's own stands in a table ``sources``; its
             SHA-256 is the study's identity in a store.
-        tasks, arms: By name.
+        tasks: By name, after which the cells of the grid stand (`cell_name`).
+        arms: By name.
         gates: In the order of the file.
         published: Published figures to be shown beside, one line each with their source.
         scope: What a model of this size can and cannot show.
+        history: Pilots and changed gates.
+        full: Whether the cells of the full form belong to its trials.
     """
 
     name: str
@@ -83,6 +99,8 @@ class Study:
     tuning: Tuning
     published: tuple[str, ...]
     scope: str
+    history: tuple[str, ...] = ()
+    full: bool = False
 
     @cached_property
     def hash(self) -> str:
@@ -90,15 +108,44 @@ class Study:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def trial_keys(self) -> list[Key]:
-        """Every trial, seed by seed, so that an interrupted study has complete comparisons first."""
-        seeds = sorted({seed for plan in self.tasks.values() for seed in plan.seeds})
+        """Every trial, seed by seed, so that an interrupted study has complete comparisons first.
+
+        The tasks come before the cells of the grid, of which each is complete before the next.
+        """
+        cells: dict[tuple[tuple[str, str], ...], dict[str, TaskPlan]] = {}
+        for task, plan in self.tasks.items():
+            if self.full or not plan.full:
+                cells.setdefault(tuple(plan.at.items()), {})[task] = plan
         return [
             Key(task, arm, seed)
-            for seed in seeds
-            for task, plan in self.tasks.items()
+            for tasks in cells.values()
+            for seed in sorted({seed for plan in tasks.values() for seed in plan.seeds})
+            for task, plan in tasks.items()
             if seed in plan.seeds
             for arm in plan.arms
         ]
+
+    @property
+    def own_tasks(self) -> dict[str, TaskPlan]:
+        """The tasks without the cells of the grid."""
+        return {name: plan for name, plan in self.tasks.items() if not plan.base}
+
+    def gates_over_the_grid(self, gate: Gate) -> dict[str, Gate]:
+        """A gate in its task and in every cell of it: at the same multiple of the trained length."""
+        return {
+            name: dataclasses.replace(gate, task=name, length=self._scaled(gate.length, plan))
+            for name, plan in self.tasks.items()
+            if gate.task in (name, plan.base)
+        }
+
+    def is_said_of(self, gate: Gate, cell: str) -> bool:
+        """Whether a cell is in the part of the grid that a gate names; the gate's own task is."""
+        at = self.tasks[cell].at
+        return cell == gate.task or all({axis, f"{axis} {value}"} & {*gate.grid} for axis, value in at.items())
+
+    def _scaled(self, length: int, plan: TaskPlan) -> int:
+        """In a cell, the length that is the same multiple of the trained length as this one in its task."""
+        return length * plan.training.length // self.tasks[plan.base].training.length if plan.base else length
 
     def training_of(self, key: Key) -> Training:
         """The training of a trial, with the arm's own fields."""
@@ -108,7 +155,9 @@ class Study:
             number, unit = steps_of("duration", own["duration"])
             if unit == "%":
                 own["duration"] = round(plan.training.steps * number / 100)
-        rate = arm.learning_rate.get(key.task) if isinstance(arm.learning_rate, Mapping) else arm.learning_rate
+        rate = arm.learning_rate
+        if isinstance(rate, Mapping):
+            rate = rate.get(key.task, rate.get(plan.base))
         if rate is not None:
             own["learning_rate"] = rate
         return section(Training, own, f"arms.{key.arm}.training", plan.training)
@@ -119,9 +168,9 @@ class Study:
 
     def lengths_of(self, key: Key) -> tuple[int, ...]:
         """The evaluation lengths of a trial."""
-        own = self.arms[key.arm].lengths
-        own = own.get(key.task) if isinstance(own, Mapping) else own
-        return self.tasks[key.task].evaluation.lengths if own is None else own
+        plan, own = self.tasks[key.task], self.arms[key.arm].lengths
+        own = own.get(plan.base or key.task) if isinstance(own, Mapping) else own
+        return plan.evaluation.lengths if own is None else tuple(self._scaled(length, plan) for length in own)
 
 
 def shipped() -> list[str]:
@@ -197,10 +246,12 @@ def parse(text: str, name: str = "study") -> Study:
         task: _task(table, f"tasks.{task}", data, head.seeds, tuple(arms))
         for task, table in _named(data["tasks"], "tasks").items()
     }
+    grid = a_table(data.get("grid", {}), "grid")
+    tasks |= _cells({own: each for own, each in grid.items() if own != _TUNING}, tasks)
     for arm, each in arms.items():
-        for field in ("learning_rate", "lengths"):
-            if isinstance(by_task := getattr(each, field), Mapping):
-                refuse_unknown(by_task, tasks, f"`arms.{arm}.{field}`")
+        for own in ("learning_rate", "lengths"):
+            if isinstance(by_task := getattr(each, own), Mapping):
+                refuse_unknown(by_task, tasks, f"`arms.{arm}.{own}`")
     gates = data.get("gates", [])
     if not isinstance(gates, list):
         raise InvalidType(f"`gates` must be a list of tables, got {shown(gates)}.", "Write [[gates]].")
@@ -214,8 +265,9 @@ def parse(text: str, name: str = "study") -> Study:
         tuning=section(Tuning, data.get("tuning", {}), "tuning"),
         published=head.published,
         scope=head.scope,
+        history=head.history,
     )
-    for key in study.trial_keys():
+    for key in dataclasses.replace(study, full=True).trial_keys():
         study.training_of(key)
         study.model_of(key)
     for place, gate in enumerate(study.gates):
@@ -228,17 +280,79 @@ def parse(text: str, name: str = "study") -> Study:
         raise InvalidValue(
             f"`tuning.seeds` holds {min(taken)}, which is also a seed of the study.", "Use other seeds for tuning."
         )
-    return _over_the_grid(study) if "grid" in data else study
+    tunes = "grid" in data and (not grid or _TUNING in grid)
+    return _over_the_rates(study, grid.get(_TUNING, {})) if tunes else study
+
+
+_TUNING = "tuning"
+"""The table in ``grid`` that makes a study one of learning rates (`clockhands.lab.tuning`), as an empty grid does."""
+
+
+def _cells(given: Mapping[str, Any], tasks: Mapping[str, TaskPlan]) -> dict[str, TaskPlan]:
+    """Every cell of the grid of a study: with one value of one axis, or in the full form of several."""
+    grid: Grid = section(Grid, given, "grid")
+    for task in grid.tasks or ():
+        if task not in tasks:
+            raise InvalidValue(f"`grid.tasks` names the unknown task {shown(task)}.", near(task, tasks))
+    axes = {
+        axis: {
+            name: section(GridValue, each, f"grid.axes.{axis}.{name}")
+            for name, each in _named(values, f"grid.axes.{axis}").items()
+        }
+        for axis, values in _named(grid.axes, "grid.axes").items()
+    }
+    choices = [[None, *((axis, name) for name in values)] for axis, values in axes.items()]
+    chosen = [dict(filter(None, each)) for each in product(*choices)]
+    return {
+        cell_name(task, at): _cell(task, tasks[task], at, {axis: axes[axis][name] for axis, name in at.items()})
+        for at in sorted(chosen, key=lambda at: (len(at), [list(axes).index(axis) for axis in at]))
+        if at
+        for task in grid.tasks or tasks
+    }
+
+
+def cell_name(task: str, at: Mapping[str, str]) -> str:
+    """The name of a cell of the grid.
+
+    >>> cell_name("language", {"size": "large", "length": "128"})
+    'language @ size large + length 128'
+    """
+    return f"{task} @ {' + '.join(f'{axis} {value}' for axis, value in at.items())}"
+
+
+def _cell(task: str, plan: TaskPlan, at: Mapping[str, str], values: Mapping[str, GridValue]) -> TaskPlan:
+    """A task with the values of some axes; where two set the same field, that of the later axis counts."""
+    model, training = plan.model, plan.training
+    for axis, each in values.items():
+        where = f"grid.axes.{axis}.{at[axis]}"
+        model = section(Model, each.model, f"{where}.model", model)
+        training = section(Training, each.training, f"{where}.training", training)
+    lengths = dict.fromkeys(each * training.length // plan.training.length for each in plan.evaluation.lengths)
+    return dataclasses.replace(
+        plan,
+        model=model,
+        training=training,
+        evaluation=dataclasses.replace(plan.evaluation, lengths=tuple(lengths)),
+        base=task,
+        at=dict(at),
+        full=len(at) > 1 or any(each.full for each in values.values()),
+    )
 
 
 def at_rate(arm: str, rate: float) -> str:
-    """The name of an arm at a learning rate of the grid."""
+    """The name of an arm at a learning rate that is tried."""
     return f"{arm} at {rate!r}"
 
 
-def _over_the_grid(study: Study) -> Study:
-    """Every arm at every learning rate of ``tuning``, on its seeds, evaluated at the training length, without gates."""
-    rates = study.tuning.learning_rates
+def _over_the_rates(study: Study, only: Mapping[str, Mapping[str, list[float]]]) -> Study:
+    """Every arm at every learning rate of ``tuning``, on its seeds, evaluated at the training length, without gates.
+
+    ``only`` names other rates, by task and arm, and nothing else is trained then.
+    """
+
+    def rates(task: str, arm: str) -> tuple[float, ...]:
+        return tuple(only.get(task, {}).get(arm, ())) if only else study.tuning.learning_rates
+
     arms = {
         at_rate(name, rate): dataclasses.replace(
             arm,
@@ -247,13 +361,13 @@ def _over_the_grid(study: Study) -> Study:
             lengths=(arm.training["length"],) if "length" in arm.training else None,
         )
         for name, arm in study.arms.items()
-        for rate in rates
+        for rate in dict.fromkeys(rate for task in study.tasks for rate in rates(task, name))
     }
     tasks = {
         name: dataclasses.replace(
             plan,
             seeds=study.tuning.seeds,
-            arms=tuple(at_rate(arm, rate) for arm in plan.arms for rate in rates),
+            arms=tuple(at_rate(arm, rate) for arm in plan.arms for rate in rates(name, arm)),
             evaluation=dataclasses.replace(
                 plan.evaluation, lengths=(plan.training.length,), protocols=("whole",), curve=0
             ),
@@ -320,6 +434,11 @@ def _check_gate(study: Study, gate: Gate) -> None:
     if gate.task not in study.tasks:
         raise InvalidValue(f"there is no task {gate.task!r}.", near(gate.task, study.tasks))
     plan = study.tasks[gate.task]
+    parts = {part: None for each in study.tasks.values() if each.base == gate.task
+             for axis, value in each.at.items() for part in (axis, f"{axis} {value}")}  # fmt: skip
+    for part in gate.grid:
+        if part not in parts:
+            raise InvalidValue(f"the grid of {gate.task} has no {shown(part)}.", near(part, parts))
     of_loss = gate.measure in ("loss", "accuracy", "loss_ratio")
     if (gate.interval_above is not None or gate.interval_below is not None) and len(plan.seeds) < 2:
         raise InvalidValue("an interval needs at least two seeds, but the task has one.", "Use at_least or at_most.")
@@ -441,12 +560,18 @@ def schema() -> dict[str, Any]:
                 "type": "object",
                 "description": "Code of files that `python` names; added when the file is read.",
             },
-            "grid": {"type": "object", "description": "Makes this a study of every arm at every rate of `tuning`."},
+            "grid": {
+                **schema_of(Grid),
+                "properties": {**schema_of(Grid)["properties"], _TUNING: {"type": "object"}},
+                "description": "Sizes, lengths, rates or durations at which tasks are trained again. `lab tune` adds "
+                f"an empty grid, or one with `{_TUNING}`.",
+            },
         },
         "$defs": {
             "Code": {"oneOf": code},
             **{
-                cls.__name__: schema_of(cls) for cls in (*_SECTIONS.values(), AtTest, Drop, DrawnPositions, Arm, Tuning)
+                cls.__name__: schema_of(cls)
+                for cls in (*_SECTIONS.values(), AtTest, Drop, DrawnPositions, Arm, GridValue, Tuning)
             },
             "Gate": {**schema_of(Gate), "anyOf": [{"required": [bound]} for bound in BOUNDS]},
         },

@@ -6,7 +6,7 @@ from typing import Any
 
 from clockhands.lab.drops import rise_of
 from clockhands.lab.result_words import MEASURES, Line
-from clockhands.lab.results import GateResult, Results
+from clockhands.lab.results import GateResult, Results, bracket
 from clockhands.lab.study import Arm, AtTest, Gate
 from clockhands.measures.claims import Estimate
 from clockhands.phrases import listed, number_of
@@ -47,7 +47,7 @@ def _digits(chance: float) -> str:
 
 
 def number(value: Estimate | None, digits: int = 3) -> str:
-    """An estimate with the range of its seeds.
+    """An estimate with its interval or the range of its seeds (`bracket`).
 
     >>> number(Estimate(0.5, 0.4, 0.61, {})), number(None)
     ('0.500 [0.400, 0.610]', '-')
@@ -56,7 +56,8 @@ def number(value: Estimate | None, digits: int = 3) -> str:
         return "-"
     if not math.isfinite(value.mean):
         return "never" if math.isinf(value.mean) else "not a number"
-    interval = "" if value.low is None else f" [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    ends = bracket(value)
+    interval = "" if ends is None else f" [{', '.join(f'{end:.{digits}f}' for end in ends)}]"
     return f"{value.mean:.{digits}f}{interval}"
 
 

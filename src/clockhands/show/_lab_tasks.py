@@ -30,7 +30,7 @@ from clockhands.lab.drops import (
     references_of,
 )
 from clockhands.lab.result_words import MEASURES, Line, lengths_of, measure_of, value_of
-from clockhands.lab.results import Results
+from clockhands.lab.results import Results, bracket
 from clockhands.lab.study import AS_TRAINED, TaskPlan
 from clockhands.lab.tasks import NAMES
 from clockhands.measures.claims import Estimate, estimated
@@ -68,19 +68,19 @@ def looks(results: Results) -> dict[Line, int]:
     the arm that they are compared with; else one without an encoding, and then the best of each task, at its longest
     and at its trained length in turn.
     """
-    every = list(dict.fromkeys(line for task in results.study.tasks for line in lines_of(results, task)))
+    every = list(dict.fromkeys(line for task in results.study.own_tasks for line in lines_of(results, task)))
     trained = [line for line in every if line.variant == AS_TRAINED]
     if len(every) <= LOOKS:
         return {line: look for look, line in enumerate(every)}
     orders = []
-    for task, plan in results.study.tasks.items():
+    for task, plan in results.study.own_tasks.items():
         made = rankings(results, task, plan.evaluation.protocols[0], lines_of(results, task))
         orders += [list(each.values) for each in reversed(made)]
     best = [line for place in range(len(every)) for order in orders for line in order[place : place + 1]]
     if len(trained) <= LOOKS:
         chosen = dict.fromkeys([*trained, *best])
         return {line: look for look, line in enumerate(list(chosen)[:LOOKS])}
-    if any(dropped_arms(results, task) for task in results.study.tasks):
+    if any(dropped_arms(results, task) for task in results.study.own_tasks):
         return _looks_of_drops(results)
     without = [line for line in trained if results.study.arms[line.arm].code == "none"]
     chosen = dict.fromkeys([*without[:1], *best, *trained])
@@ -92,7 +92,7 @@ def _looks_of_drops(results: Results) -> dict[Line, int]:
 
     Those that are in several tasks come first. Two lines have the same look only if no task has both.
     """
-    tasks, found = results.study.tasks, dict[Line, int]()
+    tasks, found = results.study.own_tasks, dict[Line, int]()
     for task, plan in tasks.items():
         arms = sorted(dropped_arms(results, task), key=lambda arm: -sum(arm in each.arms for each in tasks.values()))
         kept = [line for _, lines in references_of(results, task, arms, scaled=False)[:1] for line in lines.values()]
@@ -233,7 +233,9 @@ class _Task:
         return ((float(self.trained), f"trained {self.trained:,}"),)
 
     def series(self, line: Line, values: Iterable[tuple[float, Estimate | None]]) -> Series:
-        points = tuple(Point(x, value.mean, value.low, value.high) for x, value in values if value is not None)
+        points = tuple(
+            Point(x, value.mean, *(bracket(value) or (None, None))) for x, value in values if value is not None
+        )
         return Series(charts.shortened(str(line), _LABEL), points, self.looks.get(line))
 
     def bound_lines(self, measure: str, series: Sequence[Series]) -> Iterator[Series]:
@@ -263,7 +265,9 @@ class _Task:
         rows, points = [], []
         for line in self.lines:
             values = [self.value(line, measure, length, protocol) for length in lengths]
-            dots = [None if value is None else Point(value.mean, 0.0, value.low, value.high) for value in values]
+            dots = [
+                None if value is None else Point(value.mean, 0.0, *(bracket(value) or (None, None))) for value in values
+            ]
             if any(dots):
                 rows.append(charts.DotRow(str(line), tuple(dots), self.looks.get(line)))
                 points.append(Series("", tuple(Point(0.0, dot.x) for dot in dots if dot is not None)))

@@ -16,7 +16,7 @@ from rich.text import Text
 from clockhands.encodings.memory import readable
 from clockhands.errors import ClockhandsError
 from clockhands.lab.drops import drop_answers
-from clockhands.lab.result_words import TESTED, range_note, some_seeds, verdict, verdict_of
+from clockhands.lab.result_words import TESTED, brackets, order_word, range_note, some_seeds, turns, verdict, verdict_of
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
@@ -108,19 +108,21 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
         page.paragraph(verdict(results), style=style)
         for each in gates:
             _print_gate(page, results, each)
-    for task in study.tasks:
+    for task in study.own_tasks:
         _print_drops(page, results, task)
-    for task in study.tasks:
+    for task in study.own_tasks:
         for measure in ("accuracy", "loss", "loss_ratio"):
             _print_table(page, results, task, measure)
     page.line()
     if any(len(plan.seeds) > 1 for plan in study.tasks.values()):
-        page.paragraph("A number is a mean over seeds; the brackets hold the range of the seeds.")
+        page.paragraph(f"A number is a mean over seeds; {brackets(results)}.")
     page.paragraph(range_note(results))
     if gates:
         page.paragraph(TESTED)
     if study.scope:
         page.paragraph(f"Scope: {study.scope}")
+    for each in study.history:
+        page.paragraph(f"Before: {each}")
     stored = results.stored
     page.paragraph(
         f"Study {study.hash[:12]}, commit {stored.commit_id or 'unknown'}, clockhands {stored.version}, "
@@ -135,6 +137,12 @@ def _print_gate(page: Page, results: Results, each: GateResult) -> None:
     word, style = verdict_of(results, each), _STYLES[each.known]
     page.line(Text(f"  {word:<13} ", style=style) + Text(f"{safe(each.gate.says)}"))
     page.line(Text(f"                {safe(gate_in_numbers(results, each))}", style="dim"))
+    if each.cells:
+        page.line(Text(f"                does the order hold? {safe(turns(results, each))}", style="dim"))
+        for cell, own in each.cells.items():
+            page.line(
+                Text(f"                  {safe(cell)}: {order_word(results, own)}, {number(own.value)}", style="dim")
+            )
 
 
 _TITLES = {

@@ -14,8 +14,8 @@ from typing import Any
 
 from clockhands.lab.answers import answers
 from clockhands.lab.drops import rise_of
-from clockhands.lab.result_words import TESTED, Line, in_full, range_note, verdict, verdict_of
-from clockhands.lab.results import GateResult, Results
+from clockhands.lab.result_words import TESTED, Line, brackets, in_full, order_word, range_note, verdict, verdict_of
+from clockhands.lab.results import GateResult, Results, effect_of
 from clockhands.lab.store import Key
 from clockhands.lab.study_words import arm_in_words, duration, measured_in_words
 from clockhands.phrases import listed, number_of, spoken
@@ -46,7 +46,7 @@ _NO_SCOPE = (
 )
 _OTHER_SIZES = "Published with other models, data and sizes: compare the order of methods, not the values."
 _HOW_TO_READ = (
-    "A number is a mean over seeds; the brackets hold the range of the seeds. Two arms are distinguishable if chance "
+    "A number is a mean over seeds; {brackets}. Two arms are distinguishable if chance "
     "alone would make them differ so much, seed by seed, with a probability of at most 5 %, by Student's t, corrected "
     "for the number of pairs of the study that this page compares (Holm). The rank of an arm is 1 plus the number of "
     "arms that are distinguishably better; several arms may have the same rank."
@@ -148,10 +148,15 @@ class _Page:
         yield from self.answer()
         if study.gates:
             yield self.section("Do the gates hold?", self.gates())
+        if len(study.own_tasks) < len(study.tasks):
+            yield self.section("Does the order hold?", self.orders())
         yield self.section("What is compared?", self.arms())
-        for name in study.tasks:
+        for name in study.own_tasks:
             parts = task_parts(self.results, name, self.stated["tasks"][name], self.looks, self.question)
             yield self.section(title_of(self.results, name), parts)
+        if study.history:
+            items = (element("li", each) for each in study.history)
+            yield self.section("What was run or changed before?", element("ul", items, class_="lab-list"))
         if study.published:
             note = paragraphs(_OTHER_SIZES, kind="note")
             items = (element("li", each) for each in study.published)
@@ -176,14 +181,17 @@ class _Page:
                 ". All numbers are of finished trials.",
             )
             yield element("p", *words, class_="answer")
-        for name in study.tasks:
-            if len(study.tasks) > 1:
+        for name in study.own_tasks:
+            if len(study.own_tasks) > 1:
                 yield element("p", f"Task {name}", class_="report-code")
             items = (element("li", code_words(each)) for each in answers(results, name))
             yield element("ul", items, class_="lab-list")
         yield element("p", element("strong", "Scope: "), study.scope or _NO_SCOPE, class_="answer")
         several = any(len(plan.seeds) > 1 for plan in study.tasks.values())
-        yield from paragraphs(f"{_HOW_TO_READ if several else ''} {range_note(results)}".strip(), kind="note")
+        yield from paragraphs(
+            f"{_HOW_TO_READ.format(brackets=brackets(results)) if several else ''} {range_note(results)}".strip(),
+            kind="note",
+        )
 
     def gates(self) -> Iterator[Markup]:
         yield from paragraphs(
@@ -204,6 +212,29 @@ class _Page:
             joined(element("strong", found), element("br"), measured_in_words(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
         ]
+
+    def orders(self) -> Iterator[Markup]:
+        """What each gate says, in every cell of the grid."""
+        yield from paragraphs(
+            "Each gate in every cell of the grid, at the same multiple of the trained length. A gate holds if it holds "
+            "in every cell of which it is said. The effect is the distance from the required bound in standard "
+            "deviations of the seeds; the chance is corrected for the number of all cells."
+        )
+        heads = ("cell", "does the order hold?", "measured", "effect", "chance", "said of it", "trials from")
+        for gate in self.results.gates():
+            rows = (
+                [
+                    cut(cell),
+                    element("span", mark(_GRADES[each.known]), order_word(self.results, each)),
+                    in_full(each.value, gate.gate.measure),
+                    NONE if (effect := effect_of(each.gate.bounds, each.value)) is None else f"{effect:.1f}",
+                    NONE if each.chance is None else f"{each.chance:.2g}",
+                    "yes" if each.said else "no",
+                    listed(_origin(own) for own in self.results.origins(cell)) or NONE,
+                ]
+                for cell, each in gate.cells.items()
+            )
+            yield numbers_table(f"{gate.gate.says} {measured_in_words(gate.gate)}", heads, rows, texts=(1, 5, 6))
 
     def arms(self) -> Markup:
         rows = (
@@ -264,6 +295,10 @@ class _Page:
         )
         lines = preformatted(study.text.splitlines())
         yield element("details", element("summary", "The study file"), lines, class_="lab-file")
+
+
+def _origin(own: Mapping[str, Any]) -> str:
+    return f"{own['trials']} on {own['device'] or 'an unknown device'}, commit {own['commit'] or 'unknown'}"
 
 
 def _median(values: Iterable[Any]) -> str:
