@@ -69,7 +69,7 @@ ALLOWED = {
     "jobs": {"ray"},
     "probes": {"torch"},
     "transformers": {"torch", "transformers"},
-    "lab": {"ray", "scipy", "tokenizers", "torch"},
+    "lab": {"pandas", "ray", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }

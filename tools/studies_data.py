@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean, median
@@ -17,7 +18,6 @@ BINS = 10
 def collect(path: Path) -> dict[str, Any]:
     """The shipped studies in a store, as they are kept."""
     from clockhands.lab import study as studies
-    from clockhands.lab.results import Results
     from clockhands.lab.store import Store
 
     shipped = {studies.read(name).hash: name for name in studies.shipped()}
@@ -26,22 +26,36 @@ def collect(path: Path) -> dict[str, Any]:
         for stored in store.studies():
             if stored.hash not in shipped:
                 raise SystemExit(f"{path} holds a study {stored.hash[:12]} that is not a shipped one as it is now.")
-            results = Results.load(store, stored)
-            if results.states["waiting"]:
-                raise SystemExit(f"{path}: {results.states['waiting']} trials of {shipped[stored.hash]} are not run.")
-            found[shipped[stored.hash]] = kept(results)
+            found[shipped[stored.hash]] = kept(complete(store, stored))
     return found
+
+
+def complete(store: Any, stored: Any) -> Any:
+    """The results of a study, without the cells of its grid of which trials are still to be run, or none was begun."""
+    from clockhands.lab.results import Results
+
+    whole = Results.load(store, stored)
+    waiting = [each for each in whole.trials if each.state == "waiting"]
+    unrun = [each for each in waiting if not whole.study.tasks[each.task].base]
+    if unrun:
+        raise SystemExit(f"{store.path}: {len(unrun)} trials of {stored.name} are not run.")
+    tasks = {each.task for each in whole.trials} - {each.task for each in waiting}
+    trials = [each for each in whole.trials if each.task in tasks]
+    study = replace(whole.study, full=True)
+    return Results(study, stored, trials, store.rows(stored.hash, task=list(tasks)))
 
 
 def kept(results: Any) -> dict[str, Any]:
     """One study."""
     study, stored = results.study, results.stored
+    run = {each.task for each in results.trials}
     ended = max(each.finished_at for each in results.trials)
     wall = (datetime.fromisoformat(ended) - datetime.fromisoformat(stored.created)).total_seconds()
     return {
         "question": study.question,
         "scope": study.scope,
         "published": list(study.published),
+        **({"history": list(study.history)} if study.history else {}),
         "run": {
             "command": stored.command,
             "commit": stored.commit_id,
@@ -62,7 +76,7 @@ def kept(results: Any) -> dict[str, Any]:
         },
         "gates": [gate(each, study.tasks[each.gate.task].seeds) for each in results.gates()],
         "arms": {name: arm(results, name) for name in study.arms},
-        "tasks": {name: task(results, name) for name in study.tasks},
+        "tasks": {name: task(results, name) for name in study.tasks if name in run},
     }
 
 
@@ -88,17 +102,28 @@ def gate(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
         )
         if getattr(told, name) not in ("", None)
     }  # fmt: skip
+    return given | judged_so(judged, seeds) | cells_of(judged, seeds)
+
+
+def judged_so(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
+    """The number and the verdict of a gate, or of it in a cell of the grid."""
     chance = None if judged.chance is None else float(f"{judged.chance:.2g}")
     value = None if judged.value is None else row(judged.value, seeds)
-    return given | {"value": value, "holds": judged.holds, "chance": chance}
+    return {"value": value, "holds": judged.holds, "chance": chance}
+
+
+def cells_of(judged: Any, seeds: Iterable[int]) -> dict[str, Any]:
+    """By cell of the grid, the same and whether the gate is said of it; nothing for a gate without a grid."""
+    cells = {cell: judged_so(own, seeds) | {"said": own.said} for cell, own in judged.cells.items()}
+    return {"cells": cells} if cells else {}
 
 
 def arm(results: Any, name: str) -> dict[str, Any]:
     """What an arm is, and by task how it was trained and what it cost."""
     told = results.to_dict()["arms"][name]
-    study, tasks = results.study, {}
+    study, tasks, run = results.study, {}, {each.task for each in results.trials}
     for key in study.trial_keys():
-        if key.arm == name and key.task not in tasks:
+        if key.arm == name and key.task not in tasks and key.task in run:
             facts = [each.facts for each in results.trials if each.key[:2] == key[:2] and each.state == "finished"]
             tasks[key.task] = {
                 "steps": study.training_of(key).steps,
@@ -157,6 +182,7 @@ def task(results: Any, name: str) -> dict[str, Any]:
         "cells": cells,
         "training": training,
         "places": places(results, name, kind),
+        **({"at": dict(plan.at), "origins": results.origins(name)} if plan.base else {}),
     }  # fmt: skip
 
 

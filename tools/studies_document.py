@@ -111,7 +111,7 @@ def gates_in_short(study: MeasuredStudy) -> str:
 
 def word_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:
     """The verdict of a gate."""
-    if gate["holds"] is None:
+    if gate["holds"] is None or gate["value"] is None:
         return "not judged"
     return gate_word(gate["holds"], gate["chance"], len(study.data["tasks"][gate["task"]]["seeds"]))
 
@@ -121,6 +121,9 @@ def section(study: MeasuredStudy) -> str:
     data = study.data
     parts = [f"# The study {study.name}\n", "[All studies](../studies.md), and how to read their numbers.\n"]
     parts += [wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
+    parts += [orders_of(study)] if any("cells" in each for each in data["gates"]) else []
+    if data.get("history"):
+        parts += ["Run or changed before:\n", "".join(wrapped(f"- {escaped(each)}", "  ") for each in data["history"])]
     if data.get("changed"):
         parts.append(wrapped(f"Changed after it was first written: {escaped(data['changed'])}"))
     if "t5" in data["arms"]:
@@ -161,6 +164,21 @@ def gates_of(study: MeasuredStudy) -> str:
     ]
     heads = ("verdict", "gate, as it was written before the run", "what is measured", "measured", "asked", "chance")
     return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
+
+
+def orders_of(study: MeasuredStudy) -> str:
+    """Every gate in every cell of the grid."""
+    rows = []
+    for each in study.data["gates"]:
+        for cell, own in each["cells"].items():
+            data = study.data["tasks"].get(cell)
+            word = "not run" if data is None else word_of(study, own | {"task": cell})
+            origin = "" if data is None else ", ".join(one["device"] for one in data.get("origins", ()))
+            value = "–" if data is None else number_of(own["value"], data["seeds"])
+            said = "yes" if own["said"] else "no"
+            rows.append((each["says"], cell, said, {"holds": "yes", "fails": "**no**"}.get(word, word), value, origin))
+    heads = ("gate", "cell", "said of it", "does the order hold?", "measured", "device")
+    return "Does the order hold in every cell of the grid?\n\n" + table(heads, rows, right=4)
 
 
 def what_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:

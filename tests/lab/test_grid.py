@@ -14,7 +14,7 @@ import pytest
 from clockhands.errors import InvalidValue
 from clockhands.lab import study as studies
 from clockhands.lab.answers import Ranking
-from clockhands.lab.result_words import Line, turns, verdict_of
+from clockhands.lab.result_words import Line, order_by_cell, verdict_of
 from clockhands.lab.results import Results, interval
 from clockhands.lab.shipped_results import shipped_results
 from clockhands.lab.store import Key, StoredRow, StoredStudy, Trial
@@ -116,8 +116,8 @@ def test_a_gate_holds_where_it_holds_in_every_cell_of_which_it_is_said(cases):
     good, bad, near = GOOD, BAD, (0.01, -0.1, 0.2)
     for name, values, part, holds, verdict in (
         ("all", {"copy": good, LARGE: good, LONGER: good}, '["size large", "length"]', True, "holds"),
-        ("one turns", {"copy": good, LARGE: bad, LONGER: good}, '["size", "length"]', False, "fails"),
-        ("not said of what turns", {"copy": good, LARGE: bad, LONGER: good}, '["length"]', True, "holds"),
+        ("one cell fails", {"copy": good, LARGE: bad, LONGER: good}, '["size", "length"]', False, "fails"),
+        ("not said of the cell that fails", {"copy": good, LARGE: bad, LONGER: good}, '["length"]', True, "holds"),
         ("by chance", {"copy": good, LARGE: near, LONGER: good}, '["size large"]', True, "may be chance"),
         ("not run", {"copy": good, LONGER: good}, '["size large", "length"]', None, "2 of 3 cells"),
         ("some seeds", {"copy": good, LONGER: good[:2]}, '["length"]', None, "1 of 2 cells"),
@@ -129,11 +129,11 @@ def test_a_gate_holds_where_it_holds_in_every_cell_of_which_it_is_said(cases):
             assert (gate.holds, verdict_of(found, gate)) == (holds, verdict)
 
 
-def test_the_report_says_where_the_order_turns_and_where_it_was_not_run():
+def test_the_report_says_where_the_order_does_not_hold_and_where_it_was_not_run():
     found = results({"copy": GOOD, LARGE: BAD}, '["length"]', device="cuda", commit="1a")
     (gate,) = found.gates()
     cells = "size huge, length 16, size large + length 16, size huge + length 16"
-    assert turns(found, gate) == f"yes: own size; no: size large (not said of it); not run: {cells}"
+    assert order_by_cell(found, gate) == f"yes: own size; no: size large (not said of it); not run: {cells}"
     stated = json.loads(json.dumps(found.to_dict()))
     cells = {each["task"]: each for each in stated["gates"][0]["cells"]}
     assert (cells["copy"]["holds"], cells[LARGE]["holds"], cells[LONGER]["holds"]) == (True, False, None)

@@ -154,8 +154,8 @@ def order_word(results: Results, cell: GateResult) -> str:
     return {"holds": "yes", "fails": "no"}.get(says, says)
 
 
-def turns(results: Results, each: GateResult) -> str:
-    """Where a gate turns over the grid, and where it was not run, in one sentence; "" where it has no grid."""
+def order_by_cell(results: Results, each: GateResult) -> str:
+    """In which cells of the grid the order holds, in which it does not, and which were not run, in one line."""
     words = {cell: order_word(results, own) for cell, own in each.cells.items()}
     by_word: dict[str, list[str]] = {}
     for cell, word in words.items():

@@ -596,7 +596,7 @@ class GridValue:
 
 
 @dataclass(frozen=True)
-class Grid:
+class StudyGrid:
     """Sizes, trained lengths, learning rates or durations at which tasks are trained again.
 
     Each task is trained with each value of each axis alone; the full form has every combination.

@@ -27,10 +27,10 @@ from clockhands.lab.sections import (
     Drop,
     Evaluation,
     Gate,
-    Grid,
     GridValue,
     Head,
     Model,
+    StudyGrid,
     Training,
     Tuning,
     a_table,
@@ -290,7 +290,7 @@ _TUNING = "tuning"
 
 def _cells(given: Mapping[str, Any], tasks: Mapping[str, TaskPlan]) -> dict[str, TaskPlan]:
     """Every cell of the grid of a study: with one value of one axis, or in the full form of several."""
-    grid: Grid = section(Grid, given, "grid")
+    grid: StudyGrid = section(StudyGrid, given, "grid")
     for task in grid.tasks or ():
         if task not in tasks:
             raise InvalidValue(f"`grid.tasks` names the unknown task {shown(task)}.", near(task, tasks))
@@ -561,10 +561,10 @@ def schema() -> dict[str, Any]:
                 "description": "Code of files that `python` names; added when the file is read.",
             },
             "grid": {
-                **schema_of(Grid),
-                "properties": {**schema_of(Grid)["properties"], _TUNING: {"type": "object"}},
-                "description": "Sizes, lengths, rates or durations at which tasks are trained again. `lab tune` adds "
-                f"an empty grid, or one with `{_TUNING}`.",
+                **schema_of(StudyGrid),
+                "properties": {**schema_of(StudyGrid)["properties"], _TUNING: {"type": "object"}},
+                "description": "Sizes, lengths, learning rates or durations at which tasks are trained again. "
+                f"`lab tune` adds an empty grid, or one with `{_TUNING}`.",
             },
         },
         "$defs": {

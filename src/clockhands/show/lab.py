@@ -16,7 +16,16 @@ from rich.text import Text
 from clockhands.encodings.memory import readable
 from clockhands.errors import ClockhandsError
 from clockhands.lab.drops import drop_answers
-from clockhands.lab.result_words import TESTED, brackets, order_word, range_note, some_seeds, turns, verdict, verdict_of
+from clockhands.lab.result_words import (
+    TESTED,
+    brackets,
+    order_by_cell,
+    order_word,
+    range_note,
+    some_seeds,
+    verdict,
+    verdict_of,
+)
 from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
@@ -138,7 +147,7 @@ def _print_gate(page: Page, results: Results, each: GateResult) -> None:
     page.line(Text(f"  {word:<13} ", style=style) + Text(f"{safe(each.gate.says)}"))
     page.line(Text(f"                {safe(gate_in_numbers(results, each))}", style="dim"))
     if each.cells:
-        page.line(Text(f"                does the order hold? {safe(turns(results, each))}", style="dim"))
+        page.line(Text(f"                does the order hold? {safe(order_by_cell(results, each))}", style="dim"))
         for cell, own in each.cells.items():
             page.line(
                 Text(f"                  {safe(cell)}: {order_word(results, own)}, {number(own.value)}", style="dim")

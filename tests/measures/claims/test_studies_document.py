@@ -76,14 +76,34 @@ def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
 SMALL = Path(__file__).with_name("small_study.toml").read_text(encoding="utf-8")
 
 
+GRID = """
+[[gates]]
+says = "Rotary is as good."
+task = "copy"
+arm = "rotary"
+minus = "none"
+measure = "loss"
+at_most = 1
+grid = ["size large"]
+[grid]
+tasks = ["copy"]
+[grid.axes.size]
+large = { model = { width = 128 } }
+unrun = { model = { width = 256 } }
+"""
+
+
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    """A store of a small study with made-up numbers: a loss is the length over 100, and the seed."""
+def store(tmp_path, monkeypatch, request):
+    """A store of a small study with made-up numbers: a loss is the length over 100, and the seed.
+
+    It may have a grid; no trial of the cell "unrun" has ended.
+    """
     pytest.importorskip("scipy")
     from clockhands.lab import study as studies
     from clockhands.lab.store import Measurement, Store
 
-    small = studies.parse(SMALL, "quick")
+    small = studies.parse(SMALL + getattr(request, "param", ""), "quick")
     monkeypatch.setattr(studies, "shipped", lambda: ["quick"])
     monkeypatch.setattr(studies, "read", lambda _: small)
     path = tmp_path / "quick.sqlite"
@@ -114,10 +134,10 @@ def store(tmp_path, monkeypatch):
                     Measurement("curve", "loss", loss, step, 64, None, "whole", variant)
                     for (variant, step), loss in curve.items()
                 ]
-            facts = {"parameters": 7, "code_parameters": 3, "tokens_per_second": 1000.4}
+            facts = {"parameters": 7, "code_parameters": 3, "tokens_per_second": 1000.4, "device": "cpu"}
             if key == ("copy", "none", 2):
                 opened.fail(small.hash, key, "The loss is NaN at step 3.")
-            else:
+            elif "unrun" not in key.task:
                 opened.finish(small.hash, key, rows, facts, 2.0)
     return path
 
@@ -149,6 +169,22 @@ def test_a_store_is_kept(maker, keeper, store):
     assert "| dropped | rotary | 0.000 | 0.000 |" in text
     assert "| dropped | rotary (yarn at test time) | 0.000 | 0.000 |" in text
     assert json.loads(keeper.written({"studies": found})) == {"studies": {"quick": quick}}
+
+
+@pytest.mark.parametrize("store", [GRID], indirect=True)
+def test_the_cells_of_a_grid_that_are_complete_are_kept_and_the_others_said_to_be_not_run(maker, keeper, store):
+    quick = json.loads(json.dumps(keeper.collect(store)["quick"]))
+    assert set(quick["tasks"]) == {"copy", "language", "copy @ size large"}
+    assert quick["tasks"]["copy @ size large"]["at"] == {"size": "large"}
+    cells = quick["gates"][-1]["cells"]
+    assert {cell: each["said"] for cell, each in cells.items()} == {
+        "copy": True, "copy @ size large": True, "copy @ size unrun": False,
+    }  # fmt: skip
+    text = " ".join(maker.section(maker.MeasuredStudy("quick", quick)).split())
+    assert "| Rotary is as good. | copy @ size unrun | no | not run | – | |" in text
+    lines = maker.orders_of(maker.MeasuredStudy("quick", quick)).splitlines()
+    row = next(each for each in lines if each.startswith("| Rotary is as good. | copy @ size large"))
+    assert row == "| Rotary is as good. | copy @ size large | yes | seeds alike | 0.000 [0.000, 0.000] | cpu |"
 
 
 def test_a_study_that_has_not_ended_or_was_changed_is_refused(keeper, store, tmp_path):
