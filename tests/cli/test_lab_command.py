@@ -237,11 +237,11 @@ def test_the_best_rates_are_lines_of_toml_with_all_their_digits(run, folder: Pat
     text = (folder / "good.toml").read_text(encoding="utf-8").replace("[0.01, 0.1]", "[0.01, 0.0100000001, 0.1]")
     text = text.replace("arms.rotary", 'arms."rotary 25 %"').replace('arm = "rotary"', 'arm = "rotary 25 %"')
     (folder / "good.toml").write_text(text, encoding="utf-8")
-    tuned(text, {"none": {0.01: 2.0, 0.0100000001: 1.0, 0.1: 3.0}, "rotary 25 %": {0.1: 0.5}})
+    tuned(text, {"none": {0.01: 2.0, 0.0100000001: 1.0, 0.1: 3.0}, "rotary 25 %": {0.0100000001: 0.5}})
     done = run("lab", "tune", "good.toml")
     assert (done.code, done.err) == (0, "")
     assert done.out == snapshot
-    assert tomllib.loads(done.out)["arms"]["rotary 25 %"] == {"learning_rate": {"copy": 0.1}}
+    assert tomllib.loads(done.out)["arms"]["rotary 25 %"] == {"learning_rate": {"copy": 0.0100000001}}
 
 
 @pytest.mark.usefixtures("torch")
@@ -451,5 +451,9 @@ def test_learning_rates_are_tuned_on_seeds_of_their_own(run):
         assert all(map(math.isfinite, losses.values()))
         best = min(losses, key=losses.__getitem__)
         assert tomllib.loads(done.out)["arms"][arm] == {"learning_rate": {"copy": best}}
-    (stored,) = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
+    stored, *wider = json.loads(run("lab", "list", "--store", "lab.sqlite", "--json").out)["studies"]
     assert (stored["name"], stored["trials"]["finished"]) == ("good (tuning)", 4)
+    # A grid that ends at its best is extended, at most four times.
+    at_end = any(line.endswith("the best is at the end of the grid") for line in comments)
+    assert len(wider) == 4 if at_end else len(wider) <= 4
+    assert all(each["name"] == "good (tuning)" and not each["trials"]["failed"] for each in wider)
