@@ -17,7 +17,7 @@ def test_cosine_and_sine_are_read_behind_a_norm_with_weights():
         turned[place][:, first] = rows[:, first] * np.cos(angle) - rows[:, second] * np.sin(angle)
         turned[place][:, second] = rows[:, first] * np.sin(angle) + rows[:, second] * np.cos(angle)
     pytest.importorskip("torch")
-    from clockhands.models.layer_rotations import fitted
+    from clockhands.models.fitted_rotations import fitted
 
     cosine, sine, left = fitted(turned * weights, pairs)
     np.testing.assert_allclose(cosine, np.cos(angles), atol=1e-12)

@@ -23,11 +23,11 @@ from clockhands.models.running_models import runner
 HIDDEN = -5_000.0
 """A score below is that of a key that is not seen: the oldest models subtract 10,000."""
 
-_FUSED = nn.functional.scaled_dot_product_attention
+FUSED = nn.functional.scaled_dot_product_attention
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-_PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
-_PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
-_SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
+PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
+SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
 _OF_ANOTHER_TEXT = re.compile(r"EncDecAttention|cross_?att|encoder_attn", re.IGNORECASE)
 """Names of attention over the text of an encoder."""
@@ -79,6 +79,27 @@ def roundoff(dtype: torch.dtype) -> float:
     return UNIT_ROUNDOFF.get(str(dtype).removeprefix("torch."), 2.0**-24)
 
 
+def fused_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `scaled_dot_product_attention` by their names."""
+    return dict(zip(_ARGUMENTS, args, strict=False)) | dict(kwargs)
+
+
+def fused_scores(given: Mapping[str, Any]) -> Tensor:
+    """The scores that `scaled_dot_product_attention` computes with these arguments; those of hidden keys are -inf."""
+    query, key, attn_mask, scale = given["query"], given["key"], given.get("attn_mask"), given.get("scale")
+    heads = query.shape[-3] // key.shape[-3]
+    of_keys = key.repeat_interleave(heads, -3) if heads > 1 else key
+    scores = (query @ of_keys.transpose(-1, -2)).float() * (scale or query.shape[-1] ** -0.5)
+    hidden = None
+    if given.get("is_causal", False):
+        hidden = ~torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        hidden = ~attn_mask
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return scores if hidden is None else scores.masked_fill(hidden, float("-inf"))
+
+
 def inner(module: nn.Module) -> nn.Module:
     """The model inside a compiled or PEFT-wrapped one."""
     found: Any = getattr(module, "_orig_mod", module)
@@ -123,15 +144,15 @@ class _Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         if not self.running:
             return func(*args, **kwargs)
-        if func is _FUSED:
+        if func is FUSED:
             return self._fused(args, kwargs)
-        if func in _PRODUCTS and len(args) == 2:
+        if func in PRODUCTS and len(args) == 2:
             return self._product(func, *args)
-        if func in _PRODUCTS_WITH_SUM:
+        if func in PRODUCTS_WITH_SUM:
             given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
             one, other = given.pop("batch1"), given.pop("batch2")
             return self._product(lambda a, b: torch.baddbmm(batch1=a, batch2=b, **given), one, other)
-        if func in _SOFTMAX:
+        if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
         return func(*args, **kwargs)
 
@@ -155,25 +176,13 @@ class _Watch(TorchFunctionMode):
         return array if array.ndim != 3 else array.unflatten(0, (self.batch, -1))
 
     def _fused(self, args: Any, kwargs: Any) -> Tensor:
-        given = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
+        given = fused_arguments(args, kwargs)
         query, key = given["query"], given["key"]
-        attn_mask, is_causal, scale = given.get("attn_mask"), given.get("is_causal", False), given.get("scale")
+        attn_mask, is_causal = given.get("attn_mask"), given.get("is_causal", False)
         module, _ = self.running[-1]
         where = self._of(module)
         if where is not None:
-            scores = None
-            if self.keep or self.add is not None:
-                heads = query.shape[-3] // key.shape[-3]
-                of_keys = key.repeat_interleave(heads, -3) if heads > 1 else key
-                scores = (query @ of_keys.transpose(-1, -2)).float() * (scale or query.shape[-1] ** -0.5)
-                tokens, keys = scores.shape[-2:]
-                hidden = ~torch.ones(tokens, keys, dtype=torch.bool, device=scores.device).tril() if is_causal else None
-                if attn_mask is not None and attn_mask.dtype == torch.bool:
-                    hidden = ~attn_mask
-                elif attn_mask is not None:
-                    scores = scores + attn_mask
-                if hidden is not None:
-                    scores = scores.masked_fill(hidden, float("-inf"))
+            scores = fused_scores(given) if self.keep or self.add is not None else None
             self._note(where, query, key, scores, None)
             if self.turn is not None:
                 query, key = self.turn(where[0], query, key)
@@ -185,7 +194,7 @@ class _Watch(TorchFunctionMode):
                     added = added + attn_mask
                 attn_mask, is_causal = (hidden + added).to(query.dtype), False
         given |= {"query": query, "key": key, "attn_mask": attn_mask, "is_causal": is_causal}
-        return _FUSED(**given)
+        return FUSED(**given)
 
     def _product(self, func: Any, one: Any, other: Any) -> Any:
         module, products = self.running[-1]

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from clockhands.configs.resolved import layer_ranges
 from clockhands.encodings.scores import FloorLogScale, LogScale, ScoreScale, score_scale
 from clockhands.models.attention_inputs import Attended
-from clockhands.models.layer_rotations import DeclaredLayer, growth, repeated_tokens, rows_of, tolerance
+from clockhands.models.fitted_rotations import growth
+from clockhands.models.layer_rotations import DeclaredLayer, repeated_tokens, rows_of, tolerance
 from clockhands.models.observations import Observation
 from clockhands.phrases import listed
 

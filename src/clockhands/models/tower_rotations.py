@@ -20,7 +20,8 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.models.attention_inputs import HIDDEN, Attended, attended
 from clockhands.models.first_attention import NO_PATCH
-from clockhands.models.layer_rotations import fitted, tolerance
+from clockhands.models.fitted_rotations import fitted
+from clockhands.models.layer_rotations import tolerance
 from clockhands.models.tower_inputs import PatchedImage, SmallInput
 from clockhands.phrases import listed
 
