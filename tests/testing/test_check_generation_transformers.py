@@ -387,7 +387,7 @@ def test_a_state_that_is_read_for_a_single_token_alone_is_said_and_decoding_is_s
 
 
 def test_the_rounding_of_a_recurrence_is_measured_with_a_copy_in_float64():
-    from clockhands.testing.generation._causal_models import opened
+    from clockhands.testing.generation._opened_models import opened
     from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 
     model = opened(model_of("FalconH1", **{**_LLAMA, **HYBRIDS["FalconH1"]}), None, None, None, 60.0)

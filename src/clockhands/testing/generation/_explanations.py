@@ -27,6 +27,8 @@ from clockhands.testing.generation._caches import (
 from clockhands.testing.generation._changed_calls import ROOM, CallArguments, clamped, misplaced, unchanged
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
+from clockhands.testing.generation._measured_attention import is_measurable, measured_calls, reference_of
+from clockhands.testing.generation._measured_faults import faults_of_calls
 from clockhands.testing.generation._predictions import Predictions, RecordedRun
 from clockhands.testing.generation._text_experiments import NO_KEYS, ONE_TOKEN
 from clockhands.testing.generation.texts import GenerationSubject
@@ -34,6 +36,11 @@ from clockhands.testing.reports import UNDECIDED, Explanation
 
 _PIECES = ("one token", "chunks")
 """How the names of experiments begin in which a text is given in pieces."""
+
+_WITH_CACHE = frozenset({
+    "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
+})  # fmt: skip
+"""Others in which later pieces are like those of one text."""
 
 _Rule = tuple[str, Mapping[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
@@ -77,14 +84,31 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
         others = {one.experiment.name: one for one in failed if one.experiment.name not in {*pairs, *reason[2]}}
         if predicted.refuted(fault, others):
             told.remove(reason)
+    known = {name for _, _, names in told for name in names}
+    told += _by_measurement(it, [name for name in (one.experiment.name for one in failed) if name not in known])
     merged: list[_Reason] = []
     for codes, parameters, names in told:
         same = [reason for reason in merged if reason[:2] == (codes, parameters)]
         if not same:
             merged.append((codes, parameters, list(dict.fromkeys(names))))
-        for _, _, known in same:
-            known += [name for name in names if name not in known]
-    return tuple(_explanation_of(*reason) for reason in merged)
+        for _, _, held in same:
+            held += [name for name in names if name not in held]
+    return tuple(explanation_of(*reason) for reason in merged)
+
+
+def _by_measurement(it: GenerationSubject, unknown: Sequence[str]) -> list[_Reason]:
+    """What is measured inside a model of PyTorch, where calls with a cache fail and nothing else accounts for them."""
+    pieces = [name for name in unknown if name in _WITH_CACHE or name.startswith(_PIECES)]
+    if not any(name.startswith(_PIECES) for name in unknown):
+        return []  # what else fails follows from what is explained
+    if not is_measurable(it.model) or (reference := reference_of(it)) is None:
+        return []
+    measured = measured_calls(it, reference)
+    if measured is None:
+        return []
+    alone = any(one.start == 0 and one.size == 1 and one.got != one.right for one in measured.rows)
+    names = [*(["a longer text"] if alone and "a longer text" in unknown else []), *pieces]
+    return [((code,), parameters, names) for code, parameters in faults_of_calls(measured)]
 
 
 def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
@@ -339,7 +363,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {number_of(rest, 'other experiment')}" if rest > 0 else "")
 
 
-def _explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+def explanation_of(codes: tuple[str, ...], parameters: Mapping[str, Any], names: Sequence[str]) -> Explanation:
+    """The faults of these codes in words, with the experiments that they account for."""
     # A code that other kinds share is told in the words of this one, with the cases of all.
     rows = [_ROWS[code] for code in codes]
     said = [row.sentence.format(**parameters) for row in rows[:1]]

@@ -19,9 +19,12 @@ from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
 from clockhands.testing.generation._caches import reads_states_of_pieces, states_of
-from clockhands.testing.generation._causal_models import CausalModel, TransformersModel, opened
-from clockhands.testing.generation._explanations import explained
+from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
+from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
+from clockhands.testing.generation._measured_attention import is_measurable
+from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
+from clockhands.testing.generation._opened_models import opened
 from clockhands.testing.generation._predictions import RecordedRun
 from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
@@ -155,14 +158,19 @@ def check_generation(
             f"an error of one position changes its logits by {subject.slip:.2g} at most, and rounding alone by "
             f"{subject.allowed:.2g}; use larger weights, or a dtype of higher precision"
         )
+    of_pass = faults_of_pass(subject) if is_measurable(called) else None
+    reasons = (*reasons, *(explanation_of((code,), told, [IN_ONE_PASS]) for code, told in of_pass or ()))
     parting = parted(subject) if any(one.experiment.name == "one token at a time" for one in failed) else None
     report = Report(
         subject=_named(model, forward),
         kind="generation",
         like="the same logits however a text is passed",
-        experiments=tuple(one.experiment.name for one in asked),
+        experiments=(*(one.experiment.name for one in asked), *([] if of_pass is None else [IN_ONE_PASS])),
         left_out={**left_out, **noted, **notes},
-        failures=tuple(_failure(one, parting) for one in failed),
+        failures=(
+            *(_failure(one, parting) for one in failed),
+            *(Failure(IN_ONE_PASS, f"texts of one repeated token: {told['how']}.", told) for _, told in of_pass or ()),
+        ),
         explanations=reasons,
         called={
             "library": called.library.name,

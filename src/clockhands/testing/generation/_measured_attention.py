@@ -1,0 +1,356 @@
+"""What reaches attention in calls with a cache, measured inside a model that is made of PyTorch.
+
+The text is one token, repeated. Its values are all alike, so attention gives each position the same, whatever the
+scores: in each layer a query or key then depends on its position alone, and is looked up among those of one pass.
+Only where positions are added to tokens, layers behind a wrong one differ in more than that: there a row that is
+found nowhere says nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import numpy as np
+
+from clockhands.recognition.calling import Refused
+from clockhands.testing._experiments import Unasked
+from clockhands.testing.bounds import UNIT
+from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._started_caches import owners_of
+from clockhands.testing.generation.texts import GenerationSubject
+
+HIDDEN_BELOW = -5_000.0  # a score below is that of a key that is not seen
+LEAST = 1e-3  # of the largest number of a row: what several layers may round to
+_LONGER = (4, 3, 2, 1)  # times the tokens of the longest text that the pass of reference may have
+
+NOTHING_ADDED = "nothing is added to the scores"
+"""A relation of scores."""
+
+_MOST = 256  # tokens of that pass, if a text is not longer
+
+Side = Literal["queries", "new keys", "cached keys"]
+
+
+@dataclass(frozen=True)
+class PlacedRow:
+    """Where a query or key is, by the rows of one pass.
+
+    Attributes:
+        layer: The number of its attention.
+        side: Which row it is.
+        size, start: The tokens of its call, and the position of the first of them.
+        got: Its place in one pass; None if it is found nowhere there.
+        right: Its position.
+        note: How it differs from all rows of one pass, if it is found nowhere.
+    """
+
+    layer: int
+    side: Side
+    size: int
+    start: int
+    got: int | None
+    right: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ScoreRow:
+    """The scores of one query beside those of one pass.
+
+    Attributes:
+        layer, size, start, right: As of a `PlacedRow`.
+        seen: How many keys it sees, and how many in one pass.
+        missed: The first position whose key it does not see, though one pass does, or the other way round; None if
+            that is not known.
+        relation: How the scores of keys that it sees rightly differ: "" if they do not.
+    """
+
+    layer: int
+    size: int
+    start: int
+    right: int
+    seen: tuple[int, int]
+    missed: int | None
+    relation: str
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """A table of which one pass reads a row for each token.
+
+    Attributes:
+        name: What the model calls it, or its shape.
+        size, start: As of a `PlacedRow`.
+        got: The rows that a call read; empty if it read none.
+        right: Those of its tokens in one pass.
+    """
+
+    name: str
+    size: int
+    start: int
+    got: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReferencePass:
+    """One pass over the repeated token, longer than any text."""
+
+    call: Any
+    size: int
+    allowed: float
+
+    @cached_property
+    def queries(self) -> list["RowPlaces"]:
+        """Of each attention."""
+        return [RowPlaces(each.queries, self.allowed) for each in self.call.products]
+
+    @cached_property
+    def keys(self) -> list["RowPlaces"]:
+        """Of each attention."""
+        return [RowPlaces(each.keys, self.allowed) for each in self.call.products]
+
+
+class RowPlaces:
+    """Rows by position: where another row is the same.
+
+    Attributes:
+        rows: [heads, positions, channels].
+    """
+
+    def __init__(self, rows: np.ndarray, allowed: float) -> None:
+        self.rows = rows
+        self._allowed = allowed * max(float(np.abs(rows).max()), 1e-30)
+
+    @cached_property
+    def depends(self) -> bool:
+        """Whether rows differ from position to position."""
+        return bool(np.abs(self.rows - self.rows[:, :1]).max() > self._allowed)
+
+    def alike(self, row: np.ndarray) -> np.ndarray | None:
+        """A row with as many heads as these: keys stand once for all their queries, or are repeated.
+
+        None where channels differ, as where a later call multiplies other arrays.
+        """
+        heads, own = len(row), len(self.rows)
+        if row.shape[1] != self.rows.shape[2] or max(heads, own) % min(heads, own):
+            return None
+        return np.repeat(row, own // heads, axis=0) if heads <= own else row[:: heads // own]
+
+    def place(self, row: np.ndarray, right: int) -> int | None:
+        """The position of a row [heads, channels]: the right one if that fits, else the nearest one that does."""
+        fits = np.flatnonzero(np.abs(self.rows - row[:, None]).max(axis=(0, 2)) <= self._allowed)
+        return int(fits[np.abs(fits - right).argmin()]) if len(fits) else None
+
+    def note(self, row: np.ndarray, right: int) -> str:
+        """How a row that has no place differs from all of them."""
+        own = self.rows[:, right]
+        size = float((row * own).sum() / max(float((own**2).sum()), 1e-30))
+        if np.abs(row - size * own).max() <= self._allowed * max(abs(size), 1.0):
+            return "have the right position and another size than in one pass"
+        if not self.depends:
+            return "differ from those of one pass, which are the same at every position"
+        lengths, of_one_pass = (np.linalg.norm(each, axis=-1) for each in (row, own))
+        if np.abs(lengths - of_one_pass).max() <= self._allowed:
+            return "have the right size, and an angle that no position of one pass gives"
+        return "are those of no position of one pass"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that was measured of the calls of a text in pieces."""
+
+    rows: Sequence[PlacedRow]
+    scores: Sequence[ScoreRow]
+    tables: Sequence[ReadTable]
+    layers: int
+
+
+def recorded_calls(it: GenerationSubject, pieces: Sequence[np.ndarray]) -> list[Any]:
+    """What a fresh model computes in calls of these pieces, [tokens] or [texts, tokens], one after the other.
+
+    Raises:
+        Refused, Unasked: It cannot be called like that.
+    """
+    from clockhands.models.recorded_calls import recorded_into
+
+    model, cache, start, calls = it.model.fresh(), None, 0, []
+    model = replace(model, watch=partial(recorded_into, calls))
+    for piece in pieces:
+        tokens = np.atleast_2d(piece)
+        at = np.broadcast_to(start + np.arange(tokens.shape[1]), tokens.shape) if "positions" in model.takes else None
+        _, cache = model(tokens, at, None, cache)
+        if cache is None and len(pieces) > 1:
+            raise Unasked("it returns no cache")
+        start += tokens.shape[1]
+    return calls
+
+
+def is_measurable(model: CausalModel) -> bool:
+    """Whether the model is made of PyTorch."""
+    return model.library.name == "torch"
+
+
+def reference_of(it: GenerationSubject) -> ReferencePass | None:
+    """One pass over a repeated token, as long as the model takes; None where no attention is seen."""
+    allowed = max(LEAST, 64 * UNIT[it.model.counts.dtype])
+    for times in _LONGER:
+        size = times * len(it.texts[0])
+        if size > _MOST and times > 1:
+            continue
+        with suppress(Refused, Unasked):
+            (call,) = recorded_calls(it, [np.full(size, it.texts[0][0])])
+            whole = [each for each in call.products if each.queries.shape[1] == each.keys.shape[1] == size]
+            return ReferencePass(call, size, allowed) if whole and len(whole) == len(call.products) else None
+    return None
+
+
+def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:
+    """Everything that the calls of three ways to cut a text show; None where they have other attentions than one pass.
+
+    One token at a time after half of the text, pieces of five tokens, and one token at a time from the first.
+    """
+    size = len(it.texts[0])
+    half = size // 2
+    ways = ([half, *[1] * (size - half)], [5] * (size // 5), [1] * (size // 3))
+    rows: list[PlacedRow] = []
+    scores: list[ScoreRow] = []
+    tables: list[ReadTable] = []
+    for way in ways:
+        try:
+            calls = recorded_calls(it, [np.full(each, it.texts[0][0]) for each in way])
+        except (Refused, Unasked):
+            continue
+        starts = np.cumsum([0, *way[:-1]]).tolist()
+        if any(len(call.products) != len(reference.call.products) for call in calls):
+            return None
+        for call, start, length in zip(calls, starts, way, strict=True):
+            rows += _placed(reference, call, start, length)
+            scores += _scored(reference, call, start, length)
+        tables += _read(it, reference, calls, starts, way)
+    return Measured(rows, scores, tables, len(reference.call.products)) if rows else None
+
+
+def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[PlacedRow]:
+    for layer, product in enumerate(call.products):
+        queries, keys = reference.queries[layer], reference.keys[layer]
+        new = range(start, start + size)
+        sides: list[tuple[Side, RowPlaces, np.ndarray, range]] = [("queries", queries, product.queries, new)]
+        if product.keys.shape[1] >= start + size:  # a cache that drops rows has them in an order of its own
+            sides.append(("new keys", keys, product.keys[:, start:], new))
+            sides.append(("cached keys", keys, product.keys, range(start)))
+        for side, places, rows, positions in sides:
+            for number, right in enumerate(positions):
+                row = places.alike(rows[:, number])
+                if row is not None:
+                    got = places.place(row, right)
+                    note = places.note(row, right) if got is None else ""
+                    yield PlacedRow(layer, side, size, start, got, right, note)
+
+
+def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[ScoreRow]:
+    for layer, product in enumerate(call.products):
+        of_one_pass = reference.call.products[layer].scores
+        for inside in range(size):
+            right = start + inside
+            got, wanted = product.scores[:, inside], of_one_pass[:, right]
+            seen, meant = (np.flatnonzero((each > HIDDEN_BELOW).any(axis=0)) for each in (got, wanted))
+            in_order = product.scores.shape[2] >= start + size
+            missed, relation = None, ""
+            if in_order and not np.array_equal(seen, meant):
+                missed = int(np.setxor1d(seen, meant)[0])
+            elif in_order and got.shape[0] == wanted.shape[0]:
+                row = QueryScores(of_one_pass, got[:, seen], seen, right, reference.allowed)
+                relation = row.relation(_products_of(product, inside)[:, seen])
+            yield ScoreRow(layer, size, start, right, (len(seen), len(meant)), missed, relation)
+
+
+def _step(scores: np.ndarray) -> float | None:
+    """By how much the scores [heads, keys] of the first head grow from key to key, if that is one number."""
+    steps = np.diff(scores[0])
+    return float(steps[0]) if len(steps) > 1 and np.ptp(steps) <= LEAST * np.abs(scores[0]).max() else None
+
+
+def _products_of(product: Any, token: int) -> np.ndarray:
+    """The products of one query with all keys, [heads, keys]."""
+    queries, keys = product.queries[:, token], product.keys
+    keys = np.repeat(keys, len(queries) // len(keys), axis=0) if len(queries) % len(keys) == 0 else keys
+    if len(keys) != len(queries):
+        return np.zeros((len(queries), keys.shape[1]))
+    return np.einsum("hc,hkc->hk", queries, keys)
+
+
+def _beside_mean(scores: np.ndarray) -> np.ndarray:
+    """A softmax does not see what all scores of a query have in common."""
+    return scores - scores.mean(axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryScores:
+    """The scores of one query, [heads, seen keys], beside those of one pass, [heads, tokens, keys]."""
+
+    of_one_pass: np.ndarray
+    got: np.ndarray
+    seen: np.ndarray
+    right: int
+    allowed: float
+
+    def relation(self, products: np.ndarray) -> str:
+        """How they differ; ``products`` are those of the query and the keys alone. Empty where they do not."""
+        wanted, got, products = self._wanted_at(self.right), _beside_mean(self.got), _beside_mean(products)
+        if len(self.seen) < 2 or self._same(got, wanted):
+            return ""
+        factor = float((products * got).sum() / max(float((products**2).sum()), 1e-30))
+        if self._same(got, factor * products) and not self._same(wanted, factor * products):
+            return NOTHING_ADDED
+        for other in range(self.of_one_pass.shape[1]):
+            first = int(self.seen.min()) + other - self.right
+            if other != self.right and first >= 0 and self._same(got, self._wanted_at(other)):
+                return f"what is added to the scores is that of a query at position {other}"
+        ratio = float((wanted * got).sum() / max(float((wanted**2).sum()), 1e-30))
+        if ratio > 0 and self._same(got, ratio * wanted):
+            return f"the scores are {ratio:.4g} times those of one pass"
+        steps = [_step(each) for each in (got, wanted)]
+        if None not in steps:
+            return f"other numbers are added to the scores: {steps[0]:.3g} from key to key instead of {steps[1]:.3g}"
+        return "other numbers are added to the scores"
+
+    def _wanted_at(self, position: int) -> np.ndarray:
+        return _beside_mean(self.of_one_pass[:, position, self.seen])
+
+    def _same(self, one: np.ndarray, other: np.ndarray) -> bool:
+        largest = np.abs(self.of_one_pass[:, self.right, self.seen]).max()
+        room = self.allowed * max(float(largest), float(np.abs(self.got).max()), 1e-30)
+        return bool(np.abs(one - other).max(initial=0) <= room)
+
+
+def _read(
+    it: GenerationSubject, reference: ReferencePass, calls: Sequence[Any], starts: Sequence[int], sizes: Sequence[int]
+) -> Iterator[ReadTable]:
+    """What each call reads of the tables of which one pass reads a row for each token."""
+    rows_of_tokens: dict[int, tuple[Any, tuple[int, ...]]] = {}
+    for read in reference.call.reads:
+        if len(read.rows) == reference.size and len(set(read.rows)) == reference.size:
+            rows_of_tokens.setdefault(id(read.table), (read.table, read.rows))
+    for identity, (table, rows) in rows_of_tokens.items():
+        if any(sum(id(read.table) == identity for read in call.reads) for call in calls):
+            for call, start, size in zip(calls, starts, sizes, strict=True):
+                own = [read.rows for read in call.reads if id(read.table) == identity]
+                right = rows[start : start + size]
+                fits = [each for each in own if len(each) == size]
+                if right not in own and (fits or not own):
+                    yield ReadTable(table_name(it.model, table), size, start, fits[0] if fits else (), right)
+
+
+def table_name(model: CausalModel, table: Any) -> str:
+    """What a model calls a tensor that it holds; else its shape."""
+    owners = [getattr(model, "model", None), *owners_of(model.forward)]
+    for owner in owners:
+        for path, module in owner.named_modules() if owner is not None else ():
+            own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False), *vars(module).items())
+            for name, each in own:
+                if each is table:
+                    return ".".join(filter(None, [path, name]))
+    return f"of {' x '.join(map(str, table.shape))} numbers"

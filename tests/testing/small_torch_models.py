@@ -1,0 +1,195 @@
+"""Small causal models of PyTorch as people write them: the cache is an object, a dict, tuples or the module's own."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY, WIDTH, HEADS, HEAD, LAYERS = 41, 32, 4, 8, 2
+
+
+def rotated(x, positions, base=500.0):
+    """Queries or keys [batch, heads, seq, HEAD], by halves."""
+    rates = base ** (-torch.arange(0, x.shape[-1], 2).float() / x.shape[-1])
+    angles = positions.float()[..., None] * rates
+    cosine, sine = angles.cos(), angles.sin()
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+
+def causal(tokens, keys):
+    return torch.arange(keys) <= torch.arange(keys - tokens, keys)[:, None]
+
+
+class KeysAndValues:
+    """A cache of one layer, which a call writes to."""
+
+    def __init__(self):
+        self.keys = self.values = None
+
+    @property
+    def length(self):
+        return 0 if self.keys is None else self.keys.shape[2]
+
+    def added(self, keys, values):
+        self.keys = keys if self.keys is None else torch.cat([self.keys, keys], 2)
+        self.values = values if self.values is None else torch.cat([self.values, values], 2)
+        return self.keys, self.values
+
+
+class Attention(nn.Module):
+    """One layer; ``slip`` is what is wrong, or None."""
+
+    def __init__(self, number, slip):
+        super().__init__()
+        self.number, self.slip = number, slip
+        self.read = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
+        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def heads(self, x):
+        return (each.unflatten(-1, (HEADS, HEAD)).transpose(1, 2) for each in self.read(x).chunk(3, -1))
+
+    def attended(self, queries, keys, values, bias=0.0, seen=None):
+        scores = queries @ keys.transpose(-1, -2) / HEAD**0.5 + bias
+        seen = causal(*scores.shape[-2:]) if seen is None else seen
+        return self.out((scores.masked_fill(~seen, -1e9).softmax(-1) @ values).transpose(1, 2).flatten(-2))
+
+    def forward(self, x, cache):
+        queries, keys, values = self.heads(x)
+        past, size = cache.length, x.shape[1]
+        at = torch.arange(past, past + size)
+        later = past > 0
+        of_queries = at + 2 if self.slip == "queries further" and later else at
+        if self.slip == "all at the first" and later:
+            of_queries = at = torch.full_like(at, past)
+        if self.slip == "second layer further" and later and self.number == 1:
+            of_queries = at = at + 1
+        queries = rotated(queries, of_queries, 50.0 if self.slip == "another base" and later else 500.0)
+        if self.slip == "another size" and later:
+            queries = 0.5 * queries
+        keys, values = cache.added(rotated(keys, at), values)
+        if self.slip == "keys again" and later:
+            keys = torch.cat([rotated(keys[:, :, :past], torch.arange(past)), keys[:, :, past:]], 2)
+        seen = None
+        if self.slip == "a key less" and size == 1:
+            seen = torch.arange(keys.shape[2])[None] > 0
+        return self.attended(queries, keys, values, seen=seen)
+
+
+class Linear(Attention):
+    """Scores fall with distance, without a rotation."""
+
+    def forward(self, x, cache):
+        queries, keys, values = self.heads(x)
+        past = cache.length
+        keys, values = cache.added(keys, values)
+        if self.slip == "bias lost" and past:
+            return self.attended(queries, keys, values)
+        start = 0 if self.slip == "bias of the call" else past
+        at = torch.arange(start, start + x.shape[1])[:, None]
+        slopes = 2.0 ** -torch.arange(1, HEADS + 1)[:, None, None]
+        return self.attended(queries, keys, values, -slopes * (at - torch.arange(keys.shape[2])).abs())
+
+
+class Added(Attention):
+    """No position in attention."""
+
+    def forward(self, x, cache):
+        queries, keys, values = self.heads(x)
+        return self.attended(queries, *cache.added(keys, values))
+
+
+class Model(nn.Module):
+    """A model whose cache is a list of objects that a function beside it makes."""
+
+    def __init__(self, slip=None, attention=Attention):
+        super().__init__()
+        torch.manual_seed(2)
+        self.slip = slip
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.table = nn.Embedding(64, WIDTH)
+        self.layers = nn.ModuleList(attention(number, slip) for number in range(LAYERS))
+        with torch.no_grad():
+            for layer in self.layers:
+                layer.read.weight.mul_(2.5)
+        self.eval().requires_grad_(False)
+
+    def placed(self, ids, past):
+        if not isinstance(self.layers[0], Added):
+            return self.embedding(ids)
+        if self.slip == "no row alone" and ids.shape[1] == 1:
+            return self.embedding(ids)
+        start = past // 2 if self.slip == "half the row" else past
+        return self.embedding(ids) + self.table(torch.arange(start, start + ids.shape[1]))
+
+    def forward(self, ids, cache=None):
+        cache = cache or empty_cache(self)
+        x = self.placed(ids, cache[0].length)
+        for layer, kept in zip(self.layers, cache, strict=True):
+            x = x + layer(functional.layer_norm(x, (WIDTH,)), kept)
+        return functional.layer_norm(x, (WIDTH,)) @ self.embedding.weight.T
+
+
+def empty_cache(model):
+    return [KeysAndValues() for _ in model.layers]
+
+
+class OwnCache(nn.Module):
+    """A model that keeps keys in itself, and is told where a call begins."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.kept = Model(), None
+
+    def forward(self, tokens, start_pos):
+        if start_pos == 0 or self.kept is None:
+            self.kept = empty_cache(self.inner)
+        return self.inner(tokens, self.kept)
+
+
+class StateLayer(nn.Module):
+    """A layer that reads hidden states and keeps a dict; the tokens are the first or the second axis."""
+
+    def __init__(self, slip=None, *, sequence_first=False):
+        super().__init__()
+        torch.manual_seed(3)
+        self.attention, self.slip, self.sequence_first = Attention(0, None), slip, sequence_first
+        self.eval().requires_grad_(False)
+
+    def forward(self, hidden, kv_cache=None):
+        x = hidden.transpose(0, 1) if self.sequence_first else hidden
+        queries, keys, values = self.attention.heads(x)
+        past = kv_cache["keys"].shape[2] if kv_cache else 0
+        at = torch.arange(past, past + x.shape[1])
+        start = 0 if self.slip == "queries restart" else past
+        queries, keys = rotated(queries, at - past + start), rotated(keys, at)
+        if kv_cache:
+            keys = torch.cat([kv_cache["keys"], keys], 2)
+            values = torch.cat([kv_cache["values"], values], 2)
+        if kv_cache is not None:
+            kv_cache.update(keys=keys, values=values)
+        made = self.attention.attended(queries, keys, values)
+        return made.transpose(0, 1) if self.sequence_first else made
+
+
+class OnePass(nn.Module):
+    """A model without a cache, whose positions are wrong in every pass."""
+
+    def __init__(self, slip=None):
+        super().__init__()
+        torch.manual_seed(4)
+        self.slip = slip
+        self.embedding, self.attention = nn.Embedding(VOCABULARY, WIDTH), Attention(0, None)
+        self.eval().requires_grad_(False)
+
+    def forward(self, ids):
+        queries, keys, values = self.attention.heads(self.embedding(ids))
+        at = torch.arange(ids.shape[1])
+        of_queries = of_keys = {
+            "heads": torch.arange(HEADS)[:, None],
+            "texts": torch.arange(len(ids))[:, None, None],
+            "zeros": 0 * at,
+        }.get(self.slip, at)
+        of_keys = {"keys twice": 2 * at, "keys backward": -at, "keys not": 0 * at}.get(self.slip, of_keys)
+        if self.slip != "none":
+            queries, keys = rotated(queries, of_queries), rotated(keys, of_keys)
+        return self.attention.attended(queries, keys, values) @ self.embedding.weight.T

@@ -1,0 +1,86 @@
+"""What is measured inside models of PyTorch: each fault is named with its numbers, and a sound twin is correct."""
+
+import pytest
+
+from clockhands.testing import check_generation
+
+
+@pytest.fixture(scope="module")
+def models():
+    pytest.importorskip("torch")
+    from . import small_torch_models
+
+    return small_torch_models
+
+
+def said(report):
+    return " ".join(one.message for one in report.explanations)
+
+
+OF_CALLS = {
+    "queries further": ("decode-positions", "the queries of later calls are at positions 10, 11, 12, … instead of 8"),
+    "all at the first": ("decode-positions", "the queries and keys of later calls of several tokens are at positions"),
+    "second layer further": ("decode-positions", "(1 too high), in attention 1 of 2"),
+    "another base": ("decode-positions", "the right size, and an angle that no position of one pass gives"),
+    "another size": ("decode-positions", "the right position and another size than in one pass"),
+    "keys again": ("cached-keys-rotated-again", "(twice the right one)"),
+    "a key less": ("other-keys-seen", "sees 8 keys instead of 9; the first key that differs is that of position 0"),
+}
+
+
+def test_what_later_calls_rotate_or_see_is_measured(models, cases):
+    assert check_generation(models.Model(), raises=False).sound
+    for slip, (code, sentence) in OF_CALLS.items():
+        with cases(slip):
+            report = check_generation(models.Model(slip), raises=False)
+            assert report.codes == {code}, str(report)
+            assert sentence in said(report)
+
+
+def test_what_later_calls_add_is_measured(models, cases):
+    rows = [
+        (models.Linear, "bias lost", "bias-lost-in-decode", "loses its bias"),
+        (models.Linear, "bias of the call", "decode-bias", "from key to key instead of 0.5"),
+        (models.Added, "no row alone", "table-not-read", "table.weight"),
+        (models.Added, "half the row", "decode-positions", "read the rows 4, 4, 5, … of the table table.weight"),
+    ]
+    for attention, slip, code, sentence in rows:
+        with cases(slip):
+            assert check_generation(models.Model(None, attention), raises=False).sound
+            report = check_generation(models.Model(slip, attention), raises=False)
+            assert code in report.codes, str(report)
+            assert sentence in said(report)
+
+
+def test_the_cache_of_a_layer_or_of_the_module_itself_is_found(models, cases):
+    for first in (False, True):
+        with cases("sequence first" if first else "batch first"):
+            sound = check_generation(models.StateLayer(sequence_first=first), raises=False)
+            assert sound.sound, str(sound)
+            assert "one token at a time" in sound.experiments
+            report = check_generation(models.StateLayer("queries restart", sequence_first=first), raises=False)
+            assert report.codes == {"queries-restart"}, str(report)
+    with cases("its own cache"):
+        report = check_generation(models.OwnCache(), raises=False)
+        assert report.sound, str(report)
+        assert "one token at a time" in report.experiments
+
+
+OF_ONE_PASS = {
+    "heads": ("positions-without-effect", "they follow the number of the head"),
+    "texts": ("positions-without-effect", "they follow the number of the text in its batch"),
+    "zeros": ("positions-without-effect", "rotate no query and no key from token to token"),
+    "keys twice": ("keys-rotated-apart", "2 times that of a query: they are rotated twice"),
+    "keys backward": ("keys-rotated-apart", "-1 times that of a query: in the other direction"),
+    "keys not": ("keys-rotated-apart", "keys are not rotated, and queries are"),
+}
+
+
+def test_rotations_of_one_pass_are_measured(models, cases):
+    for slip in (None, "none"):  # a model without positions is one by design
+        assert check_generation(models.OnePass(slip), raises=False).sound
+    for slip, (code, sentence) in OF_ONE_PASS.items():
+        with cases(slip):
+            report = check_generation(models.OnePass(slip), raises=False)
+            assert report.codes == {code}, str(report)
+            assert sentence in said(report)
