@@ -4,9 +4,7 @@
 that code does not read a key: a key counts as read wherever the code of the class and what it uses mentions it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from clockhands.packaged import packaged
 
@@ -64,7 +62,7 @@ def definition_in(release: str, name: str) -> ReleasedClass | None:
 
 
 def _row(release: str, kind: str, key: str) -> ReleasedClass | None:
-    data = _held()
+    data = packaged(__file__, "released_code.json")
     held = data["releases"].get(release, {})
     if key not in held.get(kind, {}):
         return None
@@ -81,8 +79,4 @@ def line_of(release: str, key: str, within: str = "block") -> str:
     >>> line_of("transformers 5.23.0", "truncate")
     'transformers/modeling_rope_utils.py:475'
     """
-    return _held()["releases"][release][within][key]
-
-
-def _held() -> Mapping[str, Any]:
-    return packaged(__file__, "released_code.json")
+    return packaged(__file__, "released_code.json")["releases"][release][within][key]

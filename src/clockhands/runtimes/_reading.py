@@ -30,8 +30,8 @@ from clockhands.runtimes.views import (
     Refusal,
     Undescribed,
     View,
-    about,
     canonical,
+    facts,
     put_back,
     text_sections,
 )
@@ -278,7 +278,8 @@ class FileReadings:
         return tuple(each for each in map(self.reading, PATTERNS) if each.verdict == "differs")
 
     def _reading(self, name: str) -> Reading:
-        title, version, _ = about(name)
+        about = facts()["readers"][name]
+        title, version = about["title"], about["version"]
         if self.incomparable is not None:
             return self._alone(name, title, version, self.incomparable)
         try:

@@ -230,6 +230,7 @@ def _name(top: Mapping[str, Any], section: Section) -> str | None:
     return known.sections.get(section.part) if known is not None else None
 
 
+@cache
 def facts() -> Mapping[str, Any]:
     """All of ``runtimes.json``."""
     return packaged(__file__, "runtimes.json")
@@ -239,12 +240,6 @@ def facts() -> Mapping[str, Any]:
 def names(reader: str, key: str = "names") -> frozenset[str]:
     """A list of names that a reader knows."""
     return frozenset(facts()[reader][key])
-
-
-def about(reader: str) -> tuple[str, str, str]:
-    """Title, release, and the files that were read."""
-    held = facts()["readers"][reader]
-    return held["title"], held["version"], held["read"]
 
 
 def ratio(factor: float, block: Mapping[str, Any]) -> float:
