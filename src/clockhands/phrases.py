@@ -4,7 +4,7 @@ import difflib
 import math
 import numbers
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sized
 from string import Formatter
 from typing import Any
 
@@ -181,7 +181,7 @@ def percent(share: float) -> str:
     return "under 0.1%" if share < 1e-3 else "over 99.9%" if share > 0.999 else f"{share:.1%}"
 
 
-def filled(template: str, value: Callable[..., Any]) -> str:
+def filled(template: str, values: Any) -> str:
     """A template with values.
 
     ``{name}`` is text as it is, or a number with commas; ``{name!r}`` has text in quotes; ``{name!s}`` and
@@ -193,21 +193,24 @@ def filled(template: str, value: Callable[..., Any]) -> str:
 
     Args:
         template: The text.
-        value: What a name stands for; in a part in square brackets it is asked with None, the value if there is none.
+        values: What each name stands for: a dict, or another object that is asked with ``in`` and ``[]``.
 
-    >>> filled("{pairs} pairs[ of the {part}]", {"pairs": 1024}.get)
+    Raises:
+        KeyError: A name outside square brackets stands for nothing.
+
+    >>> filled("{pairs} pairs[ of the {part}]", {"pairs": 1024})
     '1,024 pairs'
     """
     words: list[str] = []
     for number, part in enumerate(re.split(r"[\[\]]", template)):
-        otherwise = (None,) if number % 2 else ()
+        optional = number % 2 == 1
         pieces = [
-            (text, name, None if name is None else value(name, *otherwise), spec, how)
+            (text, name, None if name is None or (optional and name not in values) else values[name], spec, how)
             for text, name, spec, how in Formatter().parse(part)
         ]
         deciding = [held for _, _, held, spec, _ in pieces if spec == "?"]
         deciding = deciding or [held for _, name, held, _, _ in pieces if name is not None]
-        if number % 2 and not all(deciding):
+        if optional and not all(deciding):
             continue
         for text, name, held, spec, how in pieces:
             words.append(text)

@@ -53,6 +53,6 @@ def test_templates_of_sentences():
         "{names:is/are} {names!r} {largest_ratio:times} {largest_ratio:.3g}": 'are ["a", "b"] 1,234 1.23e+03',
         "pairs[ of {name}][, {absent}][ from {pair}][{rows:?} to {pair}]": "pairs to 0",
     }.items():
-        assert filled(template, case.value) == text
-    with pytest.raises(AttributeError, match="absent"):
-        filled("{absent}", case.value)
+        assert filled(template, case) == text
+    with pytest.raises(KeyError, match="absent"):
+        filled("{absent}", case)

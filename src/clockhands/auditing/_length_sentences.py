@@ -15,4 +15,4 @@ def _sentences() -> Mapping[str, Mapping[str, str]]:
 
 def said(row: str, /, **values: Any) -> str:
     """A sentence of `extending.toml`, with the values in it."""
-    return filled(_sentences()[row]["says"], lambda key, *_: values[key])
+    return filled(_sentences()[row]["says"], values)

@@ -58,7 +58,7 @@ def sentence(name: str, **values: Any) -> str:
     found: Any = _SENTENCES
     for part in name.split("."):
         found = found.get(part, "") if part == "says" else found[part]
-    return filled(found, lambda key, *otherwise: values.get(key, *otherwise) if otherwise else values[key])
+    return filled(found, values)
 
 
 def answer(

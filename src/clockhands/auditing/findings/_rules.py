@@ -135,11 +135,11 @@ class Case:
 
     def message(self) -> str:
         """One or two full sentences with the numbers."""
-        return filled(self.text("sentence"), self.value)
+        return filled(self.text("sentence"), self)
 
     def hint(self) -> str:
         """What to do."""
-        return filled(self.text("hint"), self.value)
+        return filled(self.text("hint"), self)
 
     def blames(self) -> str | None:
         """The cause; None if nothing is wrong."""
@@ -151,24 +151,23 @@ class Case:
 
     def doubt(self) -> str:
         """What is not known of the model because of it, as a clause."""
-        return filled(self.text("doubt"), self.value)
+        return filled(self.text("doubt"), self)
 
     def finding(self) -> Finding:
         """The `Finding` for this case."""
         said = self.severity(), self.message(), self.hint()
         return Finding(self.code, *said, self.evidence, self.layers, self.blames(), self.edit())
 
-    def value(self, name: str, *otherwise: None) -> Any:
-        """What a name in a template stands for: an entry of the evidence, or what the case makes of it.
+    def __contains__(self, name: str) -> bool:
+        """Whether a name in a template stands for something."""
+        return name in vars(self) or hasattr(type(self), name)
 
-        Args:
-            name: The name.
-            otherwise: The value if there is none; without it, that is an error.
-        """
+    def __getitem__(self, name: str) -> Any:
+        """What a name in a template stands for: an entry of the evidence, or what the case makes of it."""
         if name in self._named:
             return self._named[name]
-        if not otherwise and not hasattr(type(self), name):
-            raise AttributeError(f"{self.code} has no {name}")
+        if name not in self:
+            raise KeyError(f"{self.code} has no {name}")
         held = getattr(self, name)
         return held() if callable(held) else held
 
@@ -179,10 +178,10 @@ class Case:
 
     def _holds(self, when: Mapping[str, Any]) -> bool:
         for name, wanted in when.items():
-            value = self.value(name, None)
+            value = self[name] if name in self else None  # noqa: SIM401 - a case is no dict
             comparison, _, other = str(wanted).partition(" ")
             if comparison in _COMPARISONS:
-                if value is None or not _COMPARISONS[comparison](value, self.value(other)):
+                if value is None or not _COMPARISONS[comparison](value, self[other]):
                     return False
             elif (bool(value) if isinstance(wanted, bool) else value) != wanted:
                 return False

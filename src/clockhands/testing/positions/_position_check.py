@@ -306,7 +306,7 @@ def _pairs(rule: PositionRule, largest: float) -> Iterator[tuple[PositionSuspect
 def _explanation(found: Sequence[PositionSuspect]) -> Explanation:
     """The explanation of suspects that give the same numbers; of the same fault in more fields, the one in fewer."""
     least = [one for one in found if not any(two.code == one.code and two.changed < one.changed for two in found)]
-    told = list(dict.fromkeys(filled(POSITIONS[one.code].sentence, one.parameters.__getitem__) for one in least))
+    told = list(dict.fromkeys(filled(POSITIONS[one.code].sentence, one.parameters) for one in least))
     codes = tuple(dict.fromkeys(one.code for one in least))
     fault = POSITIONS[codes[0]]
     message = f"{told[0]}." if len(told) == 1 else f"{listed(told, 'or')}{UNDECIDED}."
@@ -316,7 +316,7 @@ def _explanation(found: Sequence[PositionSuspect]) -> Explanation:
 def _known(code: str, parameters: Mapping[str, Any]) -> Explanation:
     """The explanation of a fault that is measured, not tried."""
     fault = POSITIONS[code]
-    message = f"{filled(fault.sentence, parameters.__getitem__)}."
+    message = f"{filled(fault.sentence, parameters)}."
     return Explanation((code,), message, fault.hint, fault.cases, parameters)
 
 
