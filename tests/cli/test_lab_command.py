@@ -425,6 +425,41 @@ def test_a_store_that_was_only_begun_to_be_made_is_used(run, monkeypatch: pytest
     assert "Interrupted: 0 of 4 trials are finished" in run("lab", "run", "good.toml").err
 
 
+GRID = """
+[grid.axes.size.large]
+model = { width = 32 }
+[grid.axes.length.16]
+training = { length = 16 }
+full = true
+"""
+
+
+@pytest.mark.usefixtures("torch", "folder")
+def test_a_grid_adds_cells_and_leaves_the_trials_of_the_task_as_they_are(run):
+    text = Path("good.toml").read_text(encoding="utf-8")
+    Path("grid.toml").write_text(text + 'grid = ["size"]\n' + GRID, encoding="utf-8")
+    assert [run("lab", "run", f"{each}.toml").code for each in ("good", "grid")] == [0, 0]
+
+    def measured(name: str) -> dict[str, list[str]]:
+        run("lab", "report", name, "--csv", f"{name}.csv", "--force")
+        found: dict[str, list[str]] = {}
+        for each in csv.DictReader(Path(f"{name}.csv").read_text(encoding="utf-8").splitlines()):
+            found.setdefault(each.pop("task"), []).append(str({**each, "study": ""}))
+        return found
+
+    alone, cells = measured("good"), measured("grid")
+    assert set(cells) == {"copy", "copy @ size large"}
+    assert cells["copy"] == alone["copy"]
+    said = run("lab", "report", "grid").out
+    assert "does the order hold?" in said
+    assert "not run: length 16, size large + length 16" in said
+    assert run("lab", "run", "grid.toml", "--full").code == 0
+    done = json.loads(run("lab", "report", "grid", "--json").out)
+    assert done["trials"] == {"finished": 16, "failed": 0, "waiting": 0}
+    assert [each["device"] for each in done["tasks"]["copy @ size large + length 16"]["origins"]] == ["cpu"]
+    assert measured("grid")["copy"] == alone["copy"]
+
+
 @pytest.mark.usefixtures("torch", "folder")
 def test_a_study_that_goes_on_with_another_engine_or_version_says_so(run):
     text = Path("good.toml").read_text(encoding="utf-8")

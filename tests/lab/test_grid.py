@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping
 from importlib import resources
@@ -17,9 +18,10 @@ from clockhands.lab.answers import Ranking
 from clockhands.lab.result_words import Line, order_by_cell, verdict_of
 from clockhands.lab.results import Results, interval
 from clockhands.lab.shipped_results import shipped_results
-from clockhands.lab.store import Key, StoredRow, StoredStudy, Trial
+from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.tuning import best, extension, tuning_study
 from clockhands.measures.claims.studies import AS_TRAINED, measured
+from clockhands.show.lab_report import report
 from clockhands.show.lab_tables import FORMS, table_of
 
 STUDY = """\
@@ -151,6 +153,34 @@ def test_a_gate_is_said_of_the_full_form_where_it_was_begun():
     (gate,) = Results(found.study, found.stored, begun, ()).gates()
     assert [cell for cell, own in gate.cells.items() if own.said] == ["copy", LARGE, "copy @ size huge", LONGER]
     assert gate.holds is None
+
+
+def test_a_cell_may_be_trained_on_another_device_but_not_a_part_of_one(tmp_path):
+    running = pytest.importorskip("clockhands.lab.running")
+    made = study()
+    full = dataclasses.replace(made, full=True)
+    with Store.open(tmp_path / "lab.sqlite") as store:
+        running.prepare(made, store, "", running.Options())
+        for key in made.trial_keys():
+            store.finish(made.hash, key, [], {"device": "cpu"})
+        progress = running.prepare(full, store, "", running.Options(device="cuda"))
+        assert set(progress.tokens) == {*full.trial_keys()} - {*made.trial_keys()}
+        store.finish(made.hash, next(iter(progress.tokens)), [], {"device": "cuda"})
+        assert (
+            len(running.prepare(full, store, "", running.Options(device="cuda:1")).tokens) == len(progress.tokens) - 1
+        )
+        with pytest.raises(InvalidValue, match="was started with `--device cuda`, got `--device cpu`"):
+            running.prepare(full, store, "", running.Options())
+
+
+def test_the_page_has_a_row_for_each_gate_in_each_cell():
+    page = report([results({"copy": GOOD, LARGE: BAD}, '["length"]', device="cuda", commit="1a")])
+    section = re.sub(r"<[^>]+>", " ", page[page.index("Does the order hold?") :])
+    cells = " ".join(section.split())
+    assert "copy yes 0.510 [0.500, 0.520]" in cells
+    assert "copy @ size large no -0.510 [-0.520, -0.500]" in cells
+    assert "6 on cuda, commit 1a" in cells
+    assert "copy @ length 16 not run not measured" in cells
 
 
 def test_a_grid_or_a_part_of_one_that_does_not_exist_is_refused_with_the_nearest(cases):

@@ -144,9 +144,10 @@ def prepare(study: Study, store: Store, command: str, options: Options, *, again
         store.add_study(study.hash, study.name, study.text, {**made, "bounds": _bounds(study)})
         begun = store.study(study.hash)
         assert begun is not None
+    # Also of what was just added: another lab may have been first.
+    _refuse_other_options(study, begun, store.trials(study.hash), options)
     store.add_trials(study.hash, study.trial_keys())
     trials = store.trials(study.hash)
-    _refuse_other_options(study, begun, trials, options)  # also what was just added: another lab may have been first
     if any(each.state == "waiting" or (again and each.state == "failed") for each in trials):
         _refuse_other_inputs(begun.machine, made["machine"])
     if again:
@@ -168,9 +169,9 @@ def _refuse_other_options(study: Study, begun: StoredStudy, trials: Iterable[Tri
     for name in AS_BEGUN:
         before, now = {begun.machine.get(name)}, getattr(options, name)
         if name == "device" and len(study.tasks) > len(study.own_tasks):
-            mine = {key.task for key in study.trial_keys()}
-            ended = {each.task: each.facts.get(name) for each in trials if each.state == "finished"}
-            before = {ended[each.task] for each in trials if each.state != "finished" and each.task in mine & {*ended}}
+            ended = {each.key: each.facts.get(name) for each in trials if each.state == "finished"}
+            unfinished = {key.task for key in study.trial_keys() if key not in ended}
+            before = {device for key, device in ended.items() if key.task in unfinished}
         if name == "device":  # any of the GPUs
             before, now = {each and each.partition(":")[0] for each in before}, now.partition(":")[0]
         if not before <= {None, now}:  # None: the store is older than the option
