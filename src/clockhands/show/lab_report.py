@@ -248,7 +248,10 @@ class _Page:
         trials = number_of(finished, "finished trial")
         yield from paragraphs(f"{duration(self.results.seconds)} of training and evaluation, the sum over {trials}.")
         heads = ("arm", "parameters", "of the encoding", "learning rate", "tokens per second", "seconds per trial")
+        begun = {each.task for each in self.results.trials}
         for task, plan in self.results.study.tasks.items():
+            if task not in begun:  # a cell of the full form
+                continue
             caption = f"Task {task}: parameters, speed and time (medians over seeds)"
             yield numbers_table(caption, heads, (self.cost(Key(task, arm, 0)) for arm in plan.arms))
 
@@ -290,7 +293,7 @@ class _Page:
                 ("versions", in_words(stored.versions)),
                 *((name.replace("_", " "), as_text(value)) for name, value in machine.items()),
                 *((f"text of {task}", in_words({"name": "", **held})) for task, held in texts.items()),
-                *((f"seeds of {task}", ", ".join(map(str, plan.seeds))) for task, plan in study.tasks.items()),
+                *((f"seeds of {task}", ", ".join(map(str, plan.seeds))) for task, plan in study.own_tasks.items()),
             ]
         )
         lines = preformatted(study.text.splitlines())
