@@ -11,7 +11,7 @@
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make docs          the documentation as HTML pages, with every public name and command, in build/docs
 #   make bench         speed and memory beside other libraries, and frames per second of the explorer
-#   make studies       every study of the lab, whole (about an hour), and the pages of docs/studies from the results
+#   make studies       every study of the lab, whole (some hours), and the pages of docs/studies from the results
 #   make release-check the wheel with each extra on each Python of the path, and whether it builds the same twice
 #   make coverage      the quick tests with branch coverage; fails below 94 %
 #   make mutation-sample  which of 200 drawn changes of the package the quick tests notice
@@ -172,7 +172,7 @@ bench: $(STAMPS)/bench
 	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 STUDIES := quick extrapolation drope naive ablation spacing scaling slopes faults base-bound sinks hybrids counters \
-	t5-distance randomised base-narrow
+	t5-distance randomised base-narrow conclusions
 STUDY_RESULTS := studies
 
 # A study that has ended is not run again; one that was interrupted goes on.
