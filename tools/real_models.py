@@ -143,14 +143,6 @@ def _kinds_of_text(name: str) -> set[str]:
 
 
 MORE_ARMS = {
-    "buckets": (
-        "extrapolation",
-        {"language": ["t5_64"]},
-        """
-[arms.t5_64]
-code = { type = "Buckets", max_distance = 64 }
-""",
-    ),
     "bases": (
         "base-bound",
         {"recall": ["base_10_long"]},

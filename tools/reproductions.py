@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clockhands.lab.results import bracket
 from clockhands.measures.claims import CLAIMS, recompute
 from clockhands.measures.claims.studies import AS_TRAINED, Estimate, estimated, measured, real_model
 
@@ -118,6 +119,11 @@ def number_of(published: Any) -> float | None:
 # Sign, order and size
 
 
+def ends(value: Estimate) -> tuple[float, float]:
+    """The ends of what the lab writes in brackets; twice the mean of a single model."""
+    return bracket(value) or (value.mean, value.mean)
+
+
 def side(low: float, high: float, neutral: float) -> str:
     """On which side of the neutral value an interval lies; ``both`` where it lies on more than one."""
     near = ALIKE * neutral
@@ -130,7 +136,7 @@ def sign(row: Row, neutral: float | None) -> str:
     """Whether ours lies on the same side of the neutral value."""
     if neutral is None or row.theirs is None:
         return "–"
-    ours = side(row.ours.least, row.ours.most, neutral)
+    ours = side(*ends(row.ours), neutral)
     return "not known" if ours == "both" else "yes" if ours == side(row.theirs, row.theirs, neutral) else "no"
 
 
@@ -144,9 +150,9 @@ def order(rows: Sequence[Row]) -> str:
         seeds = {
             seed: each - less.ours.seeds[seed] for seed, each in more.ours.seeds.items() if seed in less.ours.seeds
         }
-        verdict = estimated(seeds).verdict
-        if verdict != "above":
-            (reversed_ if verdict == "below" else open_).append(f"{more.name} and {less.name}")
+        low, high = ends(estimated(seeds))
+        if len(seeds) == 1 or low <= 0:
+            (reversed_ if len(seeds) > 1 and high < 0 else open_).append(f"{more.name} and {less.name}")
     said = [f"no: {', '.join(reversed_)} are reversed"] if reversed_ else []
     said += [f"{', '.join(open_)} not distinguishable"] if open_ else []
     return "; ".join(said) or "yes"
@@ -156,8 +162,9 @@ def size(row: Row, reason: str) -> str:
     """Whether the published number lies in our interval."""
     if reason or row.theirs is None:
         return "–"
-    alike = math.isclose(row.theirs, row.ours.mean, rel_tol=ALIKE)
-    return "yes" if row.ours.least <= row.theirs <= row.ours.most or (row.ours.low is None and alike) else "no"
+    low, high = ends(row.ours)
+    near = ALIKE * row.ours.mean if low == high else 0.0
+    return "yes" if low - near <= row.theirs <= high + near else "no"
 
 
 def answers(result: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -189,8 +196,9 @@ Where the sign or the order is another one, that says what such a model does, an
 
 - **Theirs** is the published number in its own unit, with its table and where it was read. Two numbers are
   given as their quotient.
-- **Ours** is the same unit, a mean over seeds with the interval of the stored results ([how to read
-  it](studies.md)). A ratio of perplexities is e to the difference of two losses, seed by seed.
+- **Ours** is the same unit, a mean over seeds with what the lab writes in brackets: the 95 % interval by Student's t of
+  8 seeds and more, the range of fewer ([how to read it](studies.md)). A ratio of perplexities is e to the difference of
+  two losses, seed by seed.
 - **Sign**: whether ours lies on the same side of 1, with its whole interval; *not known* where the interval holds 1.
   Within {ALIKE:.0%} of 1 counts as alike.
 - **Order**: whether ours come in the same order; neighbours of the published order are compared seed by seed.
@@ -248,9 +256,8 @@ def in_digits(number: float) -> str:
 
 def in_numbers(value: Estimate) -> str:
     """A mean with its interval where there is one."""
-    if value.low is None or value.high is None:
-        return in_digits(value.mean)
-    return f"{in_digits(value.mean)} [{in_digits(value.low)}, {in_digits(value.high)}]"
+    found = bracket(value)
+    return in_digits(value.mean) + (f" [{in_digits(found[0])}, {in_digits(found[1])}]" if found else "")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

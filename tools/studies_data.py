@@ -220,9 +220,5 @@ def places(results: Any, name: str, kind: str) -> dict[str, Any]:
 
 def written(data: Mapping[str, Any]) -> str:
     """The data as JSON, one estimate a line."""
-    text = json.dumps(data, indent=0, ensure_ascii=False)
-    return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", _on_one_line, text) + "\n"
-
-
-def _on_one_line(found: re.Match[str]) -> str:
-    return "[" + re.sub(r",\n\s*", ",", found[1]) + "]"
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    return re.sub(r"(\[[^\[\]{}\"]*\],)", r"\1\n", text) + "\n"

@@ -37,15 +37,16 @@ pages from `src/clockhands/measures/claims/studies.json`, and that file from the
 its verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same
 machine, with the same versions, it gives the same numbers.
 
-**How to read it.** *0.336 [0.322, 0.346]* is the mean over three seeds with their range. The range of three holds the
-median of such models in 75 % of cases, so it is no 95 % interval: it says whether the seeds agree, and no more. A
-*difference* of two arms is taken seed by seed: the same seed has the same initial weights and the same batches in both.
-A gate *holds* if its bound is met and chance alone would meet it with a probability of at most 5 %, by Student's t over
-the seeds (taken as normal), corrected for the number of gates of the study (Holm); *may be chance* if that is more
-probable; *one seed* and *seeds alike* where there is no spread to judge it by. Losses are in nats for each token. A
-*loss ratio* is the loss over the same arm's loss at the training length. *Whole* windows are cut one after another, so
-their first tokens have little context; with *sliding* windows every scored token has a full context. Tokens per second
-are of training, with one thread for each trial, two trials at a time on two cores that other work shared.
+**How to read it.** *0.336 [0.322, 0.346]* is the mean over the seeds of the study with their range. The range of
+three holds the median of such models in 75 % of cases, that of eight in 99 %. So with three it is no 95 % interval:
+it says whether the seeds agree, and no more. A *difference* of two arms is taken seed by seed: the same seed has the
+same initial weights and the same batches in both. A gate *holds* if its bound is met and chance alone would meet it
+with a probability of at most 5 %, by Student's t over the seeds (taken as normal), corrected for the number of gates
+of the study (Holm); *may be chance* if that is more probable; *one seed* and *seeds alike* where there is no spread
+to judge it by. Losses are in nats for each token. A *loss ratio* is the loss over the same arm's loss at the training
+length. *Whole* windows are cut one after another, so their first tokens have little context; with *sliding* windows
+every scored token has a full context. Tokens per second are of training, with one thread for each trial, two trials
+at a time on two cores that other work shared.
 
 """
 
@@ -434,13 +435,10 @@ def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
         reached = sum(math.isfinite(each) for each in value.seeds.values())
         return f"reached with {reached} of {len(value.seeds)} seeds" if reached else "never"
     digits = 3 if abs(value.mean) < 100 else 0
-    mean, low, high = (None if n is None else f"{round(n, digits) + 0.0:.{digits}f}" for n in values_of(value))
+    mean, low, high = (
+        None if n is None else f"{round(n, digits) + 0.0:.{digits}f}" for n in (value.mean, value.low, value.high)
+    )
     return mean if not interval or low is None else f"{mean} [{low}, {high}]"
-
-
-def values_of(value: Estimate) -> tuple[float, float | None, float | None]:
-    """The mean and the ends of the range."""
-    return value.mean, value.low, value.high
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], right: int = 1) -> str:

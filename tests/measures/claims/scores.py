@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from measures.claims.ladders import MEASURED, rates
+from measures.claims.ladders import rates
 from measures.claims.roundings import brain, single
 
 
@@ -247,10 +247,3 @@ def bfloat16_scores():
         },
         "change_by_a_shift_of_131072_in_float32": change(with_angles(float32), 131_072),
     }
-
-
-def short_buckets(length):
-    """The mean of the losses at a length over those at 64, of models whose buckets end at 64."""
-    models = MEASURED["lab_buckets"]["models"]["language"]["t5_64"]
-    pairs = zip(models[f"loss_{length}_whole"], models["loss_64_whole"], strict=True)
-    return sum(own / trained for own, trained in pairs) / 3

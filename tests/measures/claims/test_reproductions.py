@@ -124,9 +124,9 @@ def test_the_numbers_of_the_attacks_on_the_evidence_are_those_of_the_stored_resu
         for gate in study["gates"]:
             if gate["chance"] is not None:
                 numbers = [float(each) for each in gate["value"][3:]]
-                alone = max(
-                    ttest_1samp(numbers, gate[key], alternative=SIDES[key]).pvalue for key in SIDES if key in gate
-                )
+                sides = {key: side for key, side in SIDES.items() if key in gate}
+                tests = [ttest_1samp(numbers, gate[key], alternative=side) for key, side in sides.items()]
+                alone = max(float(chance) for _, chance in tests)
                 chances.append((alone, gate["holds"]))
                 held += gate["holds"] and gate["chance"] <= 0.05
     corrected, over_all = 0.0, 0
