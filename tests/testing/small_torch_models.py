@@ -193,3 +193,15 @@ class OnePass(nn.Module):
         if self.slip != "none":
             queries, keys = rotated(queries, of_queries), rotated(keys, of_keys)
         return self.attention.attended(queries, keys, values) @ self.embedding.weight.T
+
+
+class Padded(Model):
+    """A model whose logits have more numbers than there are tokens, or that was left in training mode, with dropout."""
+
+    def __init__(self, *, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.train(dropout > 0)
+
+    def forward(self, ids, cache=None):
+        return functional.pad(self.dropout(super().forward(ids, cache)), (0, 7))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clockhands.testing import check_generation
+from clockhands.testing import CannotCheck, check_generation
 
 
 @pytest.fixture(scope="module")
@@ -84,3 +84,10 @@ def test_rotations_of_one_pass_are_measured(models, cases):
             report = check_generation(models.OnePass(slip), raises=False)
             assert report.codes == {code}, str(report)
             assert sentence in said(report)
+
+
+def test_logits_of_more_numbers_than_tokens_are_cut_and_dropout_is_refused(models):
+    report = check_generation(models.Padded(), raises=False)
+    assert report.sound, str(report)
+    with pytest.raises(CannotCheck, match="in training mode and gives one text different logits"):
+        check_generation(models.Padded(dropout=0.5))

@@ -60,6 +60,7 @@ class CausalModel:
         starts: Makes the empty cache of so many texts, for a model that makes none itself and writes to the one that
             it is given.
         watch: Opened around each call, in its thread.
+        columns: Numbers of a row of its logits, if there are more than tokens.
     """
 
     forward: Callable[..., Any]
@@ -77,6 +78,7 @@ class CausalModel:
     answers: list[np.ndarray] | None = None
     starts: Callable[[int], Any] | None = None
     watch: Callable[[], AbstractContextManager[Any]] | None = None
+    columns: int | None = None
 
     def __call__(
         self,
@@ -105,9 +107,10 @@ class CausalModel:
         self.counts.calls += 1
         self.counts.rows += tokens.size
         logits, cache = self._answered(tokens, positions, mask, cache, keep)
-        shape = (*tokens.shape, self.vocabulary)
+        shape = (*tokens.shape, self.columns or self.vocabulary)
         if tuple(logits.shape) != shape:
             raise Refused(f"it returned logits of shape {list(logits.shape)}; expected {list(shape)}")
+        logits = logits if self.columns is None else logits[..., : self.vocabulary]
         self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
         if self.counts.dtype not in FLOATS:
             raise Refused(f"it returned {self.counts.dtype}, which is not a floating-point type")

@@ -188,6 +188,20 @@ def recorded_calls(it: GenerationSubject, pieces: Sequence[np.ndarray]) -> list[
     return calls
 
 
+def known_tokens(model: CausalModel) -> int:
+    """The rows of the table that a model reads by the ids of tokens: logits may have more numbers, for a round width.
+
+    Raises:
+        Refused: It cannot be called.
+    """
+    from clockhands.models.recorded_calls import recorded_into
+
+    calls: list[Any] = []
+    replace(model, watch=partial(recorded_into, calls))(np.array([[1, 0, 1]]))
+    rows = [read.table.shape[0] for read in calls[0].reads if read.rows == (1, 0, 1)]
+    return min([model.vocabulary, *rows])
+
+
 def is_measurable(model: CausalModel) -> bool:
     """Whether the model is made of PyTorch."""
     return model.library.name == "torch"

@@ -18,6 +18,7 @@ from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_l
 from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
 from clockhands.testing.generation._causal_models import ARGUMENTS, CausalModel, Counts, TransformersModel
 from clockhands.testing.generation._hidden_states import reading_states
+from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import owners_of, started
 from clockhands.testing.reports import CannotCheck
 
@@ -67,6 +68,9 @@ def opened(
             if states is None:
                 continue
             made = states
+        if vocabulary is None and is_measurable(made) and (known := known_tokens(made)) < made.vocabulary:
+            made = replace(made, vocabulary=known, columns=made.vocabulary)
+        _refuse_dropout(made)
         made = started(made)
         made.counts = Counts(dtype=made.counts.dtype, library=made.counts.library)
         return made
@@ -166,6 +170,17 @@ def _copied_model(of: TransformersModel) -> TransformersModel:
             hooks.enter_context(module.register_forward_pre_hook(lambda called, _: reached.append(called)))
         made(_THREE)
     return of if reached else made
+
+
+def _refuse_dropout(made: CausalModel) -> None:
+    """Refuse a module that is in training mode and answers one text in two ways."""
+    if any(owner.training for owner in owners_of(made.forward)):
+        one, other = (made(_THREE)[0] for _ in range(2))
+        if not np.array_equal(one, other):
+            raise CannotCheck(
+                "The model is in training mode and gives one text different logits, as with dropout.",
+                "Call model.eval() before the check.",
+            )
 
 
 def _faster_alone(model: Any) -> bool:
