@@ -332,3 +332,11 @@ def test_a_model_to_generate_with_may_be_a_forward_function_or_what_builds_it(ru
             told = json.loads(done.out)
             assert told["sound"]
             assert "one token at a time" in told["experiments"]
+
+
+def test_a_function_whose_arguments_tell_needs_no_encoding(run, tmp_path):
+    file = tmp_path / "steps.py"
+    file.write_text("import numpy as np\ndef at(start, n): return np.arange(n) + start + 1\n")
+    done = run("check", f"{file}:at")
+    assert done.code == 1
+    assert "window-shifted" in done.out

@@ -211,9 +211,9 @@ def test_every_fault_is_some_suspects_or_some_rules():
     for part in (SequencePart(1, 4), SequencePart(1, 4, zigzag=True), SequencePart(1, 4, packed=True)):
         codes |= {code for suspect in part.suspects(seen) for code in suspect.codes}
     by_rules = {
-        "changes-its-arguments", "coarse-path-differs", "not-finite", "one-number-wrong", "other-rates",
-        "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed", "rates-uninitialised",
-        "unrotated-channels-turned",
+        "changes-its-arguments", "coarse-path-differs", "columns-of-next-axis", "not-finite", "one-number-wrong",
+        "other-rates", "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed",
+        "rates-uninitialised", "unrotated-channels-turned",
     }  # fmt: skip
     about = {code for code, fault in FAULTS.items() if "rotary" in fault.about}
     assert about - codes == by_rules

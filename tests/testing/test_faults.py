@@ -5,11 +5,12 @@ from string import Formatter
 from types import SimpleNamespace
 
 import pytest
+from tests.testing.written_by_names import RIGHT
 
 from clockhands.auditing import CODES
 from clockhands.recognition.faults import FAULTS, fault_in_words, fault_of, shown_name
 from clockhands.recognition.token_positions import FAMILIES, prompts_of
-from clockhands.testing.kinds import CHECKS, experiments
+from clockhands.testing.kinds import CHECKS, by_names, experiments
 
 THREAD = re.compile(r"[\w.-]+(/[\w.-]+)?#\d+")
 # A library with its release, or the readers of one, where a defect was met by running it.
@@ -39,6 +40,9 @@ def asked():
     named["positions"] = beside | {
         prompt.name for rules in FAMILIES.values() for rule in rules for prompt in prompts_of(rule)
     }
+    for report in map(by_names, RIGHT):
+        named[report.kind] |= {*report.experiments}
+    named["rotary"] |= {"cells of a grid"}  # of cosines and sines
     return named
 
 

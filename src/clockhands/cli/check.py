@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
@@ -149,26 +150,35 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.testing.kinds import check_of, check_options, is_module, kind_for
+    from clockhands.testing.kinds import by_names, check_of, check_options, is_module, kind_for
     from clockhands.testing.positions import numbers_tokens
 
     if kind in {None, "positions"} and Path(target).is_file():
         return _batch(Path(target), options)
-    if kind == "encoding" or (kind is None and not make and "like" not in options and IN_FILE.fullmatch(target)):
+    bare = kind is None and not make and "like" not in options
+    function = None if kind == "encoding" else load(target)
+    if bare and IN_FILE.fullmatch(target):
+        function = _unless_encoding(target, function)
+    if function is None:
         return _laws(target, options)
-    function = load(target)
+    others = {name: options[name] for name in ("backend", "timeout") if name in options}
+    refused = None
+    if bare or kind == "positions":
+        try:
+            if report := by_names(function, kind, **others):
+                return report
+        except CannotCheck as error:
+            refused = error
     if kind is None and not make and numbers_tokens(function):
         kind = "positions"
     if kind != "positions":  # there `like` is a family of position rules, or a model of it, and no encoding
         options = _with_spec(options)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
-            raise InvalidValue(
-                "The expected encoding is missing.",
-                "Pass it: --like PRESET[:field=value,...], --like path/to/model, or --like FILE.json as written by "
-                "clockhands.to_json.",
-            )
+            raise _without_encoding(target, None if make else function, options, refused)
         kind = kind_for(None if make else function, options.get("like"))
+    if not make and (kind in {"rotary", "additive"}) and (report := _of_grid(function, kind, options, others)):
+        return report
     check = check_of(kind)
     if make:
         options["make"] = function
@@ -176,6 +186,55 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     builds = _builds_model(function) if kind == "generation" else kind == "positions" and not _arguments(function)
     subject = [] if make else [_built(function) if builds else function]
     return check(*subject, raises=False, **options)
+
+
+def _of_grid(function: Any, kind: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Report | None:
+    """The report on a function that makes the table of a grid from its sizes; None for any other function."""
+    from clockhands.testing.functions import grid_taken, rows_at_positions
+    from clockhands.testing.kinds import by_names, check_of
+
+    axes = getattr(options.get("like"), "number_of_axes", 1)
+    takes = grid_taken(function) if axes in {2, 3} else None
+    if takes is None or "call" in options:
+        return None
+    with contextlib.suppress(CannotCheck):  # what only the encoding can say
+        if (report := by_names(function, kind, **others)) and not report.sound:
+            return report
+    rows, length = rows_at_positions(function, takes, axes, others.get("backend"), others.get("timeout", 60.0))
+    call = "positions -> cos, sin" if kind == "rotary" else "positions"
+    return check_of(kind)(rows, raises=False, **{"length": length, **options, "call": call, "backend": "numpy"})
+
+
+def _without_encoding(
+    target: str, function: Any, options: Mapping[str, Any], refused: CannotCheck | None
+) -> InvalidValue:
+    """The error that asks for the expected encoding, with what the function computes if that is known."""
+    from clockhands.testing.functions import computed_encoding
+
+    found, width = "", 0
+    if function is not None:
+        given = options.get("width"), options.get("backend"), options.get("timeout", 60.0)
+        found, width = computed_encoding(function, *given)
+    if not found and refused is not None:
+        return refused
+    computes = f" The function computes {found}; whether that is right depends on the model." if found else ""
+    such = f"; such as: clockhands check {target} --like llama2:head_width={width}" if width and "RoPE" in found else ""
+    return InvalidValue(
+        f"The expected encoding is missing.{computes}",
+        f"Pass it: --like PRESET[:field=value,...], --like path/to/model, or --like FILE.json as written by "
+        f"clockhands.to_json{such or '.'}",
+    )
+
+
+def _unless_encoding(target: str, value: Any) -> Any:
+    """What a name in a file of code stands for, built if it needs no argument; None if that is an encoding."""
+    from clockhands.testing.kinds import is_module
+
+    found = IN_FILE.fullmatch(target)
+    if (found is not None and found["fields"]) or not isinstance(value, FunctionType):
+        return value if is_module(value) and not isinstance(value, type) else None
+    built = _built(value) if _builds_model(value) else value
+    return built if built is value or is_module(built) else None
 
 
 def _laws(target: str, options: Mapping[str, Any]) -> Report:

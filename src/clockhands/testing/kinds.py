@@ -11,7 +11,7 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import did_you_mean, listed, shown
-from clockhands.testing.reports import Report
+from clockhands.testing.reports import CannotCheck, Report
 
 CHECKS = {
     "rotary": "check_rotary",
@@ -95,6 +95,29 @@ def is_module(value: Any) -> bool:
     if torch is None:
         return False
     return issubclass(value, torch.nn.Module) if isinstance(value, type) else isinstance(value, torch.nn.Module)
+
+
+def by_names(fn: Any, kind: str | None = None, *, backend: Any = None, timeout: float = 60.0) -> Report | None:
+    """The report of the check that needs no encoding, because the names of a function's parameters say what it gives.
+
+    None if there is no such check, of this kind.
+
+    Raises:
+        CannotCheck: The function cannot be called like that, or its numbers are those of no known rule.
+    """
+    homes = {"positions": ("positions",), None: ("positions", "functions")}.get(kind, ("functions",))
+    refused = None
+    for taken, check in (row for home in homes for row in import_module(f"clockhands.testing.{home}").BY_NAMES):
+        takes = taken(fn)
+        if takes is None:
+            continue
+        try:
+            return check(fn, takes, backend, timeout)
+        except CannotCheck as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
+    return None
 
 
 def kind_for(fn: Any, like: Any) -> str:

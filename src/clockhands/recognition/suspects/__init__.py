@@ -20,6 +20,7 @@ from clockhands.recognition.suspects._bias_code import (
 from clockhands.recognition.suspects._bias_specs import bias_suspects
 from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._measured_ladders import axis_ladders
+from clockhands.recognition.suspects._resized_tables import resizing_mistakes, resizing_ways
 from clockhands.recognition.suspects._rotary_code import (
     RotaryObservations,
     Samples,
@@ -50,6 +51,8 @@ __all__ = [
     "further_suspects",
     "pair_factors",
     "recognised",
+    "resizing_mistakes",
+    "resizing_ways",
     "rotary_stateful",
     "rotary_suspects",
     "rotation_suspects",

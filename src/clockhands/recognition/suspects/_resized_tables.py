@@ -23,7 +23,7 @@ def resized_otherwise(spec: AdditiveCode, seen: AdditiveObservations) -> Iterato
     declared = {"kind": "linear", "align_corners": False, "antialias": False, "cubic": None} | dict(seen.resized)
     tried: list[np.ndarray] = []
     for code, parameters, rows in itertools.chain(
-        _with_arguments(seen.given, declared), _by_hand(seen.given, declared)
+        _with_arguments(seen.given, declared), resizing_mistakes(seen.given, declared)
     ):
         same = any(np.array_equal(rows, other) for other in tried)
         if not same and rows.shape == (spec.rows, spec.width):
@@ -51,12 +51,17 @@ def _with_arguments(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mi
         yield "rows-moved" if moved else "rows-rescaled", words, rows
 
 
-def _ways(declared: dict[str, Any], new: tuple[int, ...], old: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+def resizing_ways() -> Iterator[dict[str, Any]]:
+    """The usual interpolations, as arguments of `clockhands.additive.resize`."""
     kinds = (("linear", None), ("cubic", None), ("cubic", -0.5), ("cubic", -0.75))
     for (kind, cubic), corners, antialias in itertools.product(kinds, (False, True), (False, True)):
-        way = declared | {"kind": kind, "cubic": cubic, "align_corners": corners, "antialias": antialias}
-        if corners and antialias:
-            continue
+        if not (corners and antialias):
+            yield {"kind": kind, "cubic": cubic, "align_corners": corners, "antialias": antialias}
+
+
+def _ways(declared: dict[str, Any], new: tuple[int, ...], old: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    for interpolation in resizing_ways():
+        way, corners = declared | interpolation, interpolation["align_corners"]
         yield way
         sizes, grid = declared.get("rows"), declared.get("grid")
         if isinstance(sizes, tuple) and len(set(sizes)) > 1:
@@ -69,8 +74,8 @@ def _ways(declared: dict[str, Any], new: tuple[int, ...], old: tuple[int, ...]) 
             yield way | {"scale_factor": tuple((after + 0.1) / before for after, before in zip(new, old, strict=True))}
 
 
-def _by_hand(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mistake]:
-    """The table with rows that no argument of `resize` gives."""
+def resizing_mistakes(given: np.ndarray, declared: dict[str, Any]) -> Iterator[_Mistake]:
+    """The table with rows that no argument of `resize` gives: a code, its parameters, and the rows of each."""
     kept = declared.get("kept", 0)
     new, old = _grids(len(given) - kept, declared)
     if not old:

@@ -160,22 +160,22 @@ def _scalings(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
             lambda it, factor=factor: (it, {"rates": _again(it), "factor": factor}),
         )
     known = scaling.mistakes(spec.length) if isinstance(scaling, KnownScaling) else ()
-    for mistake in itertools.chain(_other_numbers(scaling), known, _other_scalings(spec)):
+    for mistake in itertools.chain(_other_numbers(scaling, spec.base), known, _other_scalings(spec)):
         yield from _mistaken(spec, seen, mistake)
 
 
-def _other_numbers(scaling: Any) -> Iterator[Mistake]:
+def _other_numbers(scaling: Any, base: float | None) -> Iterator[Mistake]:
     """The scaling with another usual factor or original length."""
     reach = int(getattr(scaling, "original", 0) * getattr(scaling, "factor", 1) or 1)
     lengths = sorted({reach, *ORIGINAL_LENGTHS})
     for code, field, numbers in (
-        ("another-factor", "factor", FACTORS),
+        ("another-factor", "factor", (*FACTORS, base)),  # the base may be passed in its place
         ("another-original-length", "original", lengths),
     ):
         declared = getattr(scaling, field, None)
         for number in numbers if hasattr(scaling, field) else ():
             with suppress(ClockhandsError, TypeError):
-                if number != declared:
+                if number not in {declared, None}:
                     yield Mistake(code, {field: number, "declared": declared}, replace(scaling, **{field: number}))
 
 

@@ -60,7 +60,7 @@ SETTINGS = frozenset({"dim", "head_size", "theta", "interleaved", "halves", "msc
 # What says where tokens are: beside one of these, the defaults of the others stay.
 _PLACES = (POSITIONS, TABLES, ("offset",), ("end",))
 # Passed although they have a default, as models do.
-_PASSED = frozenset({"k", "rank", "ranks", "old_size", "prefix", "heads"})
+_PASSED = frozenset({"k", "rank", "ranks", "old_size", "prefix", "heads", "number of keys", "earlier keys"})
 
 
 class Arguments(NamedTuple):

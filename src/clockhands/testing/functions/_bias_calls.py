@@ -21,7 +21,7 @@ from clockhands.recognition.calling import (
 )
 from clockhands.recognition.suspects import StagedBias
 from clockhands.testing._experiments import Unasked
-from clockhands.testing._usual_names import meanings
+from clockhands.testing._usual_names import OF_FIRST_POSITION, meanings
 from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
@@ -34,18 +34,29 @@ BIAS_CALLS = ("queries, keys", "counts", "keys", _SLOPES)
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "queries": ("query_positions", "q_positions", "query_pos", "q_pos", "context_position"),
     "keys": ("key_positions", "k_positions", "key_pos", "k_pos", "memory_position"),
-    "number of queries": ("query_length", "q_len", "qlen", "query_len", "num_queries", "seq_len_q", "seqlen_q"),
-    "number of keys": ("key_length", "k_len", "klen", "key_len", "kv_len", "num_keys", "seq_len_k", "seqlen_k"),
+    "number of queries": (
+        "query_length", "q_len", "qlen", "query_len", "num_queries", "seq_len_q", "seqlen_q", "q_length", "tgt_len",
+    ),
+    "number of keys": (
+        "key_length", "k_len", "klen", "key_len", "kv_len", "num_keys", "seq_len_k", "seqlen_k", "k_length",
+        "kv_length", "src_len", "total_len", "total_length", "cache_len", "cache_length",
+    ),
+    "earlier keys": (
+        *OF_FIRST_POSITION, "offset", "past_len", "past_kv_len", "past_key_values_length", "past_seen_tokens",
+        "cache_offset", "cache_index", "cache_update_index",
+    ),
     "length": ("seq_len", "sequence_length", "seq_length", "max_seq_len", "max_len", "n_ctx"),
     "mask": ("attention_mask",),
     "heads": ("num_heads", "n_heads", "n_head", "nheads", "num_attention_heads", "total_num_heads"),
     "dtype": (),
     "device": (),
-}
+}  # fmt: skip
 _KNOWN = meanings(_NAMES)
 _MEANT = {
     ("queries", "keys"): "queries, keys",
     ("number of queries", "number of keys"): "counts",
+    ("number of queries", "earlier keys"): "counts",
+    ("number of queries", "number of keys", "earlier keys"): "counts",
     ("number of keys",): "keys",
     ("length",): "keys",
     ("mask",): "keys",
@@ -149,7 +160,12 @@ class CalledBias(ForeignFunction):
                     "Look for a division by zero, or a mask over all keys.",
                 )
 
-        if tried := self.find_library(backend, attempt):
+        tried = self.find_library(backend, attempt)
+        if tried and self.call == "counts" and self.part is None:
+            # One that is built for the queries alone fits the keys of a full pass, and is broadcast for one query.
+            queries = keys
+            tried = tried if self.find_library(backend, lambda: self(keys, keys)) else []
+        if tried:
             # A function that takes counts gets no arrays, so the libraries do not matter.
             told = refusals(tried) if self.takes_positions else "; ".join(dict.fromkeys(str(each) for _, each in tried))
             raise CannotCheck(f"{as_called} {told}.", self._advice(keys))
@@ -182,6 +198,7 @@ class CalledBias(ForeignFunction):
         """The call with its sizes, as text for messages."""
         said = {"queries": f"queries [{queries}]", "keys": f"keys [{keys}]", "mask": f"mask [1, {keys}]"}
         said |= {"number of queries": str(queries), "number of keys": str(keys), "length": str(keys)}
+        said |= {"earlier keys": str(keys - queries)}
         return f"function({', '.join(said.get(word, word) for word in self.arguments.words)})"
 
     @property
@@ -212,7 +229,8 @@ class CalledBias(ForeignFunction):
             return self.library.positions(np.ones((1, len(keys)), np.int64))
         if word == "dtype":
             return self.library.dtype(self.dtype)
-        numbers = {"number of queries": len(queries), "heads": self.heads, "device": None}
+        earlier = len(keys) - len(queries) if self.aligned == "end" else 0
+        numbers = {"number of queries": len(queries), "earlier keys": earlier, "heads": self.heads, "device": None}
         return numbers.get(word, len(keys))
 
     def _by_slopes(self, answer: Any, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -234,7 +252,7 @@ class CalledBias(ForeignFunction):
         while len(axes) > 3 and axes[0] == 1:
             axes = axes[1:]
         # It is added to scores [heads, queries, keys], so one row that is broadcast over all queries is allowed.
-        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] != keys:
+        if len(axes) != 3 or axes[0] != self.heads or axes[1] not in (1, queries, keys) or axes[2] not in (1, keys):
             counted = ": its last axis has the queries of the call, not all keys" if axes[-1:] == (queries,) else ""
             raise Refused(f"it returned shape {list(shape)}, expected [{self.heads}, {queries}, {keys}]{counted}")
         self.home = library_name(answer)

@@ -4,6 +4,7 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is `clockhands.rotate` in float64.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,10 +24,7 @@ from clockhands.recognition.faults import ROTARY, SHARDING
 from clockhands.recognition.suspects import (
     FaultModel,
     RotaryObservations,
-    Samples,
     StagedRotary,
-    axis_ladders,
-    pair_factors,
     recognised,
     rotary_suspects,
 )
@@ -34,8 +32,18 @@ from clockhands.testing._checks import COPIES, checked, function_of, named, reso
 from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
-from clockhands.testing.functions._rank_parts import EVERY_OF_PART, ROWS, head_part, part_experiments
-from clockhands.testing.functions._rotary_subject import EVERY, KEYS, KEYS_UP_TO, LIKE_KEYS, SHORT, SMALL, CheckedRotary
+from clockhands.testing.functions._measured_rotations import by_rates, from_first, rotations_of
+from clockhands.testing.functions._rank_parts import EVERY_OF_PART, head_part, part_experiments
+from clockhands.testing.functions._rotary_subject import (
+    EVERY,
+    KEYS,
+    KEYS_UP_TO,
+    LIKE_KEYS,
+    SHORT,
+    SMALL,
+    CheckedRotary,
+    FromPosition,
+)
 from clockhands.testing.functions._suspects import (
     MOST,
     collided,
@@ -243,7 +251,7 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
     if not any(one.wrong for one in small):
         return unexplained(it, runs)
     side = _wrong_side(it, runs)
-    seen = replace(_seen(it, first_wrong, side), first_right=first_right)
+    seen = replace(rotations_of(it, first_wrong, side), first_right=first_right)
     shape = it.called.shape
     suspects = [*rotary_suspects(it.spec, seen), *[CROSSED] * shape.pairs]
     if it.called.part is not None:  # which tokens a rank has is tried first: rows that it counts itself are such a case
@@ -265,6 +273,8 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
     if not found:
         found, note = nearest_fit(small, suspects, built), MOST
     failed = failed_of(runs)
+    if not found and every is not None and first_wrong and (later := _later_rows(it, small, first_wrong, side)):
+        return later
     if not found and "a short sequence" in failed and (known := recognised(it.spec, _recognised(it), seen)):
         found = exact_fits(small, known, built)
         note = None if found else MOST
@@ -273,11 +283,37 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
         explanations(found, ROTARY, note)
         or remembers(runs)
         or (() if it.spec.axes else collided(it, ROTARY))
-        or _by_rates(it.spec, seen)
+        or by_rates(it.spec, seen)
         or explanations(_of_first_positions(it, small, side, built), ROTARY, _FIRST)
         or unexplained(it, runs)
     )
     return one_sided(only_coarse(told, runs, it.coarse), side)
+
+
+def _later_rows(it: CheckedRotary, small: list[ExperimentRun], first: int, side: str | None) -> tuple[Explanation, ...]:
+    """The explanation of rows that are right below a position, and those of one fault, or two, from it on."""
+    if it.spec.axes is not None or it.called.part is not None or first + 2 > it.length:
+        return ()
+    seen = from_first(rotations_of(it, None, side, start=first), it.spec)
+    if seen is None:
+        return ()
+
+    def later(suspect: FaultModel) -> FaultModel:
+        make = suspect.make()
+        return replace(
+            suspect, make=lambda: lambda spec: FromPosition(StagedRotary(spec), make(spec), first), parts=None
+        )
+
+    one = (each for each in rotary_suspects(it.spec, seen) if each.parts is not None)
+    for suspects in itertools.chain([one], suspects_with_two_faults(it.spec, seen)):
+        some = (later(each) for each in suspects if seen.may_be(each, it.spec))
+        if found := exact_fits(small, some, partial(it.suspected, side=side)):
+            break
+    else:
+        found = []
+    where = f", from position {first:,} on: earlier positions are right."
+    told = explanations(found, ROTARY, None) or by_rates(it.spec, seen)
+    return tuple(replace(each, message=each.message.removesuffix(".") + where) for each in told)
 
 
 _FIRST = "at the first 512 positions; what is wrong at later ones is not known"
@@ -290,7 +326,7 @@ def _of_first_positions(
     short = [one for one in small if one.experiment.name == "a short sequence" and one.wrong]
     if not short or it.length <= SHORT:
         return []
-    seen = _seen(replace(it, length=SHORT), None, side)
+    seen = rotations_of(replace(it, length=SHORT), None, side)
     return exact_fits(short, [one for one in rotary_suspects(it.spec, seen) if seen.may_be(one, it.spec)], built)
 
 
@@ -334,86 +370,6 @@ def _wrong_side(it: CheckedRotary, runs: list[ExperimentRun]) -> str | None:
                 ):
                     return "query"
     return None
-
-
-def _seen(it: CheckedRotary, first_wrong: int | None, side: str | None = None) -> RotaryObservations:
-    """Measure the rotation of the declared dimension pairs."""
-    powers = [2**power for power in range(1, 18) if 2**power < it.length]
-    at = np.array([0, 1, *powers])
-    role = "key" if side == "key" else None
-    # Both draws of tokens get the same different coordinates.
-    axes = it.spec.number_of_axes
-    apart = np.random.default_rng(24).integers(0, min(it.length, 40), (24, axes)) if axes > 1 else None
-
-    def answer_of(positions: np.ndarray, given: bool = False) -> Samples:
-        found = []
-        with suppress(Refused):
-            for seed in (19, 20):
-                x = it.tokens(1, 1, len(positions), seed=seed)
-                y = it.answer("the rotation of pairs", x, positions, role=role, given=given).got
-                found.append((x[0, 0], y[0, 0]))
-            return tuple(found)
-        return ()
-
-    part = it.called.part
-    if part is not None:
-        at = part.positions(4 * ROWS)
-    samples = answer_of(at)
-    turning, alike = pair_factors(samples, it.spec)
-    seen = RotaryObservations(
-        it.dtype,
-        it.coarse,
-        it.length,
-        first_wrong,
-        at if samples else at[:0],
-        turning,
-        alike,
-        axes=it.called.axes,
-        samples=samples,
-        role=role,
-        counted=it.called.shape.counts or "offset" in it.called.shape.takes or part is not None,
-        coordinates=apart,
-        apart=() if apart is None else answer_of(apart, given=True),
-    )
-    return replace(seen, stands=seen.apparent(it.spec))
-
-
-def _by_rates(spec: Rotary, seen: RotaryObservations) -> tuple[Explanation, ...]:
-    """The explanation of a rotation with constant frequencies that no known fault gives; empty if there are none."""
-    rates = seen.rates() if seen.evenly() else None
-    if rates is None or not np.abs(rates).max() * seen.positions.max() > 0.05:  # tokens that do not rotate have none
-        return ()
-    sign = -1.0 if spec.direction == "backward" else 1.0
-    declared, rates = np.array(spec.rates), sign * rates
-    # A frequency is known to 0.05 rad divided by the largest position that was measured.
-    wrong = np.flatnonzero(np.abs(rates - declared) > 0.05 / max(int(seen.positions.max()), 1))
-    if not len(wrong):
-        return ()
-    pair = int(wrong[0])
-    parameters = {
-        "wrong": len(wrong),
-        "pairs": len(rates),
-        "pair": pair,
-        "rate": float(rates[pair]),
-        "declared": float(declared[pair]),
-        "rates": tuple(map(float, rates)),
-    }
-    ruled = (
-        axis_ladders(spec, seen) or _in_order(rates) or _even(rates) or np.allclose(np.sort(rates), np.sort(declared))
-    )
-    code = "other-rates" if ruled or len(wrong) <= len(rates) // 2 else "rates-uninitialised"
-    return (explanation_of(ROTARY[code], parameters),)
-
-
-def _in_order(rates: np.ndarray) -> bool:
-    """Whether rates fall from pair to pair and stay above 0."""
-    return bool((np.diff(rates) < 0).all() and rates[-1] > 0)
-
-
-def _even(rates: np.ndarray) -> bool:
-    """Whether neighbouring rates have one difference."""
-    steps = np.diff(rates)
-    return len(steps) > 1 and bool(np.ptp(steps) < 1e-3 * np.abs(steps).max())
 
 
 def _recognised(it: CheckedRotary) -> tuple[Rotary, ...]:

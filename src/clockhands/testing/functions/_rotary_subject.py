@@ -38,6 +38,20 @@ class OneSide:
         return (self.apply if (role or "query") == self.side else self.right)(x, at, dtype, role)
 
 
+@dataclass(frozen=True)
+class FromPosition:
+    """A suspect for positions from one on; earlier ones are rotated correctly."""
+
+    right: Any
+    apply: Any
+    first: int
+
+    def __call__(self, x: np.ndarray, at: np.ndarray, dtype: str, role: str | None) -> np.ndarray:
+        """See `StagedRotary`."""
+        later = (at >= self.first)[..., None, :, None]
+        return np.where(later, self.apply(x, at, dtype, role), self.right(x, at, dtype, role))
+
+
 @dataclass
 class CheckedRotary(CheckedTokens):
     """A rotary function under test, or a suspect in its place."""

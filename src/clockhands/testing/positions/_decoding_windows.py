@@ -1,0 +1,174 @@
+"""The positions of a decoding step: from the number of tokens before it, their deltas, and the number of new ones."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clockhands.recognition.calling import Refused, as_numpy, kind_of
+from clockhands.testing._checks import named
+from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule, first_judged, judged, named_parameters
+from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
+from clockhands.testing.reports import Report
+
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "before": (
+        *OF_FIRST_POSITION, "offset", "offsets", "start", "starts", "cache_offset", "cache_offsets", "cache_len",
+        "cache_lens", "cache_length", "cache_lengths", "cached_len", "past_len", "past_lens", "past_lengths",
+        "past_seen_tokens", "past_key_values_length", "prefill_len", "prefill_length", "prefix_len", "prefix_length",
+        "prompt_len", "context_len", "context_lens", "num_computed_tokens",
+    ),
+    "delta": ("rope_delta", "rope_deltas", "deltas", "mrope_position_delta", "mrope_position_deltas"),
+    "number": (
+        "n", "num_tokens", "n_tokens", "num_new_tokens", "new_tokens", "seq_len", "seq_length", "sequence_length",
+        "length", "q_len", "query_len", "query_length", "window", "window_size", "tokens_per_step",
+    ),
+    "positions": (*OF_POSITIONS, "cache_position", "cache_positions"),
+    "step": ("decode_step", "decoding_step", "step_idx"),
+    "rows": ("batch_size", "batch", "bsz"),
+}  # fmt: skip
+_KNOWN = meanings(_NAMES)
+_ENOUGH = ({"before", "number"}, {"before", "step"}, {"before", "delta"}, {"positions", "delta"})
+
+Window = Mapping[str, Any]
+"""``before`` and ``delta`` of each row, the ``number`` of tokens, and the ``step`` of the first."""
+
+
+def _window(before: list[int], delta: list[int], number: int) -> Window:
+    return {"before": np.array(before), "delta": np.array(delta), "number": number, "step": 0}
+
+
+_WINDOWS: Mapping[str, Window] = {
+    "one token": _window([37], [-20], 1),
+    "a window of tokens": _window([37], [-20], 4),
+    "an empty cache": _window([0], [0], 5),
+    "rows of different lengths": _window([37, 12, 90], [-20, 0, 7], 4),
+}
+
+
+def windows_taken(function: Callable[..., Any]) -> dict[str, str] | None:
+    """What the parameters of a function mean, if they are those of a decoding step."""
+    takes = named_parameters(function, _KNOWN)
+    return takes if takes and any(words <= {*takes.values()} for words in _ENOUGH) else None
+
+
+def check_windows(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
+    """The report on a function that gives the tokens of a decoding step their positions.
+
+    Raises:
+        CannotCheck: It cannot be called, or its numbers are those of no known rule.
+    """
+    called = NamedCall(function, takes, backend, timeout)
+    words = {*takes.values()}
+    windows = {
+        name: {
+            **window,
+            "number": window["number"] if words & {"number", "positions"} else 1,
+            "step": place if "step" in words else 0,
+        }
+        for place, (name, window) in enumerate(_WINDOWS.items())
+    }
+
+    def attempt(shaped: Callable[[np.ndarray], Any], total: bool) -> Report:
+        asked = []
+        for name, window in windows.items():
+            given = _arguments(window, shaped, total)
+            if given is not None:
+                got = called.answer(given, window["number"], lambda answer, it=window: _read(answer, it))
+                asked.append(InputNumbers(name, window, got))
+        return judged(named(function, None), "positions", asked, _readings(words), called)
+
+    return first_judged((form, partial(attempt, *how)) for form, how in _FORMS.items())
+
+
+def _arguments(window: Window, shaped: Callable[[np.ndarray], Any], total: bool) -> dict[str, Any] | None:
+    """The values of all words; None for several rows where there is one number for all."""
+    before, delta = window["before"], window["delta"]
+    if shaped is _scalar and len(before) > 1:
+        return None
+    positions = before[:, None] + np.arange(window["number"])
+    number = window["number"] + (int(before.max()) if total else 0)
+    return {
+        "before": shaped(before), "delta": shaped(delta), "positions": positions, "number": number,
+        "step": window["step"], "rows": len(before),
+    }  # fmt: skip
+
+
+def _scalar(numbers: np.ndarray) -> int:
+    return int(numbers[0])
+
+
+_FORMS: Mapping[str, tuple[Callable[[np.ndarray], Any], bool]] = {
+    "one number for each row": (lambda numbers: numbers, False),
+    "one number for each row, [rows, 1]": (lambda numbers: numbers[:, None], False),
+    "one number": (_scalar, False),
+    "one number, and the length of all tokens": (_scalar, True),
+}
+
+
+def _read(answer: Any, window: Window) -> np.ndarray:
+    """Positions as [rows, tokens]; axes before these must agree."""
+    answer = answer[0] if isinstance(answer, tuple) and answer else answer
+    array = np.asarray(answer) if isinstance(answer, int | list | range) else answer
+    if not hasattr(array, "shape") or as_numpy(array).dtype.kind not in "iuf":
+        raise Refused(f"it returned {kind_of(answer)}, not positions")
+    array = as_numpy(array).astype(np.float64)
+    rows, number = len(window["before"]), window["number"]
+    if array.size % (rows * number) or (array.ndim > 1 and array.shape[-2:] not in {(rows, number), (1, number)}):
+        raise Refused(f"it returned shape {list(array.shape)} for {rows} rows of {number} tokens")
+    axes = array.reshape(-1, rows, number)
+    if len(axes) not in {1, 3, 4} or not (axes == axes[0]).all():
+        raise Refused(f"it returned shape {list(array.shape)}, with other numbers on each axis")
+    return axes[0]
+
+
+def _readings(words: set[str]) -> Iterator[NumberRule]:
+    """The right positions, and those of known faults."""
+    has_delta = "delta" in words
+
+    def positions(before: Any = 1, delta: Any = 1, shift: int = 0, step: int = 1) -> Callable[[Window], np.ndarray]:
+        def numbers(window: Window) -> np.ndarray:
+            held = [window["before"], window["delta"]]
+            first, added = (
+                np.full(len(each), each[0]) if how == "first" else how * each
+                for each, how in zip(held, (before, delta if has_delta else 0), strict=True)
+            )
+            return (
+                (first + added)[:, None] + window["step"] + shift + step * np.arange(window["number"], dtype=np.float64)
+            )
+
+        return numbers
+
+    words_of = "number of earlier tokens" + " + rope delta" * has_delta + " + 0, 1, 2, ..."
+    yield NumberRule(positions(), words_of)
+    if "step" in words:  # steps may be counted from 1
+        yield NumberRule(positions(shift=-1), words_of)
+    yield NumberRule(positions(step=0), code="window-at-one-position")
+    for shift in (1, -1, 2, -2):
+        count = "one" if abs(shift) == 1 else "two"
+        yield NumberRule(
+            positions(shift=shift),
+            code="window-shifted",
+            parameters={"by": f"{count} {'later' if shift > 0 else 'earlier'}"},
+        )
+    yield NumberRule(positions(before=0, delta=0), code="window-from-zero")
+    yield NumberRule(
+        positions(before=2), code="window-shifted", parameters={"by": "later, by the number of earlier tokens"}
+    )
+    yield NumberRule(positions(before="first", delta="first"), code="positions-of-first-sequence")
+    yield NumberRule(positions(before="first"), code="positions-of-first-sequence")
+    if has_delta:
+        for delta, how in (
+            (0, "it is left out"),
+            (-1, "it is subtracted"),
+            (2, "it is added twice"),
+        ):
+            yield NumberRule(positions(delta=delta), code="delta-misused", parameters={"how": how})
+            yield NumberRule(positions(delta=delta, step=0), code="window-at-one-position")
+        yield NumberRule(
+            positions(delta="first"),
+            code="delta-misused",
+            parameters={"how": "that of the first row is added to every row"},
+        )
+        yield NumberRule(positions(before=0), code="window-from-zero")
