@@ -261,6 +261,19 @@ def test_the_schema_is_one_that_the_study_fits(run, folder: Path):
     jsonschema.validate(tomllib.loads((folder / "good.toml").read_text(encoding="utf-8")), json.loads(done.out))
 
 
+@pytest.mark.usefixtures("folder")
+def test_shipped_results_are_reported_without_a_store(run):
+    pytest.importorskip("scipy")
+    done = run("lab", "report", "scaling", "--html", "scaling.html", "--table", "scaling.csv")
+    assert (done.code, "2 of 2 gates hold." in done.out) == (0, True)
+    assert "These are the results that come with clockhands" in done.err
+    assert "YaRN lowers the loss at 4 times the length." in Path("scaling.html").read_text(encoding="utf-8")
+    assert len(Path("scaling.csv").read_text(encoding="utf-8").splitlines()) > 50
+    assert not Path("lab.sqlite").exists()
+    refused = run("lab", "report", "scaling", "--store", "other.sqlite")
+    assert (refused.code, refused.out) == (2, "")  # a store that is named is the one that is read
+
+
 @pytest.mark.usefixtures("filled")
 def test_a_study_that_the_store_does_not_hold_is_named(run):
     done = run("lab", "report", "naive")
