@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import click
@@ -231,7 +230,7 @@ def _unless_encoding(target: str, value: Any) -> Any:
     from clockhands.testing.kinds import is_module
 
     found = IN_FILE.fullmatch(target)
-    if (found is not None and found["fields"]) or not isinstance(value, FunctionType):
+    if (found is not None and found["fields"]) or not inspect.isroutine(value):
         return value if is_module(value) and not isinstance(value, type) else None
     built = _built(value) if _builds_model(value) else value
     return built if built is value or is_module(built) else None
