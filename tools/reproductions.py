@@ -70,6 +70,12 @@ def points(where: Mapping[str, Any], arm: Sequence[str]) -> Estimate:
     return estimated({seed: 100 * each for seed, each in losses(where, arm, "accuracy").seeds.items()})
 
 
+def gain(where: Mapping[str, Any], arm: Sequence[str]) -> Estimate:
+    """Points of accuracy above those of another arm, seed by seed."""
+    own, other = points(where, arm).seeds, points(where, where["against"]).seeds
+    return estimated({seed: own[seed] - each for seed, each in other.items() if seed in own})
+
+
 def heads(where: Mapping[str, Any], arm: Sequence[str]) -> Estimate:
     """The share of heads with a sink, in %, model by model."""
     models = real_model(where["model"])["models"][where["task"]][arm[0]]["first_token_shares"]
@@ -86,6 +92,7 @@ UNITS: Mapping[str, Unit] = {
     "longer": Unit("ratio of perplexities, longer over trained length", longer, 1.0),
     "against": Unit("ratio of perplexities of two models", against, 1.0),
     "points": Unit("accuracy, points of 100", points, None),
+    "gain": Unit("points of 100 above another arm", gain, 0.0),
     "heads": Unit("% of heads", heads, None),
     "base": Unit("thousands", base, None),
 }
@@ -199,8 +206,8 @@ Where the sign or the order is another one, that says what such a model does, an
 - **Ours** is the same unit, a mean over seeds with what the lab writes in brackets: the 95 % interval by Student's t of
   8 seeds and more, the range of fewer ([how to read it](studies.md)). A ratio of perplexities is e to the difference of
   two losses, seed by seed.
-- **Sign**: whether ours lies on the same side of 1, with its whole interval; *not known* where the interval holds 1.
-  Within {ALIKE:.0%} of 1 counts as alike.
+- **Sign**: whether ours lies on the same side of 1 (of 0, where it is a gain), with its whole interval; *not known*
+  where the interval holds it. Within {ALIKE:.0%} of 1 counts as alike.
 - **Order**: whether ours come in the same order; neighbours of the published order are compared seed by seed.
 - **Size**: whether the published number lies in our interval. Perplexities per word, per token and per byte have
   different sizes and are not compared.

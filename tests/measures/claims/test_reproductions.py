@@ -38,7 +38,10 @@ def means():
             continue
         trained = STUDIES[result["ours"]["study"]]["tasks"][result["ours"]["task"]]["length"]
         for name, arm in result["arms"].items():
-            if result["unit"] == "points":
+            if result["unit"] == "gain":
+                below = seeds(result, result["ours"]["against"], measure="accuracy")
+                numbers = [100 * (a - b) for a, b in zip(seeds(result, arm, measure="accuracy"), below, strict=True)]
+            elif result["unit"] == "points":
                 numbers = [100 * each for each in seeds(result, arm, measure="accuracy")]
             else:
                 below = (
