@@ -258,7 +258,8 @@ def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
         for side, places, rows, positions in sides:
             for number, right in enumerate(positions):
                 row = places.alike(rows[:, number])
-                if row is not None:
+                # Queries of another number of heads are those of another product.
+                if row is not None and (side != "queries" or len(row) == len(rows)):
                     got = places.place(row, right)
                     note = places.note(row, right) if got is None else ""
                     yield PlacedRow(layer, side, size, start, got, right, note)
