@@ -44,7 +44,8 @@ models
 runtimes testing conversion
 auditing
 transformers jobs
-lab probes
+lab
+probes
 show
 cli
 __main__
@@ -69,7 +70,7 @@ ALLOWED = {
     "jobs": {"ray"},
     "probes": {"torch"},
     "transformers": {"torch", "transformers"},
-    "lab": {"pandas", "ray", "scipy", "tokenizers", "torch"},
+    "lab": {"pandas", "ray", "safetensors", "scipy", "tokenizers", "torch"},
     "show": {"anywidget", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }

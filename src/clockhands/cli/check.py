@@ -29,6 +29,7 @@ Examples:
   clockhands check mymodel.rotary:build --make --like llama3.1:head_width=64
   clockhands check mymodel.embeddings:add_positions --like vaswani2017 --width 64
   clockhands check mymodel.model:small_model --kind generation
+  clockhands check lab.sqlite:rotary:0 --kind generation
   clockhands check my_codes.py:Mine
   clockhands check mymodel.processing:get_rope_index --kind positions --like qwen2_vl
   clockhands check batch.npz --kind positions --like path/to/config.json
@@ -115,7 +116,8 @@ def command(  # noqa: PLR0917 - click passes them by name
     (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. FILE.py:NAME
     without --like is an encoding of your own, with the methods of clockhands.encodings.protocols: its laws are checked
     without a reference. With --kind positions CALLABLE gives tokens their positions, or returns a model that does, or
-    is a file, .npz or .pt, of a batch with its positions. Exit code 0 means correct, 1 that something failed, 2 that
+    is a file, .npz or .pt, of a batch with its positions. With --kind generation CALLABLE may be a model that the lab
+    kept, STORE:ARM:SEED@STEP. Exit code 0 means correct, 1 that something failed, 2 that
     CALLABLE cannot be called.
     """
     options = {name: value for name, value in (given | {"like": like, "width": width}).items() if value is not None}
@@ -155,7 +157,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if kind in {None, "positions"} and Path(target).is_file():
         return _batch(Path(target), options)
     bare = kind is None and not make and "like" not in options
-    function = None if kind == "encoding" else load(target)
+    kept = _kept(target) if kind == "generation" else None
+    function = None if kind == "encoding" else load(target) if kept is None else kept
     if bare and IN_FILE.fullmatch(target):
         function = _unless_encoding(target, function)
     if function is None:
@@ -234,6 +237,18 @@ def _unless_encoding(target: str, value: Any) -> Any:
         return value if is_module(value) and not isinstance(value, type) else None
     built = _built(value) if _builds_model(value) else value
     return built if built is value or is_module(built) else None
+
+
+def _kept(target: str) -> Any:
+    """The model of the lab that a target names; None where it names none."""
+    from clockhands.configs.kept_models import kept_path
+
+    if kept_path(target) is None:
+        return None
+    from clockhands.lab.kept_models import kept_model
+
+    kept = kept_model(target)
+    return None if kept is None else kept.module
 
 
 def _laws(target: str, options: Mapping[str, Any]) -> Report:

@@ -83,6 +83,13 @@ _running_options = options(
 )  # fmt: skip
 
 
+def _steps(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    words = [] if value is None else value.split(",")
+    if not all(each.strip().isdecimal() for each in words):
+        raise click.BadParameter("Give whole numbers of steps with commas between them, such as 0,100,400.")
+    return tuple(sorted({int(each) for each in words}))
+
+
 @command.command("run")
 @click.argument("study", metavar="STUDY")
 @_store_option
@@ -90,16 +97,33 @@ _running_options = options(
 @_full_option
 @click.option("--html", type=OutPath(), metavar="FILE", help="Also write the report as one HTML page.")
 @click.option("--force", is_flag=True, help="Replace the HTML file if it already exists.")
+@click.option("--keep", is_flag=True, help="Keep the model of each trial at some steps, for `clockhands probe`.")
+@click.option("--keep-at", callback=_steps, metavar="STEPS", help="Keep it at these steps and at the end: 0,100,400.")
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Only say what the whole study would cost: trials, parameters, memory and time, from a few steps.",
 )
-def run(*, study: str, store: Path, full: bool, html: Path | None, force: bool, dry_run: bool, **how: Any) -> int:
-    """Run the missing parts of a study, and print the results."""
+def run(
+    *,
+    study: str,
+    store: Path,
+    full: bool,
+    html: Path | None,
+    force: bool,
+    dry_run: bool,
+    keep: bool,
+    keep_at: tuple[int, ...],
+    **how: Any,
+) -> int:
+    """Run the missing parts of a study, and print the results.
+
+    With --keep, models are in the folder STORE.kept; `clockhands probe STORE:ARM:SEED@STEP` looks into one.
+    """
     from clockhands.lab.study import read
 
     whole = replace(read(study), full=full)
+    how["keep"] = keep_at if keep or keep_at else None
     if dry_run:
         from clockhands.lab.forecast import forecast
         from clockhands.show.lab import print_forecast
@@ -287,7 +311,10 @@ def _checked(study: "Study", path: Path, how: Mapping[str, Any]) -> "Options":
     with suppress(NotAStore), Store.open(path, create=False, write=False) as store:  # if it is none, it will be one
         begun = store.study(study.hash)
     if begun is not None:
-        given = {name: begun.machine[name] for name in AS_BEGUN if name in begun.machine} | given
+        before: dict[str, Any] = {name: begun.machine[name] for name in AS_BEGUN if name in begun.machine}
+        if (kept := begun.machine.get("kept")) is not None:
+            before["keep"] = tuple(kept)
+        given = before | given
     options = Options(at_once=how["jobs"], **given)
     check(study, options)
     return options
@@ -328,7 +355,7 @@ def _say_interrupted(study: "Study", path: Path, how: Mapping[str, Any]) -> None
         words = ["resume", *([study.hash[:12]] if len(held) > 1 else [])]
     words += ["--store", str(path.resolve())]
     for name in (option.name or "" for option in context.command.params):  # in one order, however they were given
-        if name in how and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if name in how and name != "keep" and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             words += [f"--{name}", str(how[name])]
     done = sum(each.state == "finished" for each in trials)
     talk(

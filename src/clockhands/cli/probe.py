@@ -18,6 +18,7 @@ Examples:
   clockhands probe model.gguf --text book.txt --measure price --windows 8 --length 2048
   clockhands probe model.gguf --text book.txt --html probe.html
   clockhands probe org/name --text book.txt --json
+  clockhands probe lab.sqlite:sinusoidal:0@400
 """
 
 Progress = Callable[[str, float], None]
@@ -70,8 +71,9 @@ def command(  # noqa: PLR0917 - click passes them by name
     The model is run on pieces of a text: what each fault of positions costs in nats per token (price), what happens
     without positions, shifted, shuffled and past the context (behaviour), whether the positions in effect are the
     declared ones (live), and how heads, layers and dimension pairs use them (mechanism). TARGET is a model folder, a
-    .gguf file, or a name in the local Hugging Face cache; it is run with PyTorch and Transformers. Ctrl-C keeps what
-    was measured.
+    .gguf file, or a name in the local Hugging Face cache; it is run with PyTorch and Transformers. Or it is a model
+    that `clockhands lab run --keep` kept, STORE:[STUDY:][TASK:]ARM:SEED[@STEP], which reads held-out sequences of the
+    task that it was trained on. Ctrl-C keeps what was measured.
     """
     if force and html is None:
         raise click.UsageError("--force is for --html, which says what to replace.")

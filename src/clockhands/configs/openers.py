@@ -10,6 +10,7 @@ from typing import Any
 from clockhands import formats
 from clockhands.configs.composition import composed
 from clockhands.configs.dialects import as_program_reads, in_dialect
+from clockhands.configs.kept_models import NOTE, open_kept
 from clockhands.configs.model_code import code_beside
 from clockhands.configs.model_types import table
 from clockhands.configs.opened import READ, Opened
@@ -168,6 +169,8 @@ def _open_weights(
     header = read(path)
     if list(header.tensors) == [path.name] and form == "pytorch":  # a tensor saved on its own
         return Opened(target, "array", path, None, path.name, header.tensors)
+    if NOTE in header.metadata:
+        return open_kept(header, target)
     notes: tuple[str, ...] = ()
     if form == "onnx":
         notes = tuple(f"{name}, which holds tensors of {path.name}, is not there." for name in header.absent[:8])

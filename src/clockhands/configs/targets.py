@@ -2,9 +2,9 @@
 
 Tried in this order: ``-`` (a config on standard input), an existing path, a preset's exact name, a model in the local
 Hugging Face cache, the same on the hub, a callable. ``preset:NAME`` and ``file:PATH`` select one of these;
-``ollama:NAME`` and ``lmstudio:NAME`` are models of these programs. The network is used only for
-``org/name[@revision]``, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a tensor file only the header
-is read.
+``ollama:NAME`` and ``lmstudio:NAME`` are models of these programs, and ``STORE:ARM:SEED`` is one that the lab kept.
+The network is used only for ``org/name[@revision]``, with the extra ``hub`` and unless ``HF_HUB_OFFLINE`` is set. Of a
+tensor file only the header is read.
 """
 
 import json
@@ -19,6 +19,7 @@ from clockhands import formats
 from clockhands.configs.base_models import on_base, open_modelfile
 from clockhands.configs.callables import IN_FILE, NAMED
 from clockhands.configs.kept_headers import with_kept
+from clockhands.configs.kept_models import kept_path
 from clockhands.configs.local_models import PREFIXES, local_path, open_local
 from clockhands.configs.opened import READ, Opened
 from clockhands.configs.openers import open_document, open_file, open_folder
@@ -60,6 +61,8 @@ def open_target(text: str | os.PathLike[str], stdin: IO[bytes] | IO[str] | None 
         return open_local(text)
     if text.startswith("file:"):
         return _open_file_reading(text.removeprefix("file:"), text)
+    if (kept := kept_path(text)) is not None:
+        return open_file(kept, text, None)
     return _first_reading(text)
 
 
@@ -73,6 +76,8 @@ def path_of(text: str) -> Path | None:
         return None
     if text.startswith(PREFIXES):
         return local_path(text)
+    if (kept := kept_path(text)) is not None:
+        return kept
     found = _path_and_tensor(text.removeprefix("file:"))
     asked = hub_name(text)
     return found[0] if found else None if asked is None else _cached(asked, beside=True)

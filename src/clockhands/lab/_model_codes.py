@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from clockhands.lab.sections import of_layer
 from clockhands.lab.study import Arm, Model, Study
 from clockhands.phrases import listed
 from clockhands.recognition.calling import error_text
+from clockhands.recognition.faults import FAULTS, Fault, fault_in_words
 from clockhands.recognition.suspects import (
     AdditiveObservations,
     BiasObservations,
@@ -258,7 +260,7 @@ class FaultyCode(held.PositionModule):
         super().__init__()
         self.spec, self.fault = spec, fault
         self._made: dict[int, Any] = {}
-        if not isinstance(spec, additive.AdditiveCode | rotary.Rotary | biases.BiasCode) or _is_learned(spec):
+        if not _is_computed(spec):
             what = "no position encoding" if spec is None else type(spec).__name__
             raise InvalidValue(
                 f"The fault {fault!r} cannot be built into {what}.",
@@ -299,7 +301,7 @@ class FaultyCode(held.PositionModule):
                 "Remove `positions` from this arm.",
             )
         if length not in self._made:
-            self._made[length] = _fault_effect(self.spec, self.fault, length)
+            self._made[length] = _fault_effect(self.spec, self.fault, length)[1]
         return self._made[length]
 
 
@@ -317,9 +319,29 @@ class _PreparedMatrices(held.Prepared):
         return _times(self._matrices[0], queries), _times(self._matrices[1], keys)
 
 
-def _is_learned(spec: Any) -> bool:
-    """Whether a code has learned numbers."""
-    return bool(getattr(spec, "learned", False))
+def _is_computed(spec: Any) -> bool:
+    """Whether a spec is one code without learned numbers."""
+    one = isinstance(spec, additive.AdditiveCode | rotary.Rotary | biases.BiasCode)
+    return one and not getattr(spec, "learned", False)
+
+
+def buildable_faults(spec: Any, length: int) -> Iterator[tuple[str, str]]:
+    """Each fault that can be built into a code at a length, and what the code does with it."""
+    if not _is_computed(spec):
+        return
+    suspects, stateful = _suspects(spec, length)
+    for fault in dict.fromkeys(each.codes[0] for each in suspects if len(each.codes) == 1):
+        with suppress(InvalidValue):
+            suspect, _ = _fault_effect(spec, fault, length)
+            if fault not in stateful:
+                yield fault, _in_words(FAULTS[fault], suspect)
+
+
+def _in_words(fault: Fault, suspect: FaultModel) -> str:
+    try:
+        return fault.sentence.format(**suspect.parameters)
+    except KeyError:  # a parameter that only a check of a function measures
+        return fault_in_words(fault)
 
 
 def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -327,8 +349,8 @@ def _times(matrices: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.einsum("sij,bhsj->bhsi", matrices, x)
 
 
-def _fault_effect(spec: Any, fault: str, length: int) -> Any:
-    """The effect of the fault on a code at the first positions, as tensors."""
+def _fault_effect(spec: Any, fault: str, length: int) -> tuple[FaultModel, Any]:
+    """The suspect with a fault, and its effect on a code at the first positions, as tensors."""
     tried = 0
     suspects, stateful = _suspects(spec, length)
     for suspect in suspects:
@@ -344,7 +366,7 @@ def _fault_effect(spec: Any, fault: str, length: int) -> Any:
         else:
             numbers = _scores(made, length)
         if numbers is not None:
-            return numbers
+            return suspect, numbers
     why = "depends on the tokens or on earlier calls" if tried else "is not a fault of this encoding"
     raise InvalidValue(
         f"The fault {fault!r} cannot be built into {type(spec).__name__} at length {length}: it {why}.",

@@ -32,6 +32,7 @@ from clockhands.encodings import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.formats import files
 from clockhands.lab import study as studies
+from clockhands.lab._keeping import Keeping, kept_bytes
 from clockhands.lab._model import Transformer
 from clockhands.lab._model_codes import ModelCode, sizes_for
 from clockhands.lab._start import load_start
@@ -55,7 +56,16 @@ class TrainingFailed(ClockhandsError):
 
 
 def trial(
-    *, study: str, task: str, arm: str, seed: int, checkpoint: str, threads: int = 1, device: str = "cpu", tell: Tell
+    *,
+    study: str,
+    task: str,
+    arm: str,
+    seed: int,
+    checkpoint: str,
+    threads: int = 1,
+    device: str = "cpu",
+    keep: Mapping[str, Any] | None = None,
+    tell: Tell,
 ) -> dict[str, Any]:
     """Train and evaluate one model; the function that an engine calls.
 
@@ -67,6 +77,7 @@ def trial(
         checkpoint: The file in which the trial keeps its state; it goes on from there if the file exists.
         threads: PyTorch's threads. Results are the same only for the same number of threads.
         device: Where the model is.
+        keep: The fields of `Keeping`, where models are kept along the training.
         tell: Takes progress: ``{"step", "steps", "loss"}``, or ``{"warning"}``.
 
     Returns:
@@ -75,8 +86,10 @@ def trial(
     Raises:
         TrainingFailed: The loss is not finite, or the checkpoint cannot be written.
     """
+    keeping = None if keep is None else Keeping(Path(keep["folder"]), keep["name"], tuple(keep["steps"]))
     with _settings(threads, deterministic=device == "cpu"):
-        return TrialRun(studies.parse(study), Key(task, arm, seed), Path(checkpoint), device, tell).run()
+        key = Key(task, arm, seed)
+        return TrialRun(studies.parse(study), key, Path(checkpoint), device, tell, keeping=keeping).run()
 
 
 def timed(study: Study, key: Key, threads: int, device: str) -> tuple[int, float, float]:
@@ -106,8 +119,11 @@ def _settings(threads: int, *, deterministic: bool) -> Iterator[None]:
 class TrialRun:
     """The state of a trial."""
 
-    def __init__(self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell) -> None:
+    def __init__(
+        self, study: Study, key: Key, checkpoint: Path, device: str, tell: Tell, *, keeping: Keeping | None = None
+    ) -> None:
         self.study, self.key, self.path, self.device, self.tell = study, key, checkpoint, device, tell
+        self.keeping = keeping
         self.rank, self.workers = 0, 1
         if distributed.is_available() and distributed.is_initialized():
             self.rank, self.workers = distributed.get_rank(), distributed.get_world_size()
@@ -140,12 +156,13 @@ class TrialRun:
             causal=self.task.causal,
         )
 
-    def _code(self, of: Setting) -> ModelCode:
+    def built_code(self, of: Setting) -> ModelCode:
+        """The code of the arm in another setting, with learned numbers as they are at first."""
         seed, sizes = self.key.seed + (_CODE << 40), sizes_for(self.sizes, self.training.length)
         return ModelCode(of, self.arm, self.task.causal, seed, sizes, sinks=self.sizes.sinks).to(self.device)
 
     def _built(self) -> Transformer:
-        code = self._code(self._setting(self.training.length))
+        code = self.built_code(self._setting(self.training.length))
         model = Transformer(self.sizes, self.task.vocabulary, code, self.task.causal, self.key.seed)
         if self.sizes.start:
             load_start(model, self.sizes.start)
@@ -169,11 +186,14 @@ class TrialRun:
         """Go on from the checkpoint, or begin; train; evaluate."""
         self._resume()
         began, told = time.monotonic() - self.seconds, 0.0
+        if not self.step:
+            self._keep()
         while self.step < self.steps or self._drop_is_due():
             if self._drop_is_due():
                 self._drop()
                 continue
             loss = self._train_step()
+            self._keep()
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
                 self.tell({"step": self.step, "steps": self.steps, "loss": loss})
@@ -181,6 +201,8 @@ class TrialRun:
                 self.seconds = time.monotonic() - began
                 self._save()
         trained = time.monotonic() - began
+        if self.dropped and self.drop_step == self.steps:
+            self._keep()  # the last step is that of the drop
         self._evaluate_all()
         tokens = self.steps * self.training.sequences * self.training.length
         facts = {
@@ -193,6 +215,8 @@ class TrialRun:
             "training_seconds": trained,
             "tokens_per_second": tokens / trained if trained else 0.0,
         }
+        if self.keeping is not None:
+            facts["kept"] = {"folder": self.keeping.folder.name, "steps": list(self.keeping.steps)}
         return {"rows": [list(row) for row in self.rows], "facts": facts, "seconds": time.monotonic() - began}
 
     def timed(self) -> tuple[int, float, float]:
@@ -345,7 +369,7 @@ class TrialRun:
     def _without_code(self) -> None:
         assert self.arm.drop is not None
         self.dropped = True
-        self.model.code = self._code(self._setting(self.training.length))
+        self.model.code = self.built_code(self._setting(self.training.length))
         if self.arm.drop.qk_norm and not self.sizes.qk_norm:
             known = {id(each) for each in self.model.parameters()}
             self.model.add_query_key_norms()
@@ -380,7 +404,7 @@ class TrialRun:
     def _changed(self, length: int, variant: str) -> Iterator[None]:
         """The model with its code as one evaluation needs it; the learned numbers are unchanged."""
         made, kept = self._setting(length, variant), self.model.code
-        code, own = self._code(made), dict(kept.named_parameters())
+        code, own = self.built_code(made), dict(kept.named_parameters())
         for name, each in code.named_parameters():
             each.data = own[name].data
         self.model.code, self.model.logit_scale = code, 1 + made.logit_scale * math.log(made.scaled_by)
@@ -460,22 +484,18 @@ class TrialRun:
         }
         written = io.BytesIO()  # for a full disk, PyTorch's own writer gives no useful message
         torch.save(state, written)
-        unfinished = None
-        try:
-            unfinished = files.fresh_beside(self.path)
-            unfinished.write_bytes(written.getbuffer())
-            files.rename(unfinished, self.path, replace=True)
-        except OSError as error:
-            if unfinished is not None:
-                unfinished.unlink(missing_ok=True)
-            raise TrainingFailed(
-                f"The checkpoint {self.path} cannot be written: {error.strerror or error}.",
-                "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
-            ) from None
+        _write(self.path, written.getbuffer())
+
+    def _keep(self) -> None:
+        """Write the model beside the store if this step was chosen."""
+        if self.rank or self.keeping is None or self.step not in self.keeping.steps:
+            return
+        code = self._setting(self.training.length)
+        at = {"step": self.step, "dropped": self.dropped}
+        made = kept_bytes(self.study, self.key, self.keeping, self.model, code, **at)
+        _write(self.keeping.folder / f"{self.step:08}.safetensors", made)
 
     def _resume(self) -> None:
-        for left in files.left_beside(self.path):  # by one that was killed
-            left.unlink(missing_ok=True)
         try:
             state = self._read()
             if state is not None:
@@ -485,7 +505,7 @@ class TrialRun:
             said = f"The checkpoint of {self.key} cannot be used ({error}). The trial starts again from step 0."
             self.tell({"warning": said})
             # A half-loaded model must not be trained on.
-            self.__init__(self.study, self.key, self.path, self.device, self.tell)
+            self.__init__(self.study, self.key, self.path, self.device, self.tell, keeping=self.keeping)
 
     def _read(self) -> dict[str, Any] | None:
         """What the checkpoint holds; None if there is none. Only the first process reads it, for all."""
@@ -505,14 +525,37 @@ class TrialRun:
             raise found[0]
         return found[0]
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        if state["dropped"]:
+    def restore_model(self, weights: Mapping[str, torch.Tensor], *, dropped: bool) -> None:
+        """Give the model the weights that it had at a step, and remove its code where it had been dropped by then."""
+        if dropped:
             self._without_code()
-        self.model.load_state_dict(state["model"])
+        self.model.load_state_dict(weights)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.restore_model(state["model"], dropped=state["dropped"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.batches.bit_generator.state, self.positions.bit_generator.state = json.loads(state["generators"])
         self.rows = [Measurement(*row) for row in state["rows"]]
         self.step, self.seconds, self.sums = state["step"], state["seconds"], state["sums"]
+
+
+def _write(path: Path, content: bytes | memoryview) -> None:
+    """Write a checkpoint whole or not at all."""
+    unfinished = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in files.left_beside(path):  # by one that was killed
+            left.unlink(missing_ok=True)
+        unfinished = files.fresh_beside(path)
+        unfinished.write_bytes(content)
+        files.rename(unfinished, path, replace=True)
+    except OSError as error:
+        if unfinished is not None:
+            unfinished.unlink(missing_ok=True)
+        raise TrainingFailed(
+            f"The checkpoint {path} cannot be written: {error.strerror or error}.",
+            "Make room or choose another place for the store; `clockhands lab resume` goes on from the last one.",
+        ) from None
 
 
 def _parts(batches: Batch | Iterable[Batch], sequences: int) -> Iterator[Batch]:

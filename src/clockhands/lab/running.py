@@ -22,6 +22,7 @@ from clockhands.jobs.engines import Event, Failed, Finished, Job, run
 from clockhands.lab import _model_codes as model_codes
 from clockhands.lab import _tokens as tokens
 from clockhands.lab import arms
+from clockhands.lab._keeping import kept_steps
 from clockhands.lab._start import provenance as provenance_of_start
 from clockhands.lab.store import Key, Measurement, Store, StoredStudy, Trial, TrialClaim
 from clockhands.lab.study import Study
@@ -48,6 +49,7 @@ class Options:
         gpus: GPUs that Ray reserves for a trial.
         workers: Processes of one trial; more than 1 needs Ray.
         retries: How often a trial whose worker died is tried again.
+        keep: Steps after which the model of each trial is kept beside the store; () chooses some, None keeps none.
     """
 
     engine: str = "local"
@@ -58,6 +60,7 @@ class Options:
     gpus: float = 0
     workers: int = 1
     retries: int = 2
+    keep: tuple[int, ...] | None = None
 
 
 @dataclass
@@ -182,6 +185,14 @@ def _refuse_other_options(study: Study, begun: StoredStudy, trials: Iterable[Tri
                 f"Give `--{name} {was}` or leave `--{name}` out; or store the study in another file with `--store`.",
             )
 
+    if begun.machine.get("kept") != (None if options.keep is None else list(options.keep)):
+        before = "keeps" if "kept" in begun.machine else "does not keep"
+        raise InvalidValue(
+            f"The study {begun.name} {before} models since it was started; the models of its finished trials cannot be "
+            "kept at other steps.",
+            "Leave `--keep` and `--keep-at` out to go on as before; or store the study in another file with `--store`.",
+        )
+
 
 def _refuse_other_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     known, found = _inputs(before), _inputs(now)
@@ -243,7 +254,12 @@ def events(study: Study, store: Store, options: Options, progress: Progress) -> 
                 continue
             name = str(key)
             claims[name], progress.keys[name] = claim, key
-            yield Job(name, CALL, _arguments(study, key, claim, options), options.gpus, options.workers)
+            arguments = _arguments(study, key, claim, options)
+            if options.keep is not None:
+                steps = kept_steps(options.keep, study.training_of(key).steps)
+                folder = str(store.kept_folder(study.hash, key))
+                arguments["keep"] = {"folder": folder, "name": study.name, "steps": steps}
+            yield Job(name, CALL, arguments, options.gpus, options.workers)
 
     try:
         running = run(
@@ -314,6 +330,8 @@ def provenance(study: Study, command: str, options: Options) -> dict[str, Any]:
         "texts": texts,
         "starts": {start: provenance_of_start(start) for start in starts},
     }
+    if options.keep is not None:
+        machine["kept"] = list(options.keep)
     return {
         "command": command,
         "version": version("clockhands"),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 from clockhands.arguments import count, one_of, real
+from clockhands.configs.kept_models import FOLDER
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.formats import files
 from clockhands.jobs.databases import Database, Form, cell
@@ -167,6 +168,11 @@ class Store(Database):
         key = _checked(key)
         folder = self.path.with_name(self.path.name + ".checkpoints") / _safe(study[:12])
         return folder / f"{_safe(key.task)}.{_safe(key.arm)}.{key.seed}.pt"
+
+    def kept_folder(self, study: str, key: AnyKey) -> Path:
+        """Where the models that a trial keeps along its training are; the trial makes the folder."""
+        checkpoint = self.checkpoint_path(study, key)
+        return self.path.with_name(self.path.name + FOLDER) / checkpoint.parent.name / checkpoint.stem
 
     def claim(self, study: str, key: AnyKey) -> TrialClaim | None:
         """The right to work on a waiting trial, which the kernel takes back when this process ends.

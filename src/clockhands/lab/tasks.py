@@ -470,6 +470,17 @@ class Language(Task):
             "unigram_loss": float(np.log(seen.sum() / seen)[scored].mean()),
         }
 
+    def encoded(self, text: str) -> list[int]:
+        """A text of one's own in the tokens of the task.
+
+        Raises:
+            InvalidValue: They are those of a tokenizer that was trained on the text of the task and not kept.
+        """
+        if self.tokenizer == "bpe":
+            raise InvalidValue("The tokenizer of this task was not kept.", "Leave the text out: its own is read.")
+        data = text.encode()
+        return list(data) if self.tokenizer == "bytes" else tokens.read(self.tokenizer).encode(data).tolist()
+
     def _longer(self) -> str:
         return "Raise `longest`: it moves the scored tokens, for all lengths alike."
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from clockhands.encodings.additive import AdditiveCode, table
 from clockhands.encodings.heads import relative_head
 from clockhands.encodings.rotary import Rotary, rotate
+from clockhands.models.attention_inputs import Attended, attended
 
 REACH = 16
 """Distances that are looked at, before and after the query."""
@@ -40,17 +41,30 @@ class HeadsSeen:
 
 
 class Watching:
-    """Collects the attention of the windows that run while it is active; without eager attention it sees nothing."""
+    """Collects the attention of the windows that run while it is active.
 
-    def __init__(self) -> None:
+    Args:
+        products: The products of queries and keys as they are seen; None where modules return their attention.
+    """
+
+    def __init__(self, products: list[Attended] | None) -> None:
         self.windows: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = []
         self.example: Tensor | None = None
         self._seen: list[Tensor] = []
+        self._products = products
 
     def begin(self) -> None:
         """A new window."""
+        self._take_products()
         self.windows.append([])
         self._seen = []
+
+    def _take_products(self) -> None:
+        for each in self._products or ():
+            if each.scores is not None:
+                self.take((None, each.scores.softmax(-1)))
+        if self._products is not None:
+            self._products.clear()
 
     def take(self, output: Any) -> None:
         """Keep the output of a module if it has attention probabilities, once."""
@@ -67,6 +81,7 @@ class Watching:
 
     def found(self) -> HeadsSeen | None:
         """The means over windows; None if no attention was seen."""
+        self._take_products()
         if not self.windows or not self.windows[0]:
             return None
         at, distance, first = (
@@ -91,21 +106,24 @@ def _summary(shares: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @contextmanager
 def watching(module: nn.Module) -> Iterator[Watching]:
-    """Watch the attention of a model of Transformers, with its eager implementation switched on meanwhile."""
+    """Watch the attention of a model; one of Transformers returns it, with its eager implementation on meanwhile."""
     config: Any = getattr(module, "config", None)
     before = getattr(config, "_attn_implementation", None)
-    found = Watching()
     handles = []
     switch: Any = getattr(module, "set_attn_implementation", None)
-    if switch is not None:
-        switch("eager")
+    if switch is None:
+        with attended(module, scores=True) as seen:
+            yield Watching(seen)
+        return
+    found = Watching(None)
+    switch("eager")
     try:
         handles += [each.register_forward_hook(lambda _, __, y: found.take(y)) for each in module.modules()]
         yield found
     finally:
         for handle in handles:
             handle.remove()
-        if switch is not None and before is not None:
+        if before is not None:
             switch(before)
 
 

@@ -12,12 +12,14 @@ from clockhands.encodings.additive import Sinusoidal
 from clockhands.encodings.ladders import Explicit
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
+from clockhands.lab.kept_models import KeptModel
 from clockhands.models.rotation_changes import Rotating, rotating
 from clockhands.models.running_models import RunningModel
 from clockhands.probes._additive_terms import EXACT, Adding, ScoreTerms, adding, score_terms
 from clockhands.probes._head_distances import FIXED, REACH, FixedHead, HeadsSeen, fixed_heads, watching
 from clockhands.probes._pair_shares import PairShares, pair_shares
 from clockhands.probes._position_readout import hidden_states, layers_read, read_position
+from clockhands.probes._state_shifts import SHIFTS, StateShifts, state_shifts
 from clockhands.probes._table_shape import DISTANCES, FEWEST, TrainedTable, table_shape
 from clockhands.probes._token_cosines import TrainedCosines, token_cosines
 from clockhands.probes.pricing import declared_rotary
@@ -87,6 +89,9 @@ def measure_mechanism(model: RunningModel, ids: Tensor, progress: Progress) -> P
                 f"{windows} windows are too few for hidden states of width {width:,}, which need "
                 f"{TOKENS_PER_CHANNEL * width:,} and one window more."
             )
+        if added is not None:
+            code = model.code.spec if isinstance(model, KeptModel) else None
+            found.shifts({layer: state_shifts(states, code) for layer, states in own.states.items()})
         if own.heads is not None and frozen.heads is not None:
             found.heads(own.heads, fixed_heads(own.heads, frozen.heads, spec, length))
         if added is not None:
@@ -192,6 +197,30 @@ class _Findings(GatheredResult):
             Curve(names[name], tuple(map(float, layers)), tuple(each.values())) for name, each in shares.items()
         )
         self.figure("Position that a linear map reads", "after layer", "R2", *curves)
+
+    def shifts(self, by_layer: Mapping[int, StateShifts | None]) -> None:
+        found = {layer: each for layer, each in by_layer.items() if each is not None}
+        if not found:
+            return
+        first, last, one = found[min(found)], found[max(found)], SHIFTS[0]
+        self.answers.append(
+            f"The position part has {first.share:.1%} of the variance of hidden states after layer {min(found)}, and "
+            f"{last.share:.1%} after layer {max(found)}."
+        )
+        ways = (("the encoding's own matrix R_k", first.own, last.own), ("the best matrix", first.best, last.best))
+        self.answers += [
+            f"Of a shift of this part by {one} token, {name} leaves {before[one]:.1%} and {after[one]:.1%} unexplained "
+            "on tokens that were left out."
+            for name, before, after in ways
+            if before is not None and after is not None
+        ]
+        self.numbers["state_shifts"] = {str(layer): asdict(each) for layer, each in found.items()}
+        heads = ("after layer", "share", *(f"{name}, k = {k}" for k in SHIFTS for name in ("best matrix", "R_k")))
+        rows = (
+            (layer, each.share, *(None if way is None else way[k] for k in SHIFTS for way in (each.best, each.own)))
+            for layer, each in found.items()
+        )
+        self.table("Position part of hidden states, and what a shift by k tokens leaves of it", heads, rows)
 
     def heads(self, seen: HeadsSeen, fixed: Sequence[FixedHead]) -> None:
         number = seen.distance.size

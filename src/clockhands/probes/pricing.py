@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from clockhands.configs.resolved import TEXT
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.scaling import Yarn
 from clockhands.errors import ClockhandsError, InvalidValue
+from clockhands.lab.kept_models import KeptModel
 from clockhands.models.rotation_changes import (
     Change,
     Rotating,
@@ -29,6 +31,9 @@ from clockhands.models.rotation_changes import (
 from clockhands.models.running_models import RunningModel
 from clockhands.probes._paired_differences import BLOCK, ERRORS, FEWEST, LEAST, PairedDifference, difference
 from clockhands.probes.results import Columns, EstimateRows, ProbeResult, Progress, Stopped
+
+UNSEEN = 1e-5
+"""Nats by which rounding alone may change the loss of a token in a small model."""
 
 SHIFT = 1000
 """Tokens by which all positions are shifted."""
@@ -182,6 +187,31 @@ def declared_rotary(model: RunningModel) -> Rotary | None:
     return found if isinstance(found, Rotary) else None
 
 
+def kept_faults(model: KeptModel, length: int) -> Iterator[PricedFault]:
+    """The encoding removed, and every fault that it can have, in a model that the lab kept.
+
+    Raises:
+        InvalidValue: It has no encoding, as after a drop.
+    """
+    if model.code.spec is None:
+        raise InvalidValue(
+            f"The arm {model.run.key.arm} has no position encoding at this step, so no fault has a price.",
+            "Mechanism works without one.",
+        )
+    yield PricedFault("encoding-removed", "No position encoding.", None, lambda _: model.replaced(model.no_code))
+    if model.added:
+        says = "Each token gets the mean of all rows, not the row of its position."
+        yield PricedFault("mean-row", says, None, lambda _: model.without_order())
+    else:
+        for layer in range(model.run.sizes.layers):
+            says = f"Layer {layer} has no rotation and no bias."
+            off = partial(model.replaced, model.no_code, [layer])
+            yield PricedFault(f"layer-{layer}-removed", says, None, lambda _, off=off: off())
+    for name, says, code in model.faults(length):
+        faulty = partial(model.replaced, code)
+        yield PricedFault(name, f"The encoding {says}.", name, lambda _, faulty=faulty: faulty())
+
+
 def rotating_of(model: RunningModel, declared: Rotary | None) -> Rotating:
     """Where a model rotates, after checking that its loss can be measured.
 
@@ -198,14 +228,17 @@ def rotating_of(model: RunningModel, declared: Rotary | None) -> Rotating:
 
 def check_price(model: RunningModel) -> None:
     """Refuse a model that no fault can be put into, before any long work."""
-    rotating_of(model, None)
+    if isinstance(model, KeptModel):
+        next(kept_faults(model, 1))
+    else:
+        rotating_of(model, None)
 
 
 def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
-    """What each fault of positions costs a rotary model.
+    """What each fault of positions costs a rotary model, or any that the lab kept.
 
     Args:
-        model: A causal language model of Transformers.
+        model: A causal language model of Transformers, or one that the lab kept, whose loss is that of its task.
         ids: Windows of token ids, [windows, tokens].
         progress: Called before each fault.
 
@@ -213,16 +246,24 @@ def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> Probe
         InvalidValue: As `rotating_of`.
         Stopped: Ctrl-C; it holds the prices until then.
     """
-    declared = declared_rotary(model)
-    at = rotating_of(model, declared)
-    faults = list(rotary_faults(at, declared, model.context))
+    if isinstance(model, KeptModel):
+        at: Any = None
+        faults, nats = list(kept_faults(model, ids.shape[1])), model.losses
+    else:
+        declared = declared_rotary(model)
+        at = rotating_of(model, declared)
+        faults, nats = list(rotary_faults(at, declared, model.context)), partial(losses, model.module)
     prices: list[Price] = []
     progress("the loss without a fault", 0.0)
-    sound = losses(model.module, ids)
+    sound = nats(ids)
     try:
         for number, fault in enumerate(faults, 1):
             progress(fault.name, number / (len(faults) + 1))
-            prices.append(price(model.module, at, fault, ids, sound))
+            with fault.change(at):
+                changed = nats(ids)
+            if isinstance(model, KeptModel) and np.abs(changed - sound).max() <= UNSEEN:
+                continue  # a fault of other calls than whole sequences, which begin at position 0
+            prices.append(Price(fault, difference(changed, sound)))
     except KeyboardInterrupt:
         raise Stopped(_priced(prices, sound, ids)) from None
     return _priced(prices, sound, ids)

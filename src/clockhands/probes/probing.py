@@ -1,7 +1,9 @@
 """The function `probe`: measures what a trained model does with its positions, by running it."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -15,9 +17,11 @@ from clockhands.arguments import count
 from clockhands.auditing import Audit, Finding
 from clockhands.encodings.memory import available, readable
 from clockhands.errors import InvalidType, InvalidValue, TooLarge, Unreadable
+from clockhands.lab.kept_models import KeptModel, kept_model
 from clockhands.models.opened_modules import text_config
 from clockhands.models.running_models import RunningModel, load, of_module, windows_of
 from clockhands.models.text_parts import text_parts
+from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import shown
 from clockhands.probes.behaviour import measure_behaviour
 from clockhands.probes.finding_prices import with_prices
@@ -49,10 +53,20 @@ class ProbeMeasurement:
     reads: bool = True
 
 
+def _check_live(model: RunningModel) -> None:
+    """As `check_live`, and refuse a model that the lab kept."""
+    if isinstance(model, KeptModel):
+        raise InvalidValue(
+            "A model of the lab has no config that it could differ from: its encoding is made from the study's spec.",
+            "Leave `live` out.",
+        )
+    check_live(model)
+
+
 MEASUREMENTS = (
     ProbeMeasurement("price", measure_price, check_price),
     ProbeMeasurement("behaviour", measure_behaviour),
-    ProbeMeasurement("live", measure_live, check_live, reads=False),
+    ProbeMeasurement("live", measure_live, _check_live, reads=False),
     ProbeMeasurement("mechanism", measure_mechanism),
 )
 
@@ -146,8 +160,10 @@ def probe(
     until then.
 
     Args:
-        model: A folder, a name in the local Hugging Face cache or a GGUF file, or a module that is already loaded.
-        text: The text that the model reads; a `Path` is read as UTF-8.
+        model: A folder, a name in the local Hugging Face cache, a GGUF file, ``STORE:ARM:SEED@STEP`` for a model that
+            the lab kept, or a module that is already loaded.
+        text: The text that the model reads; a `Path` is read as UTF-8. A model of the lab reads held-out sequences of
+            its task where there is none.
         tokenizer: The tokenizer of a module, for a text.
         ids: Token ids in place of a text, [windows, tokens].
         measure: Names of measurements; None makes all that the model allows.
@@ -165,7 +181,9 @@ def probe(
     windows, length = count("windows", windows), count("length", length, least=8)
     if text is not None and ids is not None:
         raise InvalidValue("A text and token ids were given.", "Give one of the two.")
-    if text is None and ids is None and any(each.reads for each in chosen):
+    kept = kept_model(os.fspath(model)) if isinstance(model, str | PathLike) else None
+    model = model if kept is None else kept
+    if text is None and ids is None and not isinstance(model, KeptModel) and any(each.reads for each in chosen):
         named = ", ".join(each.name for each in chosen if each.reads)
         raise InvalidValue(
             f"No text was given, and these measurements read one: {named}.",
@@ -185,7 +203,8 @@ def probe(
             say(f"{name}: {what}", (number + share) / len(kept))
 
         try:
-            results.append(each.run(running, pieces, within))
+            with in_one_thread() if faster_alone(running.module) else nullcontext():
+                results.append(each.run(running, pieces, within))
         except (InvalidValue, Unreadable) as error:
             if len(kept) == 1:
                 raise
@@ -264,6 +283,8 @@ def _pieces(model: RunningModel, text: str | None, ids: Any, windows: int, lengt
         return found.long()
     if text is not None:
         return windows_of(model, text, length=length, count=windows)
+    if isinstance(model, KeptModel):
+        return torch.from_numpy(model.batch(windows, length).tokens)
     if not text_parts(model.module):
         return torch.zeros(0, 0, dtype=torch.long)  # a model of images or audio
     vocabulary = int(getattr(text_config(model.module), "vocab_size", 0))
@@ -309,7 +330,8 @@ def audit_running(
     say = progress or (lambda _what, _share: None)
     read = _read(text)
     say("loading the model", 0.0)
-    model = load(audited.target if audited.path is None else str(audited.path))
+    target = audited.target if audited.path is None else str(audited.path)
+    model = kept_model(target) or load(target)
     windows, length = _RANDOM if read is None else (4, 512)
     length = min(length, model.context or length)
     size = f"{windows} windows of {length} {'random ' if read is None else ''}tokens"
@@ -317,7 +339,7 @@ def audit_running(
     _refuse_without_memory(model, length)
     result = None
     if live:
-        check_live(model)
+        _check_live(model)
         try:
             result = measure_live(model, pieces, lambda what, share: say(f"live: {what}", share))
         except Stopped as stop:
