@@ -238,3 +238,18 @@ def test_commands(store: Path, capsys: pytest.CaptureFixture):
             main(words)
         assert ended.value.code == 0
         assert says in capsys.readouterr().out
+
+
+def test_steps_are_what_single_probes_give(store: Path):
+    options = {"windows": 4, "length": 32}
+    found = ch.probe(f"{store}:sinusoidal:0@4", measure=["steps"], **options)["steps"]
+    assert list(found.numbers["steps"]) == ["0", "4", "8"]
+    alone = ch.probe(f"{store}:sinusoidal:0@4", measure=["price", "mechanism"], **options)
+    step = found.numbers["steps"]["4"]
+    assert step["loss: of the task"] == alone["price"].numbers["loss"]
+    prices = {each["fault"]: each["nats"] for each in alone["price"].numbers["prices"]}
+    assert step["rise of the loss: mean-row"] == prices["mean-row"]
+    assert step["position read after layer: 2"] == alone["mechanism"].numbers["position_r2"]["own"]["2"]
+    assert {each.title.partition(",")[0] for each in found.figures} >= {"Loss", "Position read after layer"}
+    with pytest.raises(InvalidValue, match="only the lab keeps them"):
+        ch.probe(torch.nn.Linear(2, 2), ids=np.zeros((1, 8), int), measure=["steps"])

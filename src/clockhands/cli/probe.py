@@ -19,6 +19,7 @@ Examples:
   clockhands probe model.gguf --text book.txt --html probe.html
   clockhands probe org/name --text book.txt --json
   clockhands probe lab.sqlite:sinusoidal:0@400
+  clockhands probe lab.sqlite:sinusoidal:0 --measure steps --html steps.html
 """
 
 Progress = Callable[[str, float], None]
@@ -49,7 +50,8 @@ length_option: Option = click.option(
     "--measure",
     callback=_names,
     metavar="NAMES",
-    help="Measurements with commas between them: price, behaviour, live, mechanism (default: all that are possible).",
+    help="Measurements with commas between them: price, behaviour, live, mechanism (default: all that are possible), "
+    "and steps for a model that the lab kept.",
 )
 @windows_option
 @length_option

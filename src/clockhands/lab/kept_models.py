@@ -54,10 +54,12 @@ class KeptModel(RunningModel):
     Attributes:
         run: The trial, with the model as it was at that step.
         facts: What the file says of it.
+        path: The file; those of the other steps are in its folder.
     """
 
     run: TrialRun
     facts: dict[str, Any]
+    path: Path
 
     @property
     def predicts(self) -> bool:
@@ -193,4 +195,4 @@ def kept_model(target: str) -> KeptModel | None:
     encode = run.task.encoded if isinstance(run.task, Language) else None
     end = last_position(run.model.code.spec)
     context = None if end is None else end + 1 - run.sizes.sinks
-    return KeptModel(target, RunnableModel(run.model), encode, context, run, facts)
+    return KeptModel(target, RunnableModel(run.model), encode, context, run, facts, path)

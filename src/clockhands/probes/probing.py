@@ -29,6 +29,7 @@ from clockhands.probes.live import check_live, measure_live
 from clockhands.probes.mechanism import measure_mechanism
 from clockhands.probes.pricing import check_price, measure_price
 from clockhands.probes.results import ProbeResult, Progress, Stopped
+from clockhands.probes.training_steps import check_steps, measure_steps
 
 # Windows and tokens of random tokens, whose loss says nothing: a model passes them to show that its parts act together.
 _RANDOM = 2, 128
@@ -45,12 +46,14 @@ class ProbeMeasurement:
         run: Makes it on windows of token ids, [windows, tokens].
         check: Raises a `ClockhandsError` where a model does not allow it, before any long work.
         reads: Whether it needs a text; others take random token ids where there is none.
+        usual: Whether it is made where none is chosen.
     """
 
     name: str
     run: Callable[[RunningModel, Tensor, Progress], ProbeResult]
     check: Callable[[RunningModel], None] = lambda _: None
     reads: bool = True
+    usual: bool = True
 
 
 def _check_live(model: RunningModel) -> None:
@@ -68,6 +71,7 @@ MEASUREMENTS = (
     ProbeMeasurement("behaviour", measure_behaviour),
     ProbeMeasurement("live", measure_live, _check_live, reads=False),
     ProbeMeasurement("mechanism", measure_mechanism),
+    ProbeMeasurement("steps", measure_steps, check_steps, usual=False),
 )
 
 
@@ -223,7 +227,7 @@ def _written(what: str, share: float) -> None:
 
 def _chosen(measure: Iterable[str] | None) -> list[ProbeMeasurement]:
     if measure is None:
-        return list(MEASUREMENTS)
+        return [each for each in MEASUREMENTS if each.usual]
     names = [measure] if isinstance(measure, str) else list(measure)
     known = [each.name for each in MEASUREMENTS]
     for name in names:

@@ -25,6 +25,7 @@ _TITLES = {
     "behaviour": "Behaviour",
     "live": "Positions in effect at run time",
     "mechanism": "Mechanism",
+    "steps": "Along the training",
 }
 _HEIGHT = 260  # px of a chart
 _WIDEST = 44  # columns of a text in a table on the terminal

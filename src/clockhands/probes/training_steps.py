@@ -1,0 +1,104 @@
+"""Measures a model that the lab kept at each kept step of its training: what changes while it learns."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
+from typing import Any
+
+from torch import Tensor
+
+from clockhands.errors import InvalidValue
+from clockhands.lab.kept_models import KeptModel, kept_model
+from clockhands.models.running_models import RunningModel
+from clockhands.probes._paired_differences import difference
+from clockhands.probes._state_shifts import SHIFTS
+from clockhands.probes.mechanism import measure_mechanism
+from clockhands.probes.pricing import kept_faults
+from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
+
+_GROUPS: Mapping[str, str] = {
+    "loss": "nats per answer",
+    "rise of the loss": "nats per answer",
+    "terms of the scores of layer 0": "share of the variance",
+    "position read after layer": "R2",
+    "position part left by R_k after layer": "share of the variance",
+    "heads at one distance": "number",
+}
+"""What is measured, with its unit; members of one group are curves of one figure."""
+
+
+def measure_steps(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
+    """Measure every kept step of the training of a model on the same sequences.
+
+    Raises:
+        InvalidValue: The lab did not keep the model.
+        Stopped: An interrupt; it holds the steps until then.
+    """
+    check_steps(model)
+    assert isinstance(model, KeptModel)
+    files = sorted(model.path.parent.glob("*.safetensors"))
+    by_step: dict[int, dict[tuple[str, str], float]] = {}
+    try:
+        for number, path in enumerate(files):
+            each = kept_model(str(path))
+            assert each is not None, "its folder holds kept models alone"
+            progress(f"step {each.facts['step']:,}", number / len(files))
+            by_step[each.facts["step"]] = dict(_numbers(each, ids))
+    except KeyboardInterrupt:
+        raise Stopped(_gathered(by_step)) from None
+    return _gathered(by_step)
+
+
+def check_steps(model: RunningModel) -> None:
+    """Refuse a model that the lab did not keep."""
+    if not isinstance(model, KeptModel):
+        raise InvalidValue(
+            "The steps of the training of this model are not known: only the lab keeps them.",
+            "Train with `clockhands lab run STUDY --keep`, and probe STORE:ARM:SEED.",
+        )
+
+
+def _numbers(model: KeptModel, ids: Tensor) -> Iterator[tuple[tuple[str, str], float]]:
+    sound = model.losses(ids)
+    yield ("loss", "of the task"), float(sound.mean())
+    removals: Any = () if model.code.spec is None else kept_faults(model, ids.shape[1])
+    for fault in takewhile(lambda each: each.code is None, removals):
+        with fault.change(None):
+            yield ("rise of the loss", fault.name), difference(model.losses(ids), sound).mean
+    found = measure_mechanism(model, ids, lambda _what, _share: None).numbers
+    for name, share in ((found.get("score_terms") or {}).get("shares") or {}).items():
+        yield ("terms of the scores of layer 0", name.replace("_", "-")), share
+    for layer, share in (found.get("position_r2") or {}).get("own", {}).items():
+        yield ("position read after layer", layer), share
+    for layer, each in found.get("state_shifts", {}).items():
+        if each["own"] is not None:
+            yield ("position part left by R_k after layer", layer), each["own"][SHIFTS[0]]
+    if "heads" in found:
+        yield ("heads at one distance", "at least half of the attention"), float(len(found["heads"]["fixed"]))
+
+
+def _gathered(by_step: Mapping[int, Mapping[tuple[str, str], float]]) -> ProbeResult:
+    found = GatheredResult()
+    measured = list(dict.fromkeys(key for each in by_step.values() for key in each))
+    found.numbers["steps"] = {
+        str(step): {f"{group}: {name}": value for (group, name), value in each.items()}
+        for step, each in by_step.items()
+    }
+    for group, unit in _GROUPS.items():
+        names = [name for of, name in measured if of == group]
+        if not names:
+            continue
+        rows = ((step, *(each.get((group, name)) for name in names)) for step, each in by_step.items())
+        title = f"{group[0].upper()}{group[1:]}, {unit}, by training step"
+        found.table(title, ("step", *names), rows)
+        found.figure(title, "training step", unit, *map(_curve_of(by_step, group), names))
+    if by_step:
+        found.answers.append(f"Measured at {len(by_step)} steps of the training, {min(by_step):,} to {max(by_step):,}.")
+    return found.result("steps")
+
+
+def _curve_of(by_step: Mapping[int, Mapping[tuple[str, str], float]], group: str) -> Callable[[str], Curve]:
+    def curve(name: str) -> Curve:
+        known = {step: each[group, name] for step, each in by_step.items() if (group, name) in each}
+        return Curve(name, tuple(map(float, known)), tuple(known.values()))
+
+    return curve
