@@ -93,6 +93,7 @@ LATE = {
     "testing/encodings/_laws.py": "PyTorch is optional",
     "testing/modules/_module_check.py": "PyTorch is optional",
     "testing/generation/_measured_attention.py": "PyTorch is optional",
+    "testing/generation/texts.py": "PyTorch is optional",
     "testing/plugin.py": "pytest loads it in every run, also where nothing is checked",
     "encodings/traces.py": "PyTorch is optional",
 }

@@ -256,8 +256,10 @@ def main() -> None:
     chosen = parser.parse_args()
     transformers.logging.set_verbosity_error()
     types = known.table()["types"]
-    needed = {row.get("like") for row in by_hand().values()}
-    for name in [name for name in types if name not in by_hand() and name not in needed]:
+    needed = set(by_hand())
+    while further := {types[name].get("like") for name in needed} - needed - {None}:
+        needed |= further  # a row of a class may be like another one
+    for name in [name for name in types if name not in needed]:
         del types[name]
     rows, failed = {}, {}
     for name in chosen.names or in_order(

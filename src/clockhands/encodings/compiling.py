@@ -52,6 +52,8 @@ _forward = torch.autograd.forward_ad
 _fake = _private("_subclasses.FakeTensor", ())
 # A context in which tensors from outside of a `torch.func` transform are plain ones.
 untransformed: Callable[[], AbstractContextManager[Any]] = _private("_C._DisableFuncTorch", nullcontext)
+# The base of modes that see each operation, and may change its result.
+DispatchMode: Any = _private("utils._python_dispatch.TorchDispatchMode", object)
 # A check in the graph or the queue of a GPU, which does not wait for it, as reading the condition would.
 assert_later: Callable[[torch.Tensor, str], None] = _private("_assert_async", _refuse_check)
 

@@ -432,6 +432,10 @@ def _generation(live: LiveResult, module: nn.Module, *, short: bool) -> None:
     for why, names in unasked.items():
         told = listed(names).capitalize()
         live.answers.append(f"{told} {'were' if len(names) > 1 else 'was'} not compared: {why}.")
+    why = report.left_out.get("faults of one position", "")
+    if why.startswith("an error of one position"):
+        live.answers.append(f"Faults of one position in padding, packing and decoding cannot be judged: {why}.")
+        live.numbers["not_measured"].append("faults of one position in padding, packing and decoding")
     live.numbers["generation"] = {
         "experiments": list(report.experiments), "left_out": dict(report.left_out),
         "failures": [each.experiment for each in report.failures],

@@ -26,7 +26,7 @@ from clockhands.testing._experiments import Unasked
 ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Logits that are compared, at most: what positions do, they do to all.
-_COLUMNS = 4096
+COLUMNS = 4096
 
 
 @dataclass
@@ -107,15 +107,15 @@ class CausalModel:
         self.counts.calls += 1
         self.counts.rows += tokens.size
         logits, cache = self._answered(tokens, positions, mask, cache, keep)
-        shape = (*tokens.shape, self.columns or self.vocabulary)
+        shape = (*tokens.shape, self.returned)
         if tuple(logits.shape) != shape:
             raise Refused(f"it returned logits of shape {list(logits.shape)}; expected {list(shape)}")
         logits = logits if self.columns is None else logits[..., : self.vocabulary]
         self.counts.dtype, self.counts.library = dtype_of(logits), library_name(logits)
         if self.counts.dtype not in FLOATS:
             raise Refused(f"it returned {self.counts.dtype}, which is not a floating-point type")
-        if self.vocabulary > _COLUMNS:
-            logits = logits[..., :: -(-self.vocabulary // _COLUMNS)]
+        if logits.shape[-1] > COLUMNS:
+            logits = logits[..., :: every(logits.shape[-1])]
         answer = as_numpy(logits).astype(np.float64)
         if self.answers is not None:
             self.answers.append(answer)
@@ -130,6 +130,11 @@ class CausalModel:
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
             raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
         return logits, cache
+
+    @property
+    def returned(self) -> int:
+        """Logits of a token that its function returns."""
+        return self.columns or self.vocabulary
 
     def sized(self) -> "CausalModel":
         """The same with as many tokens as the last axis of its logits, of token 0, is long."""
@@ -188,11 +193,14 @@ class TransformersModel(CausalModel):
         model: The module.
         pristine: It as it was; never called.
         first: The position id of a text's first token: RoBERTa's classes count from the one after that of padding.
+        head: The part of the output head that makes the compared logits, by the names of its tensors: the whole one is
+            a fifth of what a pass of a small model reads. Empty where the model is asked for all logits.
     """
 
     model: Any = None
     pristine: Any = None
     first: int = 0
+    head: Mapping[str, Any] = field(default_factory=dict)
 
     def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
@@ -215,7 +223,9 @@ class TransformersModel(CausalModel):
         if cache is not None:
             given["past_key_values"] = cache
         with torch.no_grad():
-            answer = self.model(**given)
+            # Where weights are tied, the embedding keeps the whole table.
+            parted = functools.partial(torch.func.functional_call, self.model, dict(self.head), (), tie_weights=False)
+            answer = parted(kwargs=given) if self.head else self.model(**given)
         kept = getattr(answer, "past_key_values", None)
         # Some classes of Transformers 4 make a cache that just fits the text, and expect another one from a caller.
         room = getattr(kept, "__dict__", {}).get("max_cache_len")
@@ -227,6 +237,11 @@ class TransformersModel(CausalModel):
     def copied(self) -> bool:
         """See `CausalModel`."""
         return self.pristine is not None
+
+    @property
+    def returned(self) -> int:
+        """See `CausalModel`."""
+        return len(next(iter(self.head.values()))) if self.head else super().returned
 
     def finer(self) -> "TransformersModel | None":
         """See `CausalModel`."""
@@ -276,6 +291,11 @@ def logits_and_cache(answer: Any) -> tuple[Any, Any]:
     place = shapes.index(3) if 3 in shapes else 0
     others = [*answer[:place], *answer[place + 1 :]]
     return answer[place], others[-1]
+
+
+def every(columns: int) -> int:
+    """Which logits are compared: the first, and each of so many after it."""
+    return -(-columns // COLUMNS)
 
 
 def _is_tensor(value: object) -> bool:

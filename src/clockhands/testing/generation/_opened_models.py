@@ -16,7 +16,14 @@ from clockhands.models.torch_threads import faster_alone
 from clockhands.phrases import shown
 from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_libraries
 from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
-from clockhands.testing.generation._causal_models import ARGUMENTS, CausalModel, Counts, TransformersModel
+from clockhands.testing.generation._causal_models import (
+    ARGUMENTS,
+    COLUMNS,
+    CausalModel,
+    Counts,
+    TransformersModel,
+    every,
+)
 from clockhands.testing.generation._hidden_states import reading_states
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import owners_of, started
@@ -127,14 +134,31 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
             "The model is in training mode: dropout would change its output.", "Call model.eval() before the check."
         )
     try:
-        made(_THREE)
+        answer, _ = made(_THREE)
     except Refused as error:
         raise CannotCheck(
             f"The model cannot be called with input_ids of 3 tokens: {error}.",
             "Give forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
         ) from error.__cause__
+    made = made if made.copied else _with_part_of_the_head(made, answer)
     made.first = _first_position(made)
     made.counts = Counts(dtype=made.counts.dtype)
+    return made
+
+
+def _with_part_of_the_head(made: TransformersModel, wanted: np.ndarray) -> TransformersModel:
+    """The model with an output head for the compared logits alone; itself where these would not be ``wanted``."""
+    head = getattr(made.model, "get_output_embeddings", lambda: None)()
+    name = next((name for name, each in made.model.named_modules() if each is head), "")
+    held = {} if head is None else dict(head.named_parameters())
+    if made.vocabulary <= COLUMNS or set(held) - {"bias"} != {"weight"}:
+        return made
+    with suppress(Refused, RuntimeError):
+        part = {f"{name}.{each}": tensor.detach()[:: every(made.vocabulary)] for each, tensor in held.items()}
+        smaller = replace(made, head=part)
+        got, _ = smaller(_THREE)
+        if got.shape == wanted.shape and np.abs(got - wanted).max() <= np.abs(wanted).max() / _TELLING:
+            return smaller
     return made
 
 
