@@ -66,6 +66,17 @@ def odd_times_fm() -> str:
     return "nothing"
 
 
+def bamba() -> str:
+    package, torch = import_module("transformers"), import_module("torch")
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "mamba_n_heads": 8}
+    sizes |= {"num_attention_heads": 4, "num_key_value_heads": 2, "attn_layer_indices": [1], "initializer_range": 0.3}
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        checked = package.BambaForCausalLM(package.BambaConfig(**sizes)).eval()
+    report = import_module("clockhands.testing").check_generation(checked, raises=False)
+    return "\n".join(f"It {one.message}\n  code: {' | '.join(one.codes)}" for one in report.explanations)
+
+
 def said_of(module: Any, like: Any, **options: Any) -> str:
     report = import_module("clockhands.testing").check_module(module, like, raises=False, **options)
     return "\n".join(
@@ -108,4 +119,5 @@ OTHERWISE = (
     ),
     Otherwise("Transformers, OmDet-Turbo", omdet_turbo, ("7 rows and 5 columns",)),
     Otherwise("Transformers, TimesFM of odd width", odd_times_fm, ("64",)),
+    Otherwise("Transformers, Bamba", bamba, ("chunk-restarts",)),
 )
