@@ -31,9 +31,9 @@
     .filter((each) => !each.closest("[aria-hidden=true]"))
     .map((each) => [each.closest("section").id, each.getAttribute("role"), each.ariaLabel ?? ""]),
   // The views in the order of the page.
-  shown: () => [...document.querySelectorAll("#explorer section")].map((each) => each.id),
-  // Every sentence of the page that is read, from top to bottom.
-  sentences: () => [...document.querySelectorAll("#explorer :is(.opening p, h2, .answer, .says)")]
+  shown: () => [...document.querySelectorAll("#explorer .story section")].map((each) => each.id),
+  // Every sentence below the lesson that is read, from top to bottom.
+  sentences: () => [...document.querySelectorAll("#explorer :is(.opening p, .story h2, .answer, .says)")]
     .filter((each) => each.checkVisibility()).map((each) => each.textContent).join(" "),
   // All that is written, wherever it stands.
   written: () => [...document.querySelectorAll("#explorer :is(p, text, li, td, th, dd, label, button)")]
@@ -44,7 +44,7 @@
   undecided: () => [...document.querySelectorAll("#explorer select")]
     .filter((each) => each.selectedIndex < 0 && each.options.length).map((each) => each.id),
   // Sliders and their columns, in pixels.
-  sliders: () => [...document.querySelectorAll("input[type=range]")].filter((each) => each.checkVisibility())
+  sliders: () => [...document.querySelectorAll(".control input[type=range]")].filter((each) => each.checkVisibility())
     .map((each) => [each.offsetWidth, each.parentElement.clientWidth]),
   // Width, height and dots of a picture.
   pixels: async (address) => {
@@ -65,7 +65,7 @@
       const own = node.localName === "canvas" ? node.toDataURL() : node.value ?? null;
       return [node.localName, attributes, own, [...node.childNodes].filter((each) => each.data !== "").map(written)];
     };
-    const parts = [...document.querySelectorAll("#explorer section")].flatMap((section) =>
+    const parts = [...document.querySelectorAll("#explorer .story section")].flatMap((section) =>
       [".answer", ".controls", ".figure"].map((part) => [`${section.id} ${part}`, written(section.querySelector(part))]));
     return parts.map(([name, each]) => [name, JSON.stringify(each)]);
   },

@@ -64,7 +64,7 @@ def test_where_no_motion_is_wanted_hands_are_where_they_belong_at_once(chromium,
         }""")
 
         def opens(tab=tab, wish=wish):
-            tab.goto(explorer.as_uri())
+            tab.goto(f"{explorer.as_uri()}#only=clock")  # in sight from the first frame
             settled(tab)
             assert (tab.evaluate("places.size") == 1) == (wish == "reduce")
 

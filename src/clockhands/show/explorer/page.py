@@ -1,8 +1,8 @@
 """The explorer as one HTML page that opens from disk, and its modules as the one that page, report and notebook load.
 
 Each file of ``js/`` is a module of its own, which Node imports as it stands. A page that opens from disk can import
-nothing, so here the files follow one another in the order in which they import each other, without their comments
-and their import and export words; names are unique among them, which a test holds. D3's files stay as they were
+nothing, so here the files follow one another in the order in which they import each other, without their comments,
+indentation, and import and export words; names are unique among them, which a test holds. D3's files stay as they were
 published.
 """
 
@@ -16,6 +16,7 @@ from clockhands.show._markup import document, element
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
+_INDENTED = re.compile(r"^ +", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=function|const|class|let|async)", re.MULTILINE)
 
 # In the order in which they need each other.
@@ -93,5 +94,5 @@ def _gather(path: PurePosixPath, texts: dict[str, str]) -> None:
             elif part != ".":
                 parts.append(part)
         _gather(PurePosixPath(*parts), texts)
-    text = _COMMENT.sub("", _IMPORT.sub("", text))
+    text = _INDENTED.sub("", _COMMENT.sub("", _IMPORT.sub("", text)))
     texts[name] = text if path.name == "main.js" else _EXPORT.sub("", text)

@@ -7,6 +7,7 @@ import { contentsOf } from "./contents.js";
 import { button, choice, slider } from "./controls.js";
 import { html } from "./draw.js";
 import { exportButtons } from "./export.js";
+import { lessonOf } from "./lesson/lesson.js";
 import { inNotebook } from "./notebook.js";
 import { opening, settingsWords } from "./opening.js";
 import { saidOfCode } from "./shown.js";
@@ -110,7 +111,9 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const elements = new Map(sections.map(([view, section]) => [view.id, section.element]));
   const contents = only.length ? null : contentsOf(parts, elements, app.scrollTo);
   root.classList.toggle("only", only.length > 0);
-  root.replaceChildren(...[bannerOf(app), only.length || hosted ? null : opening(), bar, furtherControls(app, only.length > 0), notice,
+  // A page of models opens on them, and one of some views on these.
+  const lesson = only.length || hosted || models.length ? null : lessonOf(app);
+  root.replaceChildren(...[lesson?.element, lesson ? html("h2", { class: "reference" }, "Every picture, for any encoding") : null, bannerOf(app), only.length || hosted ? null : opening(), bar, furtherControls(app, only.length > 0), notice,
     html("div", { class: "reading" }, contents, story)].filter(Boolean));
   const laid = () => {
     root.classList.toggle("wide", root.clientWidth >= WIDE);
@@ -118,6 +121,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   };
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
+  // The lesson has a state of its own, and is drawn anew where everything is.
+  if (lesson) updates.push((_, changed) => { if (changed === everything || changed.size >= everything.size) lesson.draw(); });
   let telling = null, untold = null;
   store.subscribe((state, changed) => {
     queue.tell(changed);
@@ -139,6 +144,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     opened = null;
   };
   redraw();
+  lesson?.run();
   // What is reached by a link is to stand below what stays.
   new ResizeObserver(() => {
     root.style.setProperty("--bar", `${bar.offsetHeight}px`);

@@ -1,0 +1,91 @@
+// The steps on RoPE: a query and a key as arrows that their positions rotate, and all pairs of a head summed to a curve.
+
+import { Plot, line, number, svg } from "../draw.js";
+import { kernelAt } from "../kernels.js";
+import { TURN, geometricLadder, phaseAt } from "../ladders.js";
+import { arcBetween, arrow } from "./dial.js";
+import { draggedAngle, lessonSlider, lessonStep } from "./frame.js";
+
+const ARROW_RATE = geometricLadder(1, 2, 100, 1, 0.2); // 0.2 radians per token: 11.5 degrees
+const MOST_ARROW = 40; // the last position
+const CONTENT = { query: 0.5, key: 1.2 }; // the angles of the two before any rotation
+const HEAD_PAIRS = 32, HEAD = geometricLadder(HEAD_PAIRS, 2 * HEAD_PAIRS, 10000), CURVE_LENGTH = 256;
+
+export function ropeStep() {
+  let query = 9, key = 4;
+  const step = lessonStep({
+    id: "rope", title: "RoPE: turn query and key",
+    words: "Today’s models add nothing. They rotate the query by its position, the key by its own. Here is one pair: thin arrows before, thick after.",
+    question: "Move both by the same number. The angle between them …",
+    options: ["stays", "changes"], right: 0,
+    answer: () => `It stays: both turn alike, so only the distance, ${Math.abs(query - key)}, is left in their dot product. The word’s own arrows decide the rest.`,
+    shown: () => move(12),
+  });
+  const plot = new Plot(step.picture, { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" });
+  const sliders = [lessonSlider("Query at", { min: 0, max: MOST_ARROW, value: query }, (at) => { query = at; draw(); }),
+    lessonSlider("Key at", { min: 0, max: MOST_ARROW, value: key }, (at) => { key = at; draw(); }),
+    lessonSlider("Move both by", { min: 0, max: 20, value: 0 }, (at) => { both = at; draw(); })];
+  let both = 0;
+  // The arrow that is nearer to where the pointer is pressed follows it, by whole tokens.
+  let centre = [0, 0], held = "query";
+  draggedAngle(plot.element, () => centre, (at, first) => {
+    const behind = (role) => {
+      const by = at - CONTENT[role] - phaseAt(ARROW_RATE, 0, (role === "query" ? query : key) + both);
+      return by - TURN * Math.round(by / TURN);
+    };
+    if (first) held = Math.abs(behind("query")) <= Math.abs(behind("key")) ? "query" : "key";
+    const moved = Math.min(Math.max((held === "query" ? query : key) + Math.round(behind(held) / ARROW_RATE.rates[0]), 0), MOST_ARROW);
+    if (held === "query") query = moved;
+    else key = moved;
+    sliders[held === "query" ? 0 : 1].place(moved);
+    draw();
+  });
+  const move = (by) => { both = by; sliders[2].place(by); draw(); };
+  const draw = () => {
+    const x = Math.min(plot.width / 2, 190), y = 160, length = 130;
+    centre = [x, y];
+    const angle = (content, position) => content + phaseAt(ARROW_RATE, 0, position + both);
+    const turned = { query: angle(CONTENT.query, query), key: angle(CONTENT.key, key) }, apart = ((turned.query - turned.key) * 180) / Math.PI, between = ((apart % 360) + 540) % 360 - 180;
+    const words = [`query at position ${query + both}`, `key at position ${key + both}`, `angle between: ${number(Math.round(Math.abs(between)))}°`, `dot product: ${number(Math.cos(turned.query - turned.key), 2)}`];
+    const beside = plot.width > 560 ? [x + 180, 110] : [8, 330];
+    const [low, high] = between > 0 ? [turned.key, turned.query] : [turned.query, turned.key];
+    plot.height = plot.width > 560 ? 320 : 420;
+    plot.element.setAttribute("height", plot.height);
+    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+    plot.clear().ink.append(
+      svg("circle", { class: "face", cx: x, cy: y, r: length }),
+      arcBetween(x, y, 46, low, high, { class: "turn" }),
+      ...["query", "key"].flatMap((role) => [arrow(x, y, length, CONTENT[role], { class: `${role} arrow before` }), arrow(x, y, length, turned[role], { class: `${role} arrow` })]),
+      ...words.map((text, row) => svg("text", { class: `reading ${row === 0 ? "query" : row === 1 ? "key" : ""}`, x: beside[0], y: beside[1] + row * 26 }, text)));
+    plot.settle();
+    step.tell();
+  };
+  step.controls.append(...sliders.map(({ element }) => element));
+  return { ...step, draw: () => { plot.measure(); draw(); } };
+}
+
+export function curveStep() {
+  let distance = 12;
+  const step = lessonStep({
+    id: "curve", title: "All pairs, one curve",
+    words: "A head of 64 numbers has 32 such pairs, from fast to slow. Its score is their sum. Here query and key are equal.",
+    question: "How does the score run with distance?",
+    options: ["it falls evenly", "it falls, with waves"], right: 1,
+    answer: () => `It falls with waves: near tokens agree in all pairs, far ones only in the slow. At distance ${distance}: ${number(kernelAt(HEAD, distance) / HEAD_PAIRS, 2)} of the score at 0.`,
+  });
+  const plot = new Plot(step.picture, { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score of 32 pairs by distance, over the waves of some of them" });
+  const slider = lessonSlider("Distance", { min: 0, max: CURVE_LENGTH, value: distance }, (at) => { distance = at; draw(); });
+  const draw = () => {
+    const { left, right, top, bottom } = plot.inner, across = d3.scaleLinear([0, CURVE_LENGTH], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
+    const wave = (of) => Array.from({ length: 2 * CURVE_LENGTH + 1 }, (_, place) => [across(place / 2), up(of(place / 2))]);
+    const here = kernelAt(HEAD, distance) / HEAD_PAIRS;
+    plot.clear().axes(across, up, "distance (tokens)", "");
+    plot.ink.append(svg("text", { x: 0, y: 14 }, "score, as a part of that at distance 0"), ...[8, 14, 20, 26].map((pair) => line(wave((at) => Math.cos(phaseAt(HEAD, pair, at))), { class: "one-pair" })),
+      line(wave((at) => kernelAt(HEAD, at) / HEAD_PAIRS), { class: "score" }),
+      svg("circle", { class: "here", cx: across(distance), cy: up(here), r: 6 }));
+    plot.settle();
+    step.tell();
+  };
+  step.controls.append(slider.element);
+  return { ...step, draw: () => { plot.measure(); draw(); } };
+}
