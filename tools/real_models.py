@@ -247,7 +247,7 @@ def lab_steps() -> Mapping[str, Any]:
     """
     store, windows, length = ROOT / "build" / f"{KEPT.stem}.sqlite", 32, 64
     store.parent.mkdir(exist_ok=True)
-    command = ("lab", "run", str(KEPT), "--store", str(store), "--keep")
+    command = ("lab", "run", str(KEPT), "--store", str(store), "--keep-at", "0,20,40,80,160")
     subprocess.run([sys.executable, "-m", "clockhands", *command], check=True)
     study, models = parse(KEPT.read_text(encoding="utf-8")), {}
     for arm in study.arms:
