@@ -1,4 +1,4 @@
-"""From stores of the lab to what studies.json of `measures.claims` keeps: called by studies_document.py."""
+"""From stores of the lab to what `measures.claims` keeps of a study: called by studies_document.py."""
 
 import json
 import math
@@ -133,7 +133,7 @@ def arm(results: Any, name: str) -> dict[str, Any]:
                 "code_parameters": facts[0]["code_parameters"] if facts else None,
                 "tokens_per_second": round(median(each["tokens_per_second"] for each in facts)) if facts else None,
             }
-    return {"says": told["says"], "code": told["code"], "tasks": tasks}
+    return {"says": told["says"], "tasks": tasks}
 
 
 def task(results: Any, name: str) -> dict[str, Any]:

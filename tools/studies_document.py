@@ -1,6 +1,6 @@
-"""Write studies.json of `measures.claims` from stores of the lab, and docs/studies.md with its pages from that file.
+"""Write the results that `measures.claims` keeps from stores of the lab, and docs/studies.md with its pages from them.
 
-    tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are in the file already
+    tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are kept already
     tools/studies_document.py             the pages only
 
 A store is read and never written. It must hold a shipped study as it is now, with no trial left to run.
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.lab.result_words import gate_word, in_short
-from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of
+from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of, measured, stored
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT / "src" / "clockhands" / "measures" / "claims" / "studies.json"
+RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "results"
 DOCUMENT = ROOT / "docs" / "studies.md"
 FOLDER = DOCUMENT.with_suffix("")
 
@@ -33,8 +33,8 @@ BEGIN = """# What the lab's studies measured
 Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
 the run, also those that fail, every mean with the range of its seeds, and what it cost. What was changed
 after a pilot, or before the run, is said there. `tools/studies_document.py` makes the
-pages from `src/clockhands/measures/claims/studies.json`, and that file from the lab's stores; `clockhands claims` takes
-its verdicts on trained models from the same file. `clockhands lab run NAME` measures a study again. On the same
+pages from the files of `src/clockhands/measures/claims/results`, and these from the lab's stores; `clockhands claims`
+takes its verdicts on trained models from the same files. `clockhands lab run NAME` measures a study again. On the same
 machine, with the same versions, it gives the same numbers.
 
 **How to read it.** *0.336 [0.322, 0.346]* is the mean over the seeds of the study with their range. The range of
@@ -78,9 +78,9 @@ NAMES_IN_GATES = {
 }
 
 
-def documents(data: Mapping[str, Any]) -> dict[Path, str]:
+def documents(kept: Mapping[str, MeasuredStudy]) -> dict[Path, str]:
     """Every page: the index, and one for each study."""
-    studies = {name: MeasuredStudy(name, data["studies"][name]) for name in ORDER if name in data["studies"]}
+    studies = {name: kept[name] for name in ORDER if name in kept}
     waiting = [f"`{name}`" for name in ORDER if name not in studies]
     note = f"\nNot run whole yet, and so without a page: {', '.join(waiting)}.\n" if waiting else ""
     return {
@@ -476,21 +476,21 @@ def escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Update the data from stores, then write the pages."""
+    """Update the results from stores, then write the pages."""
     from studies_data import collect, written
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stores", nargs="*", type=Path, metavar="STORE")
-    known = json.loads(DATA.read_text(encoding="utf-8"))["studies"] if DATA.exists() else {}
+    studies = {name: measured(name) for name in stored()}
     for path in parser.parse_args().stores:
-        for name, study in collect(path).items():  # what a person wrote stays
-            known[name] = study | {"changed": known.get(name, {}).get("changed", "")}
-    data = {"schema": 1, "studies": {name: known[name] for name in ORDER if name in known}}
-    DATA.write_text(written(data), encoding="utf-8")
+        for name, found in collect(path).items():  # what a person wrote stays
+            text = written(found | {"changed": studies[name].data["changed"] if name in studies else ""})
+            (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+            studies[name] = MeasuredStudy(name, json.loads(text))
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.md"):
         old.unlink()
-    for path, text in documents(json.loads(DATA.read_text(encoding="utf-8"))).items():
+    for path, text in documents(studies).items():
         path.write_text(text, encoding="utf-8")
 
 

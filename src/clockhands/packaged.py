@@ -10,6 +10,6 @@ from typing import Any
 
 @cache
 def packaged(beside: str, name: str) -> Mapping[str, Any]:
-    """The JSON or TOML file ``name`` beside a module, whose ``__file__`` is passed; it is read once."""
-    text = Path(beside).with_name(name).read_text(encoding="utf-8")
+    """The JSON or TOML file ``name`` beside a module, whose ``__file__`` is passed, or in a folder there; read once."""
+    text = (Path(beside).parent / name).read_text(encoding="utf-8")
     return tomllib.loads(text) if name.endswith(".toml") else json.loads(text)

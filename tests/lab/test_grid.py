@@ -7,7 +7,6 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from importlib import resources
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from clockhands.lab.tuning import best, extension, tuning_study
 from clockhands.measures.claims.studies import AS_TRAINED, measured
 from clockhands.show.lab_report import report
 from clockhands.show.lab_tables import FORMS, table_of
+from measures.claims.trained import STUDIES
 
 STUDY = """\
 question = "Does it hold elsewhere?"
@@ -202,9 +202,8 @@ def test_a_grid_or_a_part_of_one_that_does_not_exist_is_refused_with_the_nearest
 
 def _spreads() -> list[np.ndarray]:
     """The numbers of the seeds of every loss that comes with the package and differs between them."""
-    text = resources.files("clockhands.measures.claims").joinpath("studies.json").read_text(encoding="utf-8")
     found = []
-    for data in json.loads(text)["studies"].values():
+    for data in STUDIES.values():
         for task in data["tasks"].values():
             for arm in task["cells"].values():
                 for row in arm[AS_TRAINED]["whole"].get("loss", {}).values():

@@ -1,7 +1,7 @@
 """The results of the studies that come with clockhands, as those of a store: a report needs no store for them.
 
-`studies.json` keeps the numbers of the finished models with six digits, those by position in at most ten bins, and of
-the training what it came to. Curves by training step are not in it.
+Their files keep the numbers of the finished models with six digits, those by position in at most ten bins, and of
+the training what it came to. Curves by training step are not in them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 import math
 from importlib import resources
 from types import MappingProxyType
@@ -15,9 +14,8 @@ from clockhands.errors import InvalidValue
 from clockhands.measures.claims import CLAIMS, recompute
 from clockhands.measures.claims import studies as module
 from clockhands.measures.claims.studies import AS_TRAINED, MeasuredStudy, measured, stored
+from measures.claims.trained import RESULTS, STUDIES
 
-TEXT = resources.files("clockhands.measures.claims").joinpath("studies.json").read_text(encoding="utf-8")
-STUDIES = json.loads(TEXT)["studies"]
 OF_TRAINED = [name for name, told in CLAIMS.items() if told.measured]
 
 
@@ -124,9 +122,11 @@ def test_what_was_not_measured_is_an_error(cases):
         assert raised.value.hint
 
 
-def test_all_stored_studies_are_named_and_their_file_is_small():
+def test_all_stored_studies_are_named_and_their_files_are_small(cases):
     assert stored() == list(STUDIES)
-    assert len(TEXT.encode()) < 200_000
+    for name in STUDIES:
+        with cases(name):
+            assert (RESULTS / f"{name}.json").stat().st_size < 200_000
 
 
 def given(monkeypatch, data):

@@ -1,10 +1,8 @@
 """docs/reproductions.md: each number is computed again from the stored results, and each answer can be a no."""
 
-import json
 import math
 import re
 import tomllib
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -12,10 +10,9 @@ from scipy.stats import ttest_1samp
 
 from clockhands.measures.claims.studies import estimated
 from late import Late
+from measures.claims.trained import STUDIES
 
 reproductions = Late("reproductions")
-FILES = resources.files("clockhands.measures.claims")
-STUDIES = json.loads(FILES.joinpath("studies.json").read_text(encoding="utf-8"))["studies"]
 
 
 def published():

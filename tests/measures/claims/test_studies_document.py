@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from measures.claims.trained import STUDIES
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -23,19 +25,14 @@ def keeper():
     return studies_data
 
 
-@pytest.fixture(scope="module")
-def data(maker):
-    """The stored results; a test that changes something takes a copy."""
-    return json.loads(maker.DATA.read_text(encoding="utf-8"))
-
-
-def test_the_pages_are_made_of_the_stored_results_one_of_each_study(maker, keeper, data):
+def test_the_pages_are_made_of_the_stored_results_one_of_each_study(maker, keeper):
     written = {path: path.read_text(encoding="utf-8") for path in (maker.DOCUMENT, *maker.FOLDER.glob("*.md"))}
-    pages = maker.documents(data)
+    pages = maker.documents({name: maker.MeasuredStudy(name, data) for name, data in STUDIES.items()})
     assert written == pages, "run tools/studies_document.py"
-    assert maker.DATA.read_text(encoding="utf-8") == keeper.written(data), "its layout is the tool's"
-    assert set(data["studies"]) <= set(maker.ORDER)
-    for name, study in data["studies"].items():
+    assert set(STUDIES) <= set(maker.ORDER)
+    for name, study in STUDIES.items():
+        kept = (maker.RESULTS / f"{name}.json").read_text(encoding="utf-8")
+        assert kept == keeper.written(study), "its layout is the tool's"
         assert f"| [{name}](studies/{name}.md) |" in pages[maker.DOCUMENT]
         text = pages[maker.FOLDER / f"{name}.md"]
         assert study["run"]["commit"] in text
@@ -48,15 +45,15 @@ def test_every_shipped_study_has_a_place(maker):
     assert sorted(maker.ORDER) == studies.shipped()
 
 
-def test_another_number_makes_another_page(maker, data):
-    quick = copy.deepcopy(data["studies"]["quick"])
+def test_another_number_makes_another_page(maker):
+    quick = copy.deepcopy(STUDIES["quick"])
     before = maker.section(maker.MeasuredStudy("quick", quick))
     quick["tasks"]["copy"]["cells"]["rotary"]["as trained"]["whole"]["accuracy"]["256"][0] += 0.01
     assert maker.section(maker.MeasuredStudy("quick", quick)) != before
 
 
-def test_a_failed_gate_and_one_without_a_number_are_said(maker, data):
-    quick = copy.deepcopy(data["studies"]["quick"])
+def test_a_failed_gate_and_one_without_a_number_are_said(maker):
+    quick = copy.deepcopy(STUDIES["quick"])
     quick["gates"][0]["holds"] = False
     quick["gates"][1] |= {"holds": None, "value": None}
     text = maker.section(maker.MeasuredStudy("quick", quick))
@@ -161,14 +158,14 @@ def test_a_store_is_kept(maker, keeper, store):
     assert study.value("language", "dropped", "won_back").mean == 0.75
     assert study.places("language", "rotary")["32–47"].mean == (32 + 40) / 2
     assert quick["gates"][0]["value"] == [0.0, 0.0, 0.0, 0.0, 0.0, None]
-    text = " ".join("".join(maker.documents({"studies": found}).values()).split())
+    text = " ".join("".join(maker.documents({"quick": study}).values()).split())
     assert "0 of 1 gates hold, 1 cannot be judged. Not judged: “Rotary is better.”" in text
     assert "- Failed: copy, none, seed 2: The loss is NaN at step 3." in text
     assert "7 trials finished, 1 failed" in text
     assert "| dropped | 400 | 2.000 | 0.750 |" in text.replace("| dropped | |", "| dropped |")
     assert "| dropped | rotary | 0.000 | 0.000 |" in text
     assert "| dropped | rotary (yarn at test time) | 0.000 | 0.000 |" in text
-    assert json.loads(keeper.written({"studies": found})) == {"studies": {"quick": quick}}
+    assert json.loads(keeper.written(found["quick"])) == quick
 
 
 @pytest.mark.parametrize("store", [GRID], indirect=True)

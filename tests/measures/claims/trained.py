@@ -6,7 +6,8 @@ from statistics import fmean
 
 import clockhands.measures.claims
 
-STUDIES = json.loads((Path(clockhands.claims.__file__).parent / "studies.json").read_text(encoding="utf-8"))["studies"]
+RESULTS = Path(clockhands.measures.claims.__file__).with_name("results")
+STUDIES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*.json"))}
 
 
 def seeds(study, *path):

@@ -1,12 +1,13 @@
-"""The measured results of the lab's studies, read from the stored file that comes with the package (`studies.json`).
+"""The measured results of the lab's studies, read from the files that come with the package: `results/STUDY.json`.
 
-`tools/studies_document.py` writes the file from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
+`tools/studies_document.py` writes the files from the lab's stores; nothing here needs the lab, PyTorch or SciPy.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -116,7 +117,7 @@ class MeasuredStudy:
 
     Attributes:
         name: The study's name.
-        data: Its entry in `studies.json`.
+        data: What its file holds.
     """
 
     name: str
@@ -267,8 +268,8 @@ def stored() -> list[str]:
 
 @cache
 def _studies() -> Mapping[str, MeasuredStudy]:
-    rows = packaged(__file__, "studies.json")["studies"]
-    return MappingProxyType({name: MeasuredStudy(name, data) for name, data in rows.items()})
+    names = sorted(path.stem for path in Path(__file__).with_name("results").glob("*.json"))
+    return MappingProxyType({name: MeasuredStudy(name, packaged(__file__, f"results/{name}.json")) for name in names})
 
 
 def real_model(name: str) -> Mapping[str, Any]:
