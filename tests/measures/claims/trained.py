@@ -48,6 +48,11 @@ def text(study, arm, length=64, variant="as trained"):
     return seeds(study, "language", arm, variant, "whole", "loss", length)
 
 
+def t5(arm, length, protocol="whole"):
+    """Losses of text, in the study `t5-distance`."""
+    return seeds("t5-distance", "language", arm, "as trained", protocol, "loss", length)
+
+
 def right(study, task, arm, length=64):
     """The mean share of right answers."""
     return fmean(seeds(study, task, arm, "accuracy", length))
