@@ -175,6 +175,24 @@ def resized_with_class_token(pos_embed, height, width):
     return ch.additive.resize(pos_embed, (height, width), kept=1, antialias=True)
 
 
+def resized_from(posemb, new_size, old_size):
+    return ch.additive.resize(posemb, tuple(new_size), "cubic", grid=tuple(old_size), antialias=True)
+
+
+def unchanged_if_as_many(posemb, new_size, old_size):
+    as_many = len(posemb) == new_size[0] * new_size[1]
+    return posemb if as_many else resized_from(posemb, new_size, old_size)
+
+
+def from_a_square(posemb, new_size, old_size):
+    del old_size  # the fault
+    return ch.additive.resize(posemb, tuple(new_size), "cubic", antialias=True)
+
+
+def old_size_exchanged(posemb, new_size, old_size):
+    return resized_from(posemb, new_size, old_size[::-1])
+
+
 def resized_exchanged(pos_embed, h, w):
     return ch.additive.resize(pos_embed, (w, h), "cubic")
 
@@ -270,7 +288,7 @@ def by_padded_size(patch_attention_mask, num_patches_per_side):
 RIGHT = (
     range_from, in_all_rows, of_all_tokens, with_delta, of_step, rows_then_columns, as_channels_first, normalised,
     rotary_of_rows, rotary_centred, video, resized, resized_to, resized_image, resized_with_class_token,
-    added_to_patches, shaw, two_terms, transformer_xl, transformer_xl_causal, by_fractions,
+    resized_from, added_to_patches, shaw, two_terms, transformer_xl, transformer_xl_causal, by_fractions,
 )  # fmt: skip
 
 NOT_KNOWN = (table_of_a_step, bounds, sum_of_rows_and_columns, squared, nearest, video_stretched)
@@ -290,6 +308,9 @@ FAULTY = {
     video_frames_fastest: "rows-in-another-order",
     video_split_elsewhere: "columns-of-next-axis",
     resized_exchanged: "rows-moved",
+    unchanged_if_as_many: "rows-of-old-grid",
+    from_a_square: "rows-moved",
+    old_size_exchanged: "rows-moved",
     rows_of_the_old_grid: "rows-of-old-grid",
     corner_of_the_old_grid: "rows-of-old-grid",
     columns_first: "rows-in-another-order",

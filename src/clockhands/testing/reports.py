@@ -178,7 +178,7 @@ class Report:
         """
         if self.sound:
             skipped = self._not_checked()
-            correct = "correct as far as checked" if skipped and self.kind == "positions" else "correct"
+            correct = "correct as far as checked" if skipped and self.kind != "generation" else "correct"
             if "other_reading" in self.called:
                 correct = "correct in one of two readings of its table"
             yield ReportLine("sound", f"{self.subject} is {correct}: {self.like}.{skipped}")
@@ -201,7 +201,7 @@ class Report:
         yield from self._left_out(verbose)
 
     def _not_checked(self) -> str:
-        """Of a model or a position function, the experiments that the verdict names, with the reasons."""
+        """The experiments that the verdict names, with the reasons."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
             if self._in_verdict(why):
@@ -211,9 +211,9 @@ class Report:
 
     def _in_verdict(self, why: str) -> bool:
         """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
-        if self.kind == "positions":
-            return self.sound and why.startswith(("it takes no", "it returns no"))
-        return self.kind == "generation" and self.sound and not why.startswith("pass ")
+        if self.kind == "generation":
+            return self.sound and not why.startswith("pass ")
+        return self.sound and why.startswith(("it takes no", "it returns no"))
 
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""
@@ -221,6 +221,8 @@ class Report:
         made = f"{number_of(len(self.experiments), 'experiment')}{self._way()}"
         if self.kind == "positions":  # whole numbers, compared exactly
             return f"{made}; all positions are equal."
+        if not self.worst:  # no error was measured, or there is none
+            return f"{made}."
         return f"{made}; the largest error is {100 * self.worst:.2g} % of the rounding bound."
 
     def _way(self) -> str:

@@ -1,7 +1,9 @@
 """Functions that resize a learned table to another grid, checked with a table of the check's own."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,20 +34,21 @@ _KNOWN = meanings(_NAMES)
 _SIDES = (8, 4, 6, 7, 10, 12, 14, 16, 24, 27, 32)
 _WIDTHS = (16, 8, 32, 64)
 _ERROR = 1e-4
-_SHAPES: Mapping[str, Callable[[np.ndarray, int], np.ndarray]] = {
+_SHAPES: Mapping[str, Callable[[np.ndarray, tuple[int, int]], np.ndarray]] = {
     "rows, width": lambda table, _: table,
     "1, rows, width": lambda table, _: table[None],
-    "height, width, channels": lambda table, side: table.reshape(side, side, -1),
-    "1, height, width, channels": lambda table, side: table.reshape(1, side, side, -1),
-    "1, channels, height, width": lambda table, side: np.moveaxis(table.reshape(side, side, -1), -1, 0)[None],
+    "height, width, channels": lambda table, old: table.reshape(*old, -1),
+    "1, height, width, channels": lambda table, old: table.reshape(1, *old, -1),
+    "1, channels, height, width": lambda table, old: np.moveaxis(table.reshape(*old, -1), -1, 0)[None],
 }
+_OBLONG = "an old grid that is not square"
 
 
 class Resizing(NamedTuple):
-    """A table [kept + side * side, width], and the new grid; ``kept`` rows at its start are of no grid."""
+    """A table [kept + cells of the old grid, width], and the new grid; ``kept`` rows at its start are of no grid."""
 
     values: np.ndarray
-    side: int
+    old: tuple[int, int]
     rows: tuple[int, int]
     kept: int
 
@@ -58,7 +61,7 @@ def resizing_taken(function: Callable[..., Any]) -> dict[str, str] | None:
 
 
 def check_resizing(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
-    """The report on a function that resizes a learned table to a grid that is not square.
+    """The report on a function that resizes a learned table to another grid: from a square, and from an oblong grid.
 
     Any interpolation of `clockhands.additive.resize` is right; rows in another order, of a grid whose sizes are
     exchanged, or of the old grid are not.
@@ -70,17 +73,29 @@ def check_resizing(function: Callable[..., Any], takes: Mapping[str, str], backe
 
     def attempt(kept: int, width: int, side: int, shape: str) -> Report:
         values = np.random.default_rng(5).standard_normal((kept + side * side, width))
-        asked = []
-        for rows in ((side // 2, side), (side - 1, side // 2)):  # not larger, where ways differ at the edges
-            one = Resizing(values, side, rows, kept)
+        halved = (side // 2, side)
+        grids = [((side, side), halved), ((side, side), (side - 1, side // 2))]  # not larger: ways differ at edges
+        left_out = {_OBLONG: "it takes no such grid with as many rows"}
+        if "old_size" in takes.values() and side % 2 == 0:
+            left_out = {}
+            grids += [((side // 2, 2 * side), halved), ((side // 2, 2 * side), (side, side))]
+        asked: list[InputNumbers] = []
+        for old, rows in grids:
+            one = Resizing(values, old, rows, kept)
             given = {
-                "table": _SHAPES[shape](values, side), "old_size": (side, side), "size": rows, "height": rows[0],
+                "table": _SHAPES[shape](values, old), "old_size": old, "size": rows, "height": rows[0],
                 "width": rows[1], "prefix": kept, "tokens": np.zeros((kept + rows[0] * rows[1], width)),
             }  # fmt: skip
-            got = called.answer(given, rows[0] * rows[1], lambda answer, it=one: _read(answer, it))
-            asked.append(InputNumbers(f"a grid of {rows[0]} x {rows[1]}", one, got))
-        rules = _readings(asked[0].given)
-        return judged(named(function, None), "additive", asked, rules, called, error=_ERROR)
+            try:
+                got = called.answer(given, rows[0] * rows[1], lambda answer, it=one: _read(answer, it))
+            except Refused as error:
+                if old[0] == old[1]:
+                    raise
+                left_out[_OBLONG] = f"it takes no such grid: {error}"
+                continue
+            asked.append(InputNumbers(f"{old[0]} x {old[1]} rows for {rows[0]} x {rows[1]}", one, got))
+        report = judged(named(function, None), "additive", asked, _readings(asked[0].given), called, error=_ERROR)
+        return replace(report, left_out=left_out)
 
     return first_judged(
         (f"a table [{shape}]", partial(attempt, kept, width, side, shape))
@@ -103,40 +118,65 @@ def _read(answer: Any, one: Resizing) -> np.ndarray:
 
 def _readings(first: Resizing) -> Iterator[NumberRule]:
     """The table in every way of interpolating it, and with the mistakes that do not depend on the way."""
-    words = f"learned table of {first.side} x {first.side} rows, resized to another grid"
+    words = f"learned table of {' x '.join(map(str, first.old))} rows, resized to another grid"
     for way in resizing_ways():
         yield NumberRule(
             lambda one, way=way: _resized(one, way),
             f"{words}: {', '.join(f'{name}={value!r}' for name, value in way.items())}",
         )
     for way in resizing_ways():
-        used = "the numbers of rows and columns of the new grid are exchanged"
+        for used, declared, other in _OTHER_GRIDS:
+            yield NumberRule(
+                lambda one, way=way, other=other: _resized(other(one), way),
+                code="rows-moved", parameters={"used": used, "declared": declared},
+            )  # fmt: skip
         yield NumberRule(
-            lambda one, way=way: _resized(one._replace(rows=one.rows[::-1]), way),
-            code="rows-moved", parameters={"used": used, "declared": "rows, then columns"},
-        )  # fmt: skip
-        for number, (code, parameters) in enumerate(_mistakes(first, way)):
+            lambda one, way=way: _unchanged(one, way),
+            code="rows-of-old-grid",
+            parameters={"used": "row p is row p of the old table, where the new grid has as many cells"},
+        )
+        for code, parameters, _ in resizing_mistakes(first.values, _declared(first, way)):
             if code in {"rows-of-old-grid", "rows-in-another-order"}:
+                mistake = (code, parameters)
                 yield NumberRule(
-                    lambda one, way=way, number=number: _mistaken(one, way, number), code=code, parameters=parameters
+                    lambda one, way=way, mistake=mistake: _mistaken(one, way, mistake), code=code, parameters=parameters
                 )
+
+
+_OTHER_GRIDS: tuple[tuple[str, str, Callable[[Resizing], Resizing]], ...] = (
+    (
+        "the numbers of rows and columns of the new grid are exchanged",
+        "rows, then columns",
+        lambda one: one._replace(rows=one.rows[::-1]),
+    ),
+    (
+        "the numbers of rows and columns of the old grid are exchanged",
+        "rows, then columns",
+        lambda one: one._replace(old=one.old[::-1]),
+    ),
+    (
+        "the old grid is taken for a square of as many cells",
+        "the old grid that is passed in",
+        lambda one: one._replace(old=(math.isqrt(math.prod(one.old)),) * 2),
+    ),
+)
 
 
 def _resized(one: Resizing, way: Mapping[str, Any]) -> np.ndarray:
     try:
-        return resize(one.values, one.rows, kept=one.kept, grid=(one.side, one.side), **way)
+        return resize(one.values, one.rows, kept=one.kept, grid=one.old, **way)
     except ClockhandsError:
         return np.empty((0, 0))
 
 
+def _unchanged(one: Resizing, way: Mapping[str, Any]) -> np.ndarray:
+    return one.values if math.prod(one.old) == math.prod(one.rows) else _resized(one, way)
+
+
 def _declared(one: Resizing, way: Mapping[str, Any]) -> dict[str, Any]:
-    return {**way, "rows": one.rows, "grid": (one.side, one.side), "kept": one.kept}
+    return {**way, "rows": one.rows, "grid": one.old, "kept": one.kept}
 
 
-def _mistakes(one: Resizing, way: Mapping[str, Any]) -> list[tuple[str, dict[str, str]]]:
-    return [(code, parameters) for code, parameters, _ in resizing_mistakes(one.values, _declared(one, way))]
-
-
-def _mistaken(one: Resizing, way: Mapping[str, Any], number: int) -> np.ndarray:
-    made = list(resizing_mistakes(one.values, _declared(one, way)))
-    return made[number][2] if number < len(made) else np.empty((0, 0))
+def _mistaken(one: Resizing, way: Mapping[str, Any], mistake: tuple[str, Mapping[str, str]]) -> np.ndarray:
+    made = resizing_mistakes(one.values, _declared(one, way))
+    return next((rows for *named, rows in made if tuple(named) == mistake), np.empty((0, 0)))
