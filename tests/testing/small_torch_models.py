@@ -1,5 +1,7 @@
 """Small causal models of PyTorch as people write them: the cache is an object, a dict, tuples or the module's own."""
 
+from types import SimpleNamespace
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -53,10 +55,10 @@ class Attention(nn.Module):
         seen = causal(*scores.shape[-2:]) if seen is None else seen
         return self.out((scores.masked_fill(~seen, -1e9).softmax(-1) @ values).transpose(1, 2).flatten(-2))
 
-    def forward(self, x, cache):
+    def forward(self, x, cache, seen=None, positions=None):
         queries, keys, values = self.heads(x)
         past, size = cache.length, x.shape[1]
-        at = torch.arange(past, past + size)
+        at = torch.arange(past, past + size) if positions is None else positions[:, None]
         later = past > 0
         of_queries = at + 2 if self.slip == "queries further" and later else at
         if self.slip == "all at the first" and later:
@@ -69,7 +71,6 @@ class Attention(nn.Module):
         keys, values = cache.added(rotated(keys, at), values)
         if self.slip == "keys again" and later:
             keys = torch.cat([rotated(keys[:, :, :past], torch.arange(past)), keys[:, :, past:]], 2)
-        seen = None
         if self.slip == "a key less" and size == 1:
             seen = torch.arange(keys.shape[2])[None] > 0
         return self.attended(queries, keys, values, seen=seen)
@@ -122,10 +123,12 @@ class Model(nn.Module):
         return self.embedding(ids) + self.table(torch.arange(start, start + ids.shape[1]))
 
     def forward(self, ids, cache=None):
-        cache = cache or empty_cache(self)
+        return self.logits(ids, cache or empty_cache(self))
+
+    def logits(self, ids, cache, *more):
         x = self.placed(ids, cache[0].length)
         for layer, kept in zip(self.layers, cache, strict=True):
-            x = x + layer(functional.layer_norm(x, (WIDTH,)), kept)
+            x = x + layer(functional.layer_norm(x, (WIDTH,)), kept, *more)
         return functional.layer_norm(x, (WIDTH,)) @ self.embedding.weight.T
 
 
@@ -205,3 +208,20 @@ class Padded(Model):
 
     def forward(self, ids, cache=None):
         return functional.pad(self.dropout(super().forward(ids, cache)), (0, 7))
+
+
+class OwnClass(Model):
+    """A class beside Transformers with its arguments: any config, or none, and masks of keys alone."""
+
+    def __init__(self, config, slip=None):
+        super().__init__(slip)
+        self.config = config
+
+    def forward(self, input_ids, past_key_values=None, attention_mask=None, position_ids=None, use_cache=False):
+        cache = past_key_values or empty_cache(self)
+        size, keys = input_ids.shape[1], cache[0].length + input_ids.shape[1]
+        seen = causal(size, keys)
+        if attention_mask is not None:
+            seen = seen & attention_mask[:, None, None, :keys].bool()
+        logits = self.logits(input_ids, cache, seen, position_ids)
+        return SimpleNamespace(logits=logits, past_key_values=cache)

@@ -1,5 +1,7 @@
 """What is measured inside models of PyTorch: each fault is named with its numbers, and a sound twin is correct."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from clockhands.testing import CannotCheck, check_generation
@@ -91,3 +93,15 @@ def test_logits_of_more_numbers_than_tokens_are_cut_and_dropout_is_refused(model
     assert report.sound, str(report)
     with pytest.raises(CannotCheck, match="in training mode and gives one text different logits"):
         check_generation(models.Padded(dropout=0.5))
+
+
+def test_any_config_or_none_is_taken_and_a_mask_of_queries_is_not_asked_of_a_class_that_takes_none(models, cases):
+    values = {"vocab_size": models.VOCABULARY, "num_hidden_layers": models.LAYERS, "model_type": "llama"}
+    for config in (None, values, SimpleNamespace(**values)):
+        with cases(repr(config)):
+            report = check_generation(models.OwnClass(config), raises=False)
+            assert report.sound, str(report)
+            assert "takes masks of keys alone" in report.left_out["packing"]
+    with cases("wrong"):
+        report = check_generation(models.OwnClass(SimpleNamespace(), "second layer further"), raises=False)
+        assert report.codes == {"decode-positions"}, str(report)

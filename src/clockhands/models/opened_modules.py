@@ -77,7 +77,7 @@ def token_numbering(module: Any) -> TokenNumbering | None:
 
 def open_values(target: object) -> Opened | None:
     """Open a config that is a dict, or an object with ``to_dict``, as a target; None for other objects."""
-    values = _values(target)
+    values = config_values(target)
     if values is None:
         return None
     name = "config" if isinstance(target, Mapping) else type(target).__name__
@@ -97,7 +97,7 @@ def config_root(module: Any) -> tuple[str | None, tuple[str, ...]]:
     """
     roots: list[str] = []
     for path, one in sorted(module.named_modules(), key=lambda each: each[0].count(".") + bool(each[0])):
-        if not any(within(path, root) for root in roots) and _values(_config(one)):
+        if not any(within(path, root) for root in roots) and config_values(_config(one)):
             roots.append(path)
     sizes = {root: sum(each.numel() for each in module.get_submodule(root).parameters()) for root in roots}
     roots.sort(key=lambda root: -sizes[root])
@@ -123,7 +123,8 @@ def _config(module: Any) -> Any:
     return getattr(module, "config", None)
 
 
-def _values(config: Any) -> dict[str, Any] | None:
+def config_values(config: Any) -> dict[str, Any] | None:
+    """The values of a config as JSON values; None where it is none, or an object of which no values are known."""
     if isinstance(config, Mapping):
         made: Any = config
     elif callable(getattr(config, "to_dict", None)):
@@ -137,7 +138,7 @@ def _values(config: Any) -> dict[str, Any] | None:
 
 def _config_of(module: Any) -> dict[str, Any] | None:
     """The config of a module; for diffusers with the class name, which that library only writes when saving."""
-    config = _values(_config(module))
+    config = config_values(_config(module))
     names = [kind.__name__ for kind in type(module).__mro__ if kind.__module__.startswith("diffusers.models.")]
     return {"_class_name": names[0], **config} if config is not None and names else config
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from clockhands.configs.resolved import LayerEncoding
 from clockhands.errors import InvalidValue
 from clockhands.models.attention_inputs import attended_once
+from clockhands.models.opened_modules import config_values, text_config
 from clockhands.models.running_models import runner, takes
 from clockhands.models.tower_inputs import reason
 from clockhands.models.tower_tables import TableReading, table_reading
@@ -80,9 +81,8 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
     rows = code.rows - (code.offset or 0)
     length = min(rows, max(_FEW, min(_MANY, rows // 2)))
 
-    ids = _ordinary_tokens(part)
-
     def run(seed: int) -> Any:
+        ids = _ordinary_tokens(part)
         drawn = torch.randint(len(ids), (1, length), generator=torch.Generator().manual_seed(seed))
         return runner(part)(ids[drawn].to(next(part.parameters()).device))
 
@@ -98,7 +98,6 @@ def text_table_reading(text: TokenPart, code: LayerEncoding) -> TableReading:
 
 def _ordinary_tokens(part: nn.Module) -> Tensor:
     """Token ids without those that the config names, such as that of padding, which some models do not number."""
-    config: Any = part.config  # pyright: ignore[reportAttributeAccessIssue]
-    text = getattr(config, "get_text_config", lambda: config)()
-    named = {value for key, value in text.to_dict().items() if key.endswith("token_id") and isinstance(value, int)}
-    return torch.tensor([each for each in range(int(text.vocab_size)) if each not in named])
+    values = config_values(text_config(part)) or {}
+    named = {value for key, value in values.items() if key.endswith("token_id") and isinstance(value, int)}
+    return torch.tensor([each for each in range(int(values["vocab_size"])) if each not in named])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class CausalModel:
             it is given.
         watch: Opened around each call, in its thread.
         columns: Numbers of a row of its logits, if there are more than tokens.
+        by_queries: Whether its mask may say for each query which keys it sees.
     """
 
     forward: Callable[..., Any]
@@ -79,6 +80,7 @@ class CausalModel:
     starts: Callable[[int], Any] | None = None
     watch: Callable[[], AbstractContextManager[Any]] | None = None
     columns: int | None = None
+    by_queries: bool = True
 
     def __call__(
         self,
@@ -102,6 +104,10 @@ class CausalModel:
             raise Unasked("it takes no positions")
         if mask is not None and "mask" not in self.takes:
             raise Unasked("it takes no mask")
+        if mask is not None and mask.ndim == 3 and not self.by_queries:
+            raise Unasked(
+                "a mask of queries and keys that hides nothing changes its logits: it takes masks of keys alone"
+            )
         if cache is not None and "cache" not in self.takes:
             raise Unasked("it takes no cache")
         self.counts.calls += 1
@@ -136,7 +142,7 @@ class CausalModel:
         """Logits of a token that its function returns."""
         return self.columns or self.vocabulary
 
-    def sized(self) -> "CausalModel":
+    def sized(self) -> Self:
         """The same with as many tokens as the last axis of its logits, of token 0, is long."""
         logits, _ = self._answered(np.zeros((1, 3), np.int64), None, None, None, True)
         if len(logits.shape) != 3 or logits.shape[-1] < 2:

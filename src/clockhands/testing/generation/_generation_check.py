@@ -13,7 +13,7 @@ from clockhands.configs.rope_blocks import NEW, OLD, rope_blocks
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue
 from clockhands.models.key_selection import SELECTED, selects_keys
-from clockhands.models.opened_modules import text_config
+from clockhands.models.opened_modules import config_values, text_config
 from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
@@ -316,15 +316,16 @@ def _most(model: CausalModel) -> int | None:
 
 
 def _config(model: CausalModel) -> dict[str, Any]:
-    return text_config(model.model).to_dict() if isinstance(model, TransformersModel) else {}
+    return config_values(text_config(model.model)) or {} if isinstance(model, TransformersModel) else {}
 
 
 def _spec_of(model: CausalModel) -> Rotary | None:
     """The rotary code of all layers that a config declares, if it is one, and the same at every length."""
-    if not isinstance(model, TransformersModel):
+    config = config_values(model.model.config) if isinstance(model, TransformersModel) else None
+    if config is None:
         return None
     try:
-        codes = resolve(Opened("config", "config", config=model.model.config.to_dict(), config_name="config")).codes
+        codes = resolve(Opened("config", "config", config=config, config_name="config")).codes
     except ClockhandsError:
         return None
     text = [code for code in codes if code.part in {"text", "decoder"}]

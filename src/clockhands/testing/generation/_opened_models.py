@@ -3,7 +3,7 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -15,6 +15,7 @@ from clockhands.models.opened_modules import text_config
 from clockhands.models.torch_threads import faster_alone
 from clockhands.phrases import shown
 from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_libraries
+from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
 from clockhands.testing.generation._causal_models import (
     ARGUMENTS,
@@ -118,13 +119,13 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
     made = TransformersModel(
         type(model).__call__,
         Library("torch"),
-        int(config.vocab_size if vocabulary is None else vocabulary),
+        vocabulary or _known(config, "vocab_size") or 0,
         timeout,
         frozenset(takes),
         counting=True,
         window=_window(config),
-        layers=getattr(config, "num_hidden_layers", None),
-        pad=int(getattr(config, "pad_token_id", None) or 0),
+        layers=_known(config, "num_hidden_layers"),
+        pad=_known(config, "pad_token_id") or 0,
         alone=_faster_alone(model),
         model=model,
     )
@@ -134,6 +135,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
             "The model is in training mode: dropout would change its output.", "Call model.eval() before the check."
         )
     try:
+        made = made if made.vocabulary else made.sized()
         answer, _ = made(_THREE)
     except Refused as error:
         raise CannotCheck(
@@ -142,8 +144,15 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         ) from error.__cause__
     made = made if made.copied else _with_part_of_the_head(made, answer)
     made.first = _first_position(made)
+    made.by_queries = _is_of_library(model) or _takes_masks_of_queries(made)
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _known(config: Any, name: str) -> int | None:
+    """A whole number of a config, which may be any object or a mapping; None where it has none of this name."""
+    value = config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+    return value if isinstance(value, int) else None
 
 
 def _with_part_of_the_head(made: TransformersModel, wanted: np.ndarray) -> TransformersModel:
@@ -176,6 +185,20 @@ def _first_position(made: TransformersModel) -> int:
     except Refused:
         return 0
     return made.pad + 1 if np.abs(after - wanted).max() < np.abs(at_zero - wanted).max() / _TELLING else 0
+
+
+def _is_of_library(model: Any) -> bool:
+    """Whether a class is one of Transformers, or made from one: these take masks of queries and keys."""
+    return any(kind.__module__.startswith("transformers.") for kind in type(model).__mro__)
+
+
+def _takes_masks_of_queries(made: TransformersModel) -> bool:
+    """Whether a mask of queries and keys that says what a causal model does anyway changes nothing."""
+    try:
+        wanted, got = made(_THREE)[0], made(_THREE, None, np.tri(3, dtype=bool)[None])[0]
+    except (Refused, Unasked):
+        return False
+    return bool(np.abs(got - wanted).max() <= np.abs(wanted).max() / _TELLING)
 
 
 def _copied_model(of: TransformersModel) -> TransformersModel:
