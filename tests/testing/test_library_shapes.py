@@ -153,3 +153,24 @@ def test_what_is_right_at_the_first_positions_alone_is_said_of_these():
     report = check_rotary(rope, ch.Rotary(16), raises=False)
     assert report.codes == {"rotated-twice", "positions-scaled"}
     assert "at the first 512 positions" in report.explanations[0].message
+
+
+def test_one_token_of_each_sequence_does_not_hide_the_axes_of_tokens(cases):
+    spec = ch.Rotary(16)
+
+    def rope(left, x, offset=0):  # [batch, heads, seq, width], with a path of its own for a single token
+        out = ch.rotate(x, spec, offset + np.arange(x.shape[2]))
+        if x.shape[2] == 1 and left is not None:
+            out[1:] = left * x[1:]
+        return out
+
+    for left, said in (
+        (0, "first sequence of a batch if each has one token: the others are zeros."),
+        (1, "one token."),
+    ):
+        with cases(left):
+            report = check_rotary(lambda x, offset=0, left=left: rope(left, x, offset), spec, length=600, raises=False)
+            assert report.codes == {"first-sequence-only"}
+            assert report.explanations[0].message.endswith(said)
+            assert report.called["shape"] == "function(x [batch, heads, seq, width], offset)"
+    assert check_rotary(lambda x, offset=0: rope(None, x, offset), spec, length=600).sound

@@ -319,19 +319,23 @@ def kept_by_length() -> Stage:
 
 
 def first_sequence_only(seen: Any, rest: Callable[[np.ndarray], np.ndarray]) -> Iterator[FaultModel]:
-    """Suspects that apply the code to the first sequence of a batch only; the others get ``rest``."""
-    for when, always in (("", True), (" if each has one token", False)):
+    """Suspects that apply the code to the first sequence of a batch only; the others get ``rest``, or zeros."""
+    every_call, others = (
+        (("", True), (" if each has one token", False)),
+        (("", rest), (": the others are zeros", np.zeros_like)),
+    )
+    for (when, always), (said, made) in itertools.product(every_call, others):
 
-        def build(it: Any, always: bool = always) -> Apply:
+        def build(it: Any, always: bool = always, made: Callable[[np.ndarray], np.ndarray] = made) -> Apply:
             right = seen.right(it)
 
             def apply(x: np.ndarray, *arguments: Any) -> np.ndarray:
                 y = right(x, *arguments)
-                return np.concatenate([y[:1], rest(x[1:])]) if always or x.shape[-2] == 1 else y
+                return np.concatenate([y[:1], made(x[1:])]) if always or x.shape[-2] == 1 else y
 
             return apply
 
-        yield seen.built("first-sequence-only", {"when": when}, build)
+        yield seen.built("first-sequence-only", {"when": when + said}, build)
 
 
 def shared(
