@@ -211,7 +211,9 @@ def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
             yield other("time-step", {"used": per_second(said(step)), "declared": declared}, per_second=step)
     if rule.per_second:
         yield other("seconds-cut", {"how": "whole ones, the fraction is cut"}, seconds="whole")
-        yield other("seconds-cut", {"how": "always one"}, seconds="ignored")
+        for taken in (1.0, 2.0, 0.5):
+            how = f"{said(taken)}, not those that are given"
+            yield other("seconds-cut", {"how": how}, seconds="ignored", frame_step=taken)
         yield other("seconds-inverted", seconds="inverse")
         for times, how in (
             ("exact", "fractions of positions are kept"),
