@@ -65,6 +65,8 @@ class Attention(nn.Module):
             of_queries = at = torch.full_like(at, past)
         if self.slip == "second layer further" and later and self.number == 1:
             of_queries = at = at + 1
+        if self.slip == "queries by length" and self.number == 1:
+            of_queries = at + size
         queries = rotated(queries, of_queries, 50.0 if self.slip == "another base" and later else 500.0)
         if self.slip == "another size" and later:
             queries = 0.5 * queries

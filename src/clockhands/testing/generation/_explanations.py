@@ -27,8 +27,13 @@ from clockhands.testing.generation._caches import (
 from clockhands.testing.generation._changed_calls import ROOM, CallArguments, clamped, misplaced, unchanged
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
-from clockhands.testing.generation._measured_attention import is_measurable, measured_calls, reference_of
-from clockhands.testing.generation._measured_faults import faults_of_calls
+from clockhands.testing.generation._measured_attention import (
+    is_measurable,
+    measured_calls,
+    reference_of,
+    shifts_by_length,
+)
+from clockhands.testing.generation._measured_faults import faults_of_calls, shifted_by_length
 from clockhands.testing.generation._predictions import Predictions, RecordedRun
 from clockhands.testing.generation._text_experiments import NO_KEYS, ONE_TOKEN
 from clockhands.testing.generation.texts import GenerationSubject
@@ -41,6 +46,9 @@ _WITH_CACHE = frozenset({
     "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
 })  # fmt: skip
 """Others in which later pieces are like those of one text."""
+
+BY_CALL_LENGTH = "positions-by-call-length"
+"""The code of a model whose single passes agree with each other only where they are of one length."""
 
 _Rule = tuple[str, Mapping[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
@@ -62,8 +70,9 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     add(_by_length(it, left))
     add(_left_behind(it, left))
     add(_by_short_tables(it, left))
-    if any("later-tokens-seen" in codes for codes, _, _ in told):
-        left = {}  # single passes of a model that is not causal predict nothing of its cache
+    by_length = any(BY_CALL_LENGTH in codes for codes, _, _ in told)
+    if by_length or any("later-tokens-seen" in codes for codes, _, _ in told):
+        left = {}  # single passes of such a model predict nothing of its cache
     predicted = Predictions(it, [one for one in asked if not one.wrong])
     single: list[_Reason] = []
     for reason in predicted.single_faults(left):
@@ -85,7 +94,8 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
         if predicted.refuted(fault, others):
             told.remove(reason)
     known = {name for _, _, names in told for name in names}
-    told += _by_measurement(it, [name for name in (one.experiment.name for one in failed) if name not in known])
+    if not by_length:
+        told += _by_measurement(it, [name for name in (one.experiment.name for one in failed) if name not in known])
     merged: list[_Reason] = []
     for codes, parameters, names in told:
         same = [reason for reason in merged if reason[:2] == (codes, parameters)]
@@ -122,7 +132,7 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> li
     threshold = short + 1
     if threshold >= len(text) or threshold < 4:
         later = [bool((shares(each, other, ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
-        return [("later-tokens-seen", {}, ["a longer text"])] if not any(later[:2]) else []
+        return [] if any(later[:2]) else _by_values_or_length(it)
     beyond = said[short:]
     one = all(bool((shares(each, beyond[0], ROOM * it.allowed) <= 1).all()) for each in beyond)
     code = "chunk-mixes-lists" if one else "cache-older-base"
@@ -134,6 +144,21 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> li
         if _explains(asked, shorter):
             explained_by.append(name)
     return [(code, {"threshold": threshold, "next": threshold + 1}, explained_by)]
+
+
+def _by_values_or_length(it: GenerationSubject) -> list[_Rule]:
+    """Whether logits change with which tokens come later, or only with how many: one text with two ends."""
+    text = it.texts[0]
+    others = [np.append(text[:cut], (text[cut:] + 1) % it.model.vocabulary) for cut in (len(text) // 2, len(text) - 1)]
+    before, *ended, again = (it.alone(each) for each in (text, *others, text))
+    same = [shares(each, before, ROOM * it.allowed).max(axis=-1) <= 1 for each in (*ended, again)]
+    if not same[-1].all():
+        return []  # one text has two answers
+    if not all(each[: len(text) // 2].all() for each in same):
+        return [("later-tokens-seen", {}, ["a longer text"])]
+    shifts = shifts_by_length(it) if is_measurable(it.model) else []
+    how = shifted_by_length(shifts) or "what depends on it is not known"
+    return [(BY_CALL_LENGTH, {"how": how}, ["a longer text"])]
 
 
 def _left_behind(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:

@@ -221,6 +221,47 @@ def reference_of(it: GenerationSubject) -> ReferencePass | None:
     return None
 
 
+@dataclass(frozen=True)
+class LengthShift:
+    """Queries or keys of one attention that stand further on in a longer call.
+
+    Attributes:
+        layer: The number of the attention.
+        side: Which rows.
+        by: Positions for each token more of the call.
+        layers: How many attentions there are.
+    """
+
+    layer: int
+    side: Side
+    by: float
+    layers: int
+
+
+def shifts_by_length(it: GenerationSubject) -> list[LengthShift]:
+    """What stands elsewhere in one pass over more tokens; empty where that is nothing, or not one number."""
+    size = len(it.texts[0])
+    more = size // 4
+    allowed = max(LEAST, 64 * UNIT[it.model.counts.dtype])
+    found: list[LengthShift] = []
+    with suppress(Refused, Unasked):
+        ((short,), (long,)) = (recorded_calls(it, [np.full(each, it.texts[0][0])]) for each in (size - more, size))
+        for layer, (one, other) in enumerate(zip(short.products, long.products, strict=False)):
+            sides: list[tuple[Side, Any, Any]] = [
+                ("queries", one.queries, other.queries),
+                ("new keys", one.keys, other.keys),
+            ]
+            for side, rows, longer in sides:
+                places = RowPlaces(rows, allowed)
+                if rows.shape[1:] != (size - more, longer.shape[2]) or len(rows) != len(longer) or not places.depends:
+                    continue
+                moved = [(places.place(longer[:, at], at), at) for at in range(more, size - 2 * more)]
+                by = {got - at for got, at in moved if got is not None}
+                if len(by) == 1 and by != {0} and all(got is not None for got, _ in moved):
+                    found.append(LengthShift(layer, side, by.pop() / more, len(long.products)))
+    return found
+
+
 def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:
     """Everything that the calls of three ways to cut a text show; None where they have other attentions than one pass.
 

@@ -7,6 +7,7 @@ from clockhands.configs.resolved import layer_ranges
 from clockhands.phrases import listed
 from clockhands.testing.generation._measured_attention import (
     NOTHING_ADDED,
+    LengthShift,
     Measured,
     PlacedRow,
     ReadTable,
@@ -33,6 +34,22 @@ def faults_of_calls(measured: Measured) -> list[Told]:
     hows = [how["how"] for code, how in told if code == "decode-positions"] + read
     others = [each for each in told if each[0] != "decode-positions"]
     return [*([("decode-positions", {"how": "; ".join(hows)})] if hows else []), *others]
+
+
+def shifted_by_length(shifts: Sequence[LengthShift]) -> str:
+    """What stands further on for each token more of a call, in words."""
+    said = []
+    for side, by in dict.fromkeys((one.side, one.by) for one in shifts):
+        layers = {one.layer for one in shifts if (one.side, one.by) == (side, by)}
+        others = {one.layer for one in shifts if one.side != side}
+        where = (
+            "" if len(layers) == shifts[0].layers else f", in attention {layer_ranges(layers)} of {shifts[0].layers}"
+        )
+        name, other = ("queries", "keys") if side == "queries" else ("keys", "queries")
+        apart = f", and its {other} do not" if not layers & others else ""
+        far = f"{abs(by):g} position{'' if abs(by) == 1 else 's'} {'later' if by > 0 else 'earlier'}"
+        said.append(f"with each token more of a call its {name} stand {far}{apart}{where}")
+    return "; ".join(said)
 
 
 def _unread_tables(reads: Sequence[ReadTable]) -> Iterator[Told]:
