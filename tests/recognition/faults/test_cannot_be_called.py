@@ -198,3 +198,13 @@ def test_a_length_that_cannot_fit_is_refused_before_anything_is_asked():
     for check, like in ((check_rotary, ch.Rotary(64)), (check_additive, ch.Sinusoidal(64))):
         with pytest.raises(TooLarge, match="The array for all positions"):
             check(never, like, length=10**12)
+
+
+def test_a_call_is_advised_only_if_its_numbers_are_right(cases):
+    def of_tokens(x, past=0):  # [batch, seq, heads, width]
+        return np.swapaxes(ch.rotate(np.swapaxes(x, 1, 2), SPEC, past + np.arange(x.shape[1])), 1, 2)
+
+    for function, said in ((of_tokens, 'axes="batch seq heads width" and call="x": pass these.'), (np.copy, "Wrap it")):
+        with cases(said), pytest.raises(CannotCheck) as caught:
+            CHECKS["rotary"](lambda x, past=0, function=function: function(x) if past == 0 else None)
+        assert said in caught.value.hint

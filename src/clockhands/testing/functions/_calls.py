@@ -33,6 +33,7 @@ _USUAL_ORDER = 4.3  # of one in which they are right for the other usual order o
 _OTHER_ORDER = 4.2  # of one in which they are right for another order of it
 _KNOWN = 4  # of one in which they are those of a known fault
 _ROTATES = 3  # of one in which they are those of another rotation that depends on the position alone
+_ALIKE = 2  # of one in which equal tokens are changed alike in all sequences and heads, but not at all positions
 _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
 _ADVISED_AXES = ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width")
 _ADVISED_CALLS = ("x, positions", "x", PAIRS)
@@ -208,7 +209,7 @@ class Called(ShapedFunction):
         alike = np.array_equal(same, np.broadcast_to(same[:1, :1], same.shape))
         apart = len(np.unique(same[0, 0], axis=0)) > 1
         sizes = np.linalg.norm(y, axis=-1) / np.linalg.norm(x, axis=-1)
-        return 2 * (alike and apart) + bool(np.ptp(sizes) < _NEAR)
+        return _ALIKE * (alike and apart) + bool(np.ptp(sizes) < _NEAR)
 
     def _other_order_fit(self, part: SequencePart, x: np.ndarray, y: np.ndarray) -> float:
         """The fit of numbers that are right for the same part in another order of parts, a usual one first; else 0."""
@@ -238,14 +239,16 @@ class Called(ShapedFunction):
         return True
 
     def _advice(self, backend: Any) -> str:
-        """The hint of a refused call: another way to call the function if one works, else how to wrap it."""
+        """The hint of a refused call: another way to call the function that gives right numbers, or how to wrap it."""
+        needed = _RIGHT if self.rotary is not None else _ALIKE
         for axes, call in itertools.product(_ADVISED_AXES, _ADVISED_CALLS):
             if (axes_of(axes), call) == (self.axes, self.call) or self.coordinates > 1:
                 continue
             shape = CallShape(tuple(call.split(", ")), axes=axes_of(axes), places=self.places)
             for name in likely_libraries(self.function) if backend is None else (backend,):
                 try:
-                    self._as(shape, Library(name)).fit(alone=True)
+                    if self._as(shape, Library(name)).fit(alone=False) < needed:
+                        continue
                 except Refused as error:
                     if "did not return" in str(error):
                         return "Wrap it in a function(x, positions) that returns."
