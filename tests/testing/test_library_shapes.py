@@ -174,3 +174,21 @@ def test_one_token_of_each_sequence_does_not_hide_the_axes_of_tokens(cases):
             assert report.explanations[0].message.endswith(said)
             assert report.called["shape"] == "function(x [batch, heads, seq, width], offset)"
     assert check_rotary(lambda x, offset=0: rope(None, x, offset), spec, length=600).sound
+
+
+def test_a_second_number_for_a_pair_that_is_not_read_stands_in_the_verdict(cases):
+    def rope(first_alone, x, cos, sin):
+        low, high = np.split(x, 2, -1)
+        half = x.shape[-1] // 2
+        second = slice(half) if first_alone else slice(half, None)
+        return np.concatenate(
+            [low * cos[..., :half] - high * sin[..., :half], high * cos[..., second] + low * sin[..., second]], -1
+        )
+
+    for first_alone in (True, False):
+        with cases(first_alone):
+            report = check_rotary(
+                lambda x, cos, sin, first=first_alone: rope(first, x, cos, sin), ch.Rotary(16), length=300
+            )
+            assert ("cosines and sines whose halves differ" in report.left_out) == first_alone
+            assert ("the first one is used for both" in next(report.lines()).text) == first_alone

@@ -264,6 +264,20 @@ class Called(ShapedFunction):
             ', such as call="q, k, cos, sin".'
         )
 
+    def unread_waves(self) -> dict[str, str]:
+        """What is not checked of a right function that reads the first of two numbers for a pair alone, or nothing."""
+        table = self.shape.table
+        if table is None or table.order not in {"halves", "interleaved"} or self.part is not None:
+            return {}
+        what = f"cosines and sines whose {'halves' if table.order == 'halves' else 'neighbours'} differ"
+        apart = self._as(replace(self.shape, table=table._replace(apart=1.0)), self.library)
+        x, at = np.random.default_rng(5).standard_normal(self._first_shape), first_places(self.coordinates)
+        try:
+            alike = np.array_equal(self(x, at), apart(x, at))
+        except Refused as error:
+            return {what: f"it takes no such tables: {error}"}
+        return {what: "it takes no second number for a pair: the first one is used for both"} if alike else {}
+
     @property
     def _first_shape(self) -> tuple[int, ...]:
         shape = first_shape(self.axes, self.width, self.heads)

@@ -177,7 +177,8 @@ def check_rotary(
         experiments = (*part_experiments("several heads", keys=it.called.shape.pairs), EVERY_OF_PART)
     run = partial(checked, "rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
     try:
-        return run()
+        report = run()
+        return replace(report, left_out={**report.left_out, **it.called.unread_waves()}) if report.sound else report
     except CannotCheck:
         fewer = {} if given_length or it.called.part is not None else _fewer_positions(it)
         if not fewer:

@@ -24,11 +24,13 @@ class TableLayout(NamedTuple):
         order: The last axis: ``"halves"`` (the numbers of all pairs, twice), ``"interleaved"`` (each number twice),
             or ``"pairs"`` (one number for each pair).
         whole: Whether it has a row for each position from 0 on, of which the function takes those that it needs.
+        apart: What is added to the angle of the second dimension of each pair; 0 in a rotation.
     """
 
     axes: str
     order: str
     whole: bool = False
+    apart: float = 0.0
 
     def text(self, width: int) -> str:
         """The layout, for messages."""
@@ -97,7 +99,7 @@ def table_of(word: str, layout: TableLayout, spec: Rotary, at: np.ndarray) -> An
     if at.ndim > 1 + several and "batch" not in layout.axes:
         raise Refused("it takes cosines and sines of one sequence")
     right = StagedRotary(spec)
-    phases = _repeated(np.abs(right.phases(np.asarray(at, np.float64))), layout.order)
+    phases = _repeated(np.abs(right.phases(np.asarray(at, np.float64))), layout)
     sizes = {"batch": len(phases) if phases.ndim > 2 else 1, "seq": phases.shape[-2], "1": 1}
     if layout.axes == "seq batch" and phases.ndim > 2:
         phases = np.swapaxes(phases, 0, 1)
@@ -123,10 +125,11 @@ def setting_of(word: str, spec: Rotary) -> Any:
     return value
 
 
-def _repeated(numbers: np.ndarray, order: str) -> np.ndarray:
-    if order == "pairs":
+def _repeated(numbers: np.ndarray, layout: TableLayout) -> np.ndarray:
+    if layout.order == "pairs":
         return numbers
-    return np.concatenate([numbers, numbers], -1) if order == "halves" else np.repeat(numbers, 2, -1)
+    both = (numbers, numbers + layout.apart)
+    return np.concatenate(both, -1) if layout.order == "halves" else np.stack(both, -1).reshape(*numbers.shape[:-1], -1)
 
 
 def parts_of(answer: Any, words: str) -> tuple[Any, ...]:
