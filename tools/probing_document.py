@@ -3,7 +3,7 @@
 The text around them is kept. Run it after `tools/real_models.py` has measured anew; a test holds the document to it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,8 @@ from clockhands.measures.claims.studies import real_model
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "probing.md"
 END = "<!-- end -->\n"
+PLACES = ("before layer 1", "after layer 1", "after layer 2")
+"""Where the hidden states of the lab's models of two layers are read."""
 
 
 def begin(name: str) -> str:
@@ -138,7 +140,84 @@ def recall() -> str:
     return table(heads, rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {each.__name__: each for each in (minilm, smollm2, sinusoids, recall)}
+def along_training() -> str:
+    """What six models do with fixed sinusoids along their training: means over three seeds."""
+    columns = {
+        "loss": "loss: of the task",
+        "rise without the encoding": "rise of the loss: encoding-removed",
+        "position-position": "terms of the scores of layer 0: position-position",
+        "explained by the distance": "part of the distance in the position-position term: heads of layer 0, mean",
+        "position read before layer 1": "position read after layer: 0",
+        "after layer 2": "position read after layer: 2",
+        "heads at one distance": "heads at one distance: at least half of the attention",
+    }
+    rows = (
+        (f"{arm.removeprefix('width_')}, step {step}", *(rounded(np.mean(measured[name])) for name in columns.values()))
+        for arm, by_step in real_model("lab_steps")["models"].items()
+        for step, measured in by_step.items()
+    )
+    return table(("width", *columns), rows)
+
+
+def before_and_after(measures: Mapping[str, str]) -> str:
+    """Measures of the same models before and after the training, smallest to largest of three seeds, by width."""
+    heads, columns = ["measurement"], []
+    for arm, by_step in real_model("lab_steps")["models"].items():
+        for step in (min(by_step, key=int), max(by_step, key=int)):
+            heads.append(f"{arm.removeprefix('width_')}, step {step}")
+            columns.append(by_step[step])
+    ranges = {
+        says: [(rounded(min(each[name])), rounded(max(each[name]))) for each in columns]
+        for says, name in measures.items()
+    }
+    rows = (
+        (says, *(low if low == high else f"{low} to {high}" for low, high in of_columns))
+        for says, of_columns in ranges.items()
+    )
+    return table(heads, rows)
+
+
+def removed() -> str:
+    """Whether the models break without their encoding."""
+    return before_and_after(
+        {
+            "loss, nats per answer": "loss: of the task",
+            "its rise without the encoding": "rise of the loss: encoding-removed",
+            "its rise with the mean row at each position": "rise of the loss: mean-row",
+        }
+    )
+
+
+def learned() -> str:
+    """What the models make of their positions, and what goes along with positions."""
+    return before_and_after(
+        {
+            "R² of the position, before layer 1": "position read after layer: 0",
+            "R² of the position, after layer 2": "position read after layer: 2",
+            "after layer 2, all tokens at position 0": "position read with all tokens at position 0, after layer: 2",
+            "position-position in the scores of layer 0": "terms of the scores of layer 0: position-position",
+            "share of it that the distance explains": (
+                "part of the distance in the position-position term: heads of layer 0, mean"
+            ),
+            "heads of 8 at one distance": "heads at one distance: at least half of the attention",
+        }
+    )
+
+
+def distorted() -> str:
+    """What the layers leave of the positions."""
+    read, left = "position read after layer", "position part left by R_k after layer"
+    return before_and_after(
+        {
+            **{f"R² of the position, {where}": f"{read}: {layer}" for layer, where in enumerate(PLACES)},
+            **{f"left by R_k of a shift, {where}": f"{left}: {layer}" for layer, where in enumerate(PLACES)},
+        }
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    each.__name__: each for each in (minilm, smollm2, sinusoids, recall, along_training, removed, learned, distorted)
+}
 
 
 def document(text: str) -> str:

@@ -29,9 +29,8 @@ import clockhands as ch
 from clockhands.configs.model_types import model_types as model_types_known
 from clockhands.configs.model_types import table as types_table
 from clockhands.lab import _model
-from clockhands.lab._keeping import Keeping
-from clockhands.lab._training import TrialRun
-from clockhands.lab.store import Key
+from clockhands.lab._training import TrialRun, trial
+from clockhands.lab.store import Key, Measurement
 from clockhands.lab.study import Study, parse
 from clockhands.models.running_models import load, windows_of
 from clockhands.probes._recall import RecallPlan, measure_recall
@@ -218,22 +217,23 @@ def shares_of_heads(run: TrialRun) -> list[list[float]]:
 def of_lab(task: str) -> Mapping[str, Any]:
     """What the scores of layer 0 are made of in a model with fixed sinusoids, before and after the lab trains it.
 
-    The numbers are those of ``clockhands probe STORE:TASK:sinusoidal:0@STEP --measure mechanism``.
+    It trains as ``lab run`` does, and the numbers are those of ``probe STORE:TASK:sinusoidal:0 --measure steps``.
     """
+    text, key = LAB.read_text(encoding="utf-8"), Key(task, "sinusoidal", 0)
+    training = parse(text).training_of(key)
     with TemporaryDirectory() as folder:
-        study = parse(LAB.read_text(encoding="utf-8"))
-        run = TrialRun(study, Key(task, "sinusoidal", 0), Path(folder, "state"), "cpu", lambda _: None)
-        run.keeping = Keeping(Path(folder, "kept"), LAB.stem, (0, run.steps))
-        run.run()
+        keep = {"folder": Path(folder, "kept"), "name": LAB.stem, "steps": (0, training.steps)}
+        made = trial(study=text, **key._asdict(), checkpoint=str(Path(folder, "state")), keep=keep, tell=lambda _: None)
         untrained, trained = (
             ch.probe(path, measure=["mechanism"])["mechanism"].numbers["score_terms"]
-            for path in sorted(run.keeping.folder.glob("*.safetensors"))
+            for path in sorted(Path(folder, "kept").glob("*.safetensors"))
         )
-        whole = ("evaluation", "accuracy", None)
-        (accuracy,) = (each.value for each in run.rows if (each.kind, each.measure, each.place) == whole)
+    rows = [Measurement(*each) for each in made["rows"]]
+    whole = ("evaluation", "accuracy", None)
+    (accuracy,) = (each.value for each in rows if (each.kind, each.measure, each.place) == whole)
     return {
-        "length": run.training.length,
-        "steps": run.steps,
+        "length": training.length,
+        "steps": training.steps,
         "accuracy": accuracy,
         "untrained": untrained,
         "trained": trained,
@@ -251,12 +251,9 @@ def lab_steps() -> Mapping[str, Any]:
     subprocess.run([sys.executable, "-m", "clockhands", *command], check=True)
     study, models = parse(KEPT.read_text(encoding="utf-8")), {}
     for arm in study.arms:
-        of_seeds = [
-            ch.probe(f"{store}:{arm}:{seed}", measure=["steps"], windows=windows, length=length)["steps"].numbers[
-                "steps"
-            ]
-            for seed in study.seeds
-        ]
+        targets = [f"{store}:{arm}:{seed}" for seed in study.tasks["copy"].seeds]
+        probes = [ch.probe(each, measure=["steps"], windows=windows, length=length) for each in targets]
+        of_seeds = [each["steps"].numbers["steps"] for each in probes]
         models[arm] = {
             step: {name: [float(f"{each[step][name]:.6g}") for each in of_seeds] for name in measured}
             for step, measured in of_seeds[0].items()
