@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -57,7 +58,7 @@ def kept(results: Any) -> dict[str, Any]:
         "published": list(study.published),
         **({"history": list(study.history)} if study.history else {}),
         "run": {
-            "command": stored.command,
+            "command": without_folders(stored.command),
             "commit": stored.commit_id,
             "version": stored.version,
             "hash": stored.hash,
@@ -78,6 +79,15 @@ def kept(results: Any) -> dict[str, Any]:
         "arms": {name: arm(results, name) for name in study.arms},
         "tasks": {name: task(results, name) for name in study.tasks if name in run},
     }
+
+
+def without_folders(command: str) -> str:
+    """A command without the folders of the machine that it was run on.
+
+    >>> without_folders("clockhands lab run quick --store /home/me/quick.sqlite")
+    'clockhands lab run quick --store quick.sqlite'
+    """
+    return shlex.join(Path(word).name for word in shlex.split(command))
 
 
 def row(value: Any, seeds: Iterable[int], digits: int = 6) -> list[Any]:

@@ -40,6 +40,7 @@ def test_a_study_says_how_it_was_run_and_is_the_shipped_one(cases):
             run = study["run"]
             assert run["hash"] == hashlib.sha256(text).hexdigest(), f"run {name} again: its file was changed"
             assert run["command"].startswith(f"clockhands lab run {name}")
+            assert "/" not in run["command"], "the folders of a machine are nobody's business"
             assert run["commit"]
             assert not run["commit"].endswith("+"), "it was run from a checkout with changed files"
             assert min(run["wall_seconds"], run["finished"], run["machine"]["threads"]) > 0
