@@ -125,41 +125,23 @@ def _readings(first: Resizing) -> Iterator[NumberRule]:
             f"{words}: {', '.join(f'{name}={value!r}' for name, value in way.items())}",
         )
     for way in resizing_ways():
-        for used, declared, other in _OTHER_GRIDS:
+        for used, other in _OTHER_GRIDS.items():
+            told = {"used": used, "declared": "the grids that are passed in, rows before columns"}
             yield NumberRule(
-                lambda one, way=way, other=other: _resized(other(one), way),
-                code="rows-moved", parameters={"used": used, "declared": declared},
-            )  # fmt: skip
-        yield NumberRule(
-            lambda one, way=way: _unchanged(one, way),
-            code="rows-of-old-grid",
-            parameters={"used": "row p is row p of the old table, where the new grid has as many cells"},
-        )
-        for code, parameters, _ in resizing_mistakes(first.values, _declared(first, way)):
+                lambda one, way=way, other=other: _resized(other(one), way), code="rows-moved", parameters=told
+            )
+        told = {"used": "row p is row p of the old table, where the new grid has as many cells"}
+        yield NumberRule(lambda one, way=way: _unchanged(one, way), code="rows-of-old-grid", parameters=told)
+        for code, told, _ in resizing_mistakes(first.values, _declared(first, way)):
             if code in {"rows-of-old-grid", "rows-in-another-order"}:
-                mistake = (code, parameters)
-                yield NumberRule(
-                    lambda one, way=way, mistake=mistake: _mistaken(one, way, mistake), code=code, parameters=parameters
-                )
+                yield NumberRule(partial(_mistaken, way=way, code=code, told=told), code=code, parameters=told)
 
 
-_OTHER_GRIDS: tuple[tuple[str, str, Callable[[Resizing], Resizing]], ...] = (
-    (
-        "the numbers of rows and columns of the new grid are exchanged",
-        "rows, then columns",
-        lambda one: one._replace(rows=one.rows[::-1]),
-    ),
-    (
-        "the numbers of rows and columns of the old grid are exchanged",
-        "rows, then columns",
-        lambda one: one._replace(old=one.old[::-1]),
-    ),
-    (
-        "the old grid is taken for a square of as many cells",
-        "the old grid that is passed in",
-        lambda one: one._replace(old=(math.isqrt(math.prod(one.old)),) * 2),
-    ),
-)
+_OTHER_GRIDS: Mapping[str, Callable[[Resizing], Resizing]] = {
+    "the numbers of rows and columns of the new grid are exchanged": lambda one: one._replace(rows=one.rows[::-1]),
+    "the numbers of rows and columns of the old grid are exchanged": lambda one: one._replace(old=one.old[::-1]),
+    "a square of as many cells is the old grid": lambda one: one._replace(old=(math.isqrt(math.prod(one.old)),) * 2),
+}
 
 
 def _resized(one: Resizing, way: Mapping[str, Any]) -> np.ndarray:
@@ -177,6 +159,6 @@ def _declared(one: Resizing, way: Mapping[str, Any]) -> dict[str, Any]:
     return {**way, "rows": one.rows, "grid": one.old, "kept": one.kept}
 
 
-def _mistaken(one: Resizing, way: Mapping[str, Any], mistake: tuple[str, Mapping[str, str]]) -> np.ndarray:
+def _mistaken(one: Resizing, way: Mapping[str, Any], code: str, told: Mapping[str, str]) -> np.ndarray:
     made = resizing_mistakes(one.values, _declared(one, way))
-    return next((rows for *named, rows in made if tuple(named) == mistake), np.empty((0, 0)))
+    return next((rows for other, words, rows in made if (other, words) == (code, told)), np.empty((0, 0)))

@@ -324,15 +324,15 @@ def _of_first_positions(
     it: CheckedRotary, small: list[ExperimentRun], side: str | None, built: Callable[[FaultModel], CheckedRotary]
 ) -> list[FaultModel]:
     """The suspects that give all answers at the first positions, where none gives those at later ones."""
-    short = [one for one in small if all(_is_short(each) for each in one.answers)]
+    short = [
+        one
+        for one in small
+        if all(each.positions is not None and each.positions.max(initial=0) < SHORT for each in one.answers)
+    ]
     if "a short sequence" not in failed_of(short) or it.length <= SHORT:
         return []
     seen = rotations_of(replace(it, length=SHORT), None, side)
     return exact_fits(short, [one for one in rotary_suspects(it.spec, seen) if seen.may_be(one, it.spec)], built)
-
-
-def _is_short(one: Answer) -> bool:
-    return one.positions is not None and bool(np.max(one.positions, initial=0) < SHORT)
 
 
 def _chosen(dense: Answer) -> tuple[int | None, int | None, np.ndarray]:

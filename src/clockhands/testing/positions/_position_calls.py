@@ -1,6 +1,5 @@
 """Calls of a user's position function: which arguments it takes, what they are for a prompt, what it returns."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -79,6 +78,7 @@ class PositionFunction(ForeignFunction):
     Attributes:
         takes: What it takes, as keys of `NAMES`, by the names of its parameters.
         flat: Whether it is given one row of tokens, [seq], in place of a batch.
+        by_name: The parameters that are passed by name: all of them, or none where a caller says what they are.
     """
 
     _raised = "it raised "
@@ -90,13 +90,8 @@ class PositionFunction(ForeignFunction):
         self.rule: PositionRule = rule
         self.flat: bool = False
         self.takes: dict[str, str] = _parameters(function) if call is None else _called(call)
-        names = list(self.takes) if call is None else None
-
-        @functools.wraps(function)
-        def by_name(*values: Any) -> Any:
-            return function(*values) if names is None else function(**dict(zip(names, values, strict=True)))
-
-        super().__init__(by_name, "", timeout)
+        self.by_name: tuple[str, ...] = tuple(self.takes) if call is None else ()
+        super().__init__(function, "", timeout)
 
     def lacks(self, prompt: Prompt) -> str | None:
         """Which argument the function would have to take for this prompt; None if it takes all.
@@ -151,14 +146,13 @@ class PositionFunction(ForeignFunction):
         held = {name: self._held(given[what]) for name, what in self.takes.items()}
         none = {name: _NONE[what] for name, what in self.takes.items() if what in _NONE and given[what] is None}
         try:
-            return self.ask(held, tokens)
+            return self.ask(held, tokens, self.by_name)
         except Refused as error:
             if not none:
                 raise
             try:
-                return self.ask(
-                    held | {name: self._held(np.zeros(shape, np.int64)) for name, shape in none.items()}, tokens
-                )
+                empty = {name: self._held(np.zeros(shape, np.int64)) for name, shape in none.items()}
+                return self.ask(held | empty, tokens, self.by_name)
             except Refused:
                 raise error from None
 
