@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.lab.result_words import gate_word, in_short
+from clockhands.lab.result_words import gate_word, in_short, of_range
+from clockhands.lab.results import bracket
 from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of, measured, stored
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,15 +32,17 @@ ORDER = (
 BEGIN = """# What the lab's studies measured
 
 Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
-the run, also those that fail, every mean with the range of its seeds, and what it cost. What was changed
-after a pilot, or before the run, is said there. `tools/studies_document.py` makes the
-pages from the files of `src/clockhands/measures/claims/results`, and these from the lab's stores; `clockhands claims`
-takes its verdicts on trained models from the same files. `clockhands lab run NAME` measures a study again. On the same
-machine, with the same versions, it gives the same numbers.
+the run, also those that fail, every mean with its interval or the range of its seeds, and what it cost. What was
+changed after a pilot, or before the run, is said there. `tools/studies_document.py` makes the pages from the files of
+`src/clockhands/measures/claims/results`, and these from the lab's stores; `clockhands claims` takes its verdicts on
+trained models from the same files. `clockhands lab run NAME` measures a study again. On the same machine, with the same
+versions, it gives the same numbers.
 
-**How to read it.** *0.336 [0.322, 0.346]* is the mean over the seeds of the study with their range. The range of
-three holds the median of such models in 75 % of cases, that of eight in 99 %. So with three it is no 95 % interval:
-it says whether the seeds agree, and no more. A *difference* of two arms is taken seed by seed: the same seed has the
+**How to read it.** *0.336 [0.322, 0.346]* is a mean over the seeds of the study, and in brackets stands, with eight
+seeds and more, the 95 % interval of the mean of all such models by Student's t (seeds taken as normal), with fewer the
+range of the seeds. That of three holds the median of such models in 75 % of cases, that of five in 94 %: no 95 %
+interval. It says whether the seeds agree, and no more. Where all seeds are the same, the range is shown; each study's
+page says what its brackets hold. A *difference* of two arms is taken seed by seed: the same seed has the
 same initial weights and the same batches in both. A gate *holds* if its bound is met and chance alone would meet it
 with a probability of at most 5 %, by Student's t over the seeds (taken as normal), corrected for the number of gates
 of the study (Holm); *may be chance* if that is more probable; *one seed* and *seeds alike* where there is no spread
@@ -211,7 +214,7 @@ def task_of(study: MeasuredStudy, name: str) -> str:
         f"## {name[0].upper()}{name[1:]}\n",
         wrapped(
             f"Task {data['kind'].lower()}; {sizes}; {data['steps']} steps of {data['sequences']} sequences of "
-            f"{data['length']} tokens unless the arm says otherwise; seeds {seeds}."
+            f"{data['length']} tokens unless the arm says otherwise; seeds {seeds}. {of_range(len(data['seeds']))}"
         ),
     ]
     for measure, protocol in shown_of(data):
@@ -428,17 +431,16 @@ def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True)
 
 
 def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
-    """A mean, with its range where there is one."""
+    """A mean, with what is in brackets where there is something (`bracket`)."""
     if value is None:
         return "–"
     if math.isinf(value.mean):
         reached = sum(math.isfinite(each) for each in value.seeds.values())
         return f"reached with {reached} of {len(value.seeds)} seeds" if reached else "never"
     digits = 3 if abs(value.mean) < 100 else 0
-    mean, low, high = (
-        None if n is None else f"{round(n, digits) + 0.0:.{digits}f}" for n in (value.mean, value.low, value.high)
-    )
-    return mean if not interval or low is None else f"{mean} [{low}, {high}]"
+    ends = bracket(value) if interval else None
+    mean, *shown = (f"{round(n, digits) + 0.0:.{digits}f}" for n in (value.mean, *(ends or ())))
+    return f"{mean} [{', '.join(shown)}]" if shown else mean
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], right: int = 1) -> str:

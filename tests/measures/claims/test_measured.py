@@ -76,15 +76,52 @@ def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length():
 
 def test_chances_of_gates_are_students_t_corrected_by_holm(cases):
     for name, study in STUDIES.items():
-        alone = {place: chance for place, gate in enumerate(study["gates"]) if (chance := alone_of(gate)) is not None}
-        order = sorted(alone, key=alone.__getitem__)
-        corrected = {
-            place: min(1, max((len(order) - rank) * alone[each] for rank, each in enumerate(order[: at + 1])))
-            for at, place in enumerate(order)
-        }
         with cases(name):
-            found = {place: gate["chance"] for place, gate in enumerate(study["gates"]) if gate["chance"] is not None}
+            found, corrected = chances_of(study)
             assert found == pytest.approx(corrected, rel=0.06)
+
+
+def test_the_cells_of_a_grid_are_tests_of_the_study_each():
+    """A gate over a grid has the largest chance of the cells of which it is said; the others are tests too."""
+    numbers = {"copy": [1, 2, 3], "copy @ size large": [4, 5, 6.5], "copy @ size unsaid": [-1, 1, 3]}
+    alone = {cell: ttest_1samp(each, 0, alternative="greater").pvalue for cell, each in numbers.items()}
+    large, own, unsaid = alone["copy @ size large"] * 3, alone["copy"] * 2, alone["copy @ size unsaid"]
+    assert large < own < unsaid
+    cells = {
+        cell: {"value": [0, 0, 0, *each], "chance": chance, "said": "unsaid" not in cell}
+        for (cell, each), chance in zip(numbers.items(), (own, large, unsaid), strict=True)
+    }
+    gate = {"at_least": 0, "value": cells["copy"]["value"], "chance": own, "cells": cells}
+    found, corrected = chances_of({"gates": [gate]})
+    assert found == pytest.approx(corrected)
+    assert len(found) == 4
+    cells["copy @ size large"]["said"] = False
+    cells["copy @ size unsaid"]["said"] = True
+    assert chances_of({"gates": [gate]})[1][0, ""] == pytest.approx(unsaid)
+
+
+def chances_of(study):
+    """The stored chances of gates, and those in each cell of the grid; and both from the seeds, corrected by Holm."""
+    gates = dict(enumerate(study["gates"]))
+    cells = {(place, cell): own for place, gate in gates.items() for cell, own in tests_of(gate).items()}
+    alone = {each: chance for each, own in cells.items() if (chance := alone_of(gates[each[0]] | own)) is not None}
+    order = sorted(alone, key=alone.__getitem__)
+    corrected = {
+        each: min(1, max((len(order) - rank) * alone[before] for rank, before in enumerate(order[: at + 1])))
+        for at, each in enumerate(order)
+    }
+    for place, gate in gates.items():
+        said = [(place, cell) for cell, own in tests_of(gate).items() if own.get("said", True)]
+        if all(each in corrected for each in said):
+            corrected[place, ""] = max(corrected[each] for each in said)
+    found = {each: own["chance"] for each, own in cells.items()}
+    found |= {(place, ""): gate["chance"] for place, gate in gates.items()}
+    return {each: chance for each, chance in found.items() if chance is not None}, corrected
+
+
+def tests_of(gate):
+    """What a gate tests: itself, or it in each cell of its grid."""
+    return gate.get("cells", {"": gate})
 
 
 def alone_of(gate):

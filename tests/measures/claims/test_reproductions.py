@@ -6,10 +6,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from scipy.stats import ttest_1samp
 
 from clockhands.measures.claims.studies import estimated
 from late import Late
+from measures.claims.test_measured import alone_of, tests_of
 from measures.claims.trained import STUDIES
 
 reproductions = Late("reproductions")
@@ -114,20 +114,14 @@ def test_no_other_page_says_that_a_result_has_the_published_shape(cases):
             )
 
 
-SIDES = {"at_least": "greater", "interval_above": "greater", "at_most": "less", "interval_below": "less"}
-
-
 def test_the_numbers_of_the_attacks_on_the_evidence_are_those_of_the_stored_results():
     """How many gates hold corrected within their study and over all studies, and how many studies were changed."""
     chances, held = [], 0
     for study in STUDIES.values():
         for gate in study["gates"]:
             if gate["chance"] is not None:
-                numbers = [float(each) for each in gate["value"][3:]]
-                sides = {key: side for key, side in SIDES.items() if key in gate}
-                tests = [ttest_1samp(numbers, gate[key], alternative=side) for key, side in sides.items()]
-                alone = max(float(chance) for _, chance in tests)
-                chances.append((alone, gate["holds"]))
+                said = [own for own in tests_of(gate).values() if own.get("said", True)]
+                chances.append((max(alone_of(gate | own) for own in said), gate["holds"]))
                 held += gate["holds"] and gate["chance"] <= 0.05
     corrected, over_all = 0.0, 0
     for rank, (alone, holds) in enumerate(sorted(chances)):
