@@ -351,3 +351,30 @@ def test_what_no_known_fault_explains_is_told_as_the_calls_that_are_wrong(cases)
         assert report.pattern.startswith("One pass over a single token is unlike that of longer texts")
     with cases("a sound model"):
         assert not checked(SmallModel(), length=8).pattern
+
+
+def counting(slip):
+    """A function that takes no positions and counts them by its mask; all slots of a row in some calls if it slips."""
+    model = SmallModel()
+
+    def forward(tokens, mask, cache):
+        past = 0 if cache is None else cache["keys"][0].shape[2]
+        slots = np.broadcast_to(past + np.arange(tokens.shape[1]), tokens.shape)
+        counted = slots if mask is None else np.maximum(mask.cumsum(-1) - 1, 0)[:, past:]
+        wrong = {"later calls": past > 0, "first call": past == 0}.get(slip, False)
+        return model(tokens, slots if wrong else counted, mask, cache)
+
+    return forward
+
+
+def test_padding_that_only_some_calls_count_is_named_where_no_positions_can_be_passed(cases):
+    assert checked(counting(None)).sound
+    for slip, sentence in {
+        "later calls": "after 6 pads, later calls get positions that are 6 too high",
+        "first call": "after 6 pads, the first call gets positions that are 6 too high, later calls do not",
+    }.items():
+        with cases(slip):
+            report = checked(counting(slip))
+            assert {failure.experiment for failure in report.failures} == {"left padding and decoding"}
+            assert report.codes == {"padding-shifts"}, str(report)
+            assert sentence in report.explanations[0].message

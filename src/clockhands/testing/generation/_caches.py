@@ -309,7 +309,8 @@ def _in_pieces(it: GenerationSubject, text: np.ndarray, cuts: list[int]) -> tupl
     model, cache, before = it.model.fresh(), None, None
     for start, stop in itertools.pairwise([0, *cuts, len(text)]):
         before = copied(cache)
-        _, cache = model(text[None, start:stop], np.arange(start, stop)[None], None, cache)
+        at = np.arange(start, stop)[None] if "positions" in model.takes else None
+        _, cache = model(text[None, start:stop], at, None, cache)
     return cache, key_axes(before, cache, len(text) - cuts[-1], floats=True)
 
 
@@ -331,7 +332,8 @@ class KeyPlaces:
     def _rows_of_token(self, token: int) -> np.ndarray:
         if token not in self._known:
             size = len(self._it.texts[0])
-            _, cache = self._it.model.fresh()(np.full((1, size), token), np.arange(size)[None])
+            at = np.arange(size)[None] if "positions" in self._it.model.takes else None
+            _, cache = self._it.model.fresh()(np.full((1, size), token), at)
             assert self.path is not None
             self._known[token] = rows_of(cache, self.path, self._axis)
         return self._known[token]

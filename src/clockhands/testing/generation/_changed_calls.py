@@ -11,6 +11,7 @@ from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
 from clockhands.testing.generation._caches import KeyPlaces
 from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._imposed_faults import ExpectedCall
 from clockhands.testing.generation.texts import GenerationSubject
 
 ROOM = 2.0
@@ -43,7 +44,7 @@ class ChangedModel(CausalModel):
     Attributes:
         own: The model itself.
         change: The change.
-        seen: Called with the tokens and positions of each call, and the cache after it.
+        seen: Called with the tokens and right positions of each call, if these are known, and the cache after it.
     """
 
     own: CausalModel = field(kw_only=True)
@@ -58,7 +59,10 @@ class ChangedModel(CausalModel):
         """See `CausalModel`."""
         given = self.change(CallArguments(positions, mask, cache))
         logits, kept = self.own.answer_of(tokens, given.positions, given.mask, given.cache, keep)
-        self.seen(tokens, positions, kept)
+        right = positions
+        if right is None and mask is not None and mask.ndim == 2:
+            right = np.maximum(mask.cumsum(-1) - 1, 0)[:, -tokens.shape[1] :]
+        self.seen(tokens, right, kept)
         return logits, kept
 
 
@@ -97,6 +101,31 @@ def misplaced(it: GenerationSubject, one: ExperimentRun, places: KeyPlaces) -> b
     with suppress(Refused, Unasked):
         one.experiment.run(replace(it, model=_around(it.model, seen=seen)))
     return any(wrong)
+
+
+def places_after_padding(it: GenerationSubject, one: ExperimentRun) -> list[tuple[ExpectedCall, np.ndarray]]:
+    """Each call of a padded batch with the place of the last key of each text, [texts]; empty where some show none."""
+    calls: list[tuple[ExpectedCall, np.ndarray | None]] = []
+    memory: dict[str, Any] = {}
+
+    def seen(tokens: np.ndarray, right: np.ndarray | None, cache: Any) -> None:
+        if right is None or cache is None:
+            return
+        size, past = tokens.shape[1], sum(call.size for call, _ in calls)
+        first = calls[0][0].size if calls else size
+        call = ExpectedCall(
+            right, past, past, first, len(calls), padded=True, packed=False, masked=True, unmasked=right[:, -1:] + 1,
+            given=False, joined=0, memory=memory,
+        )  # fmt: skip
+        found = [places.of_last(cache, tokens[text, -1:].tolist(), text) for text in range(len(tokens))]
+        shown = [each for each in found if each is not None]
+        calls.append((call, np.concatenate(shown) if len(shown) == len(found) else None))
+
+    with suppress(Refused, Unasked):
+        places = KeyPlaces(it)
+        one.experiment.run(replace(it, model=_around(it.model, seen=seen)))
+    known = [(call, found) for call, found in calls if found is not None]
+    return known if len(known) == len(calls) else []
 
 
 def _around(model: CausalModel, **how: Any) -> ChangedModel:

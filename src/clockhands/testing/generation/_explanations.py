@@ -24,7 +24,14 @@ from clockhands.testing.generation._caches import (
     rows_of,
     rows_that_are_written,
 )
-from clockhands.testing.generation._changed_calls import ROOM, CallArguments, clamped, misplaced, unchanged
+from clockhands.testing.generation._changed_calls import (
+    ROOM,
+    CallArguments,
+    clamped,
+    misplaced,
+    places_after_padding,
+    unchanged,
+)
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
 from clockhands.testing.generation._measured_attention import (
@@ -35,7 +42,7 @@ from clockhands.testing.generation._measured_attention import (
 )
 from clockhands.testing.generation._measured_faults import faults_of_calls, shifted_by_length
 from clockhands.testing.generation._predictions import Predictions, RecordedRun
-from clockhands.testing.generation._text_experiments import NO_KEYS, ONE_TOKEN
+from clockhands.testing.generation._text_experiments import NO_KEYS, ONE_TOKEN, PADDED_DECODING
 from clockhands.testing.generation.texts import GenerationSubject
 from clockhands.testing.reports import UNDECIDED, Explanation
 
@@ -266,6 +273,7 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
     padded = [name for name in failed if name.startswith("left padding")]
     if padded and not it.slip:
         code, pads = _of_pads(it)
+        code, pads = (code, pads) if code else _of_padded_keys(it, [failed[name] for name in padded])
         if code:
             found.append((code, pads, padded))
     evicted = failed.get("rows removed from the cache")
@@ -283,6 +291,8 @@ def _by_keys(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
 
     A fault is named only if it predicts the places of all keys, in every way in which the text is cut.
     """
+    if "positions" not in it.model.takes:
+        return "", {}  # measuring its attention says more
     if it.model.window is not None and it.model.window <= len(it.texts[0]):
         it = it.shortened(it.model.window - 1)  # layers with a window keep no more rows
     size = len(it.texts[0])
@@ -322,6 +332,26 @@ def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
         code = "padding-shifts" if (np.abs(said[0] - said[1]) <= ROOM * it.allowed).all() else "padding-seen"
         return code, next(fault for fault in CATALOGUE if fault.code == code).parameters(it)
     return "", {}
+
+
+def _of_padded_keys(it: GenerationSubject, padded: Sequence[ExperimentRun]) -> tuple[str, dict[str, Any]]:
+    """What the cached keys of padded texts show, where only what follows the padded call is wrong.
+
+    A fault is named only if it predicts the places of the last keys of all texts, after each call.
+    """
+    if [one.experiment.name for one in padded] != [PADDED_DECODING]:
+        return "", {}
+    calls = places_after_padding(it, padded[0])
+    wrong = [(call, at) for call, at in calls if (call.right[:, -1] != at).any()]
+    if not wrong:
+        return "", {}
+    for fault in faults_of(it):
+        if fault.sees is None and all((fault.keys(call)[:, -1] == at).all() for call, at in calls):
+            return fault.code, fault.parameters(it)
+    call, at = wrong[0]
+    text = int(np.argmax(call.right[:, -1] != at))
+    how = f"after padding a cached key is at position {at[text]} instead of {call.right[text, -1]}"
+    return "decode-positions", {"how": how}
 
 
 def _by_lost_order(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:

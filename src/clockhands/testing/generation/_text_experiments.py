@@ -47,6 +47,8 @@ def _left_padded(it: GenerationSubject, itself: bool) -> list[Answer]:
     ]
 
 
+PADDED_DECODING = "left padding and decoding"
+
 NO_KEYS = "a query without keys"
 
 
@@ -345,7 +347,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment(NO_KEYS, "A query whose keys are all masked gets finite logits.", _without_keys)
     yield GenerationExperiment("right padding", "Right padding does not change a text.", _right_padded)
     yield GenerationExperiment(
-        "left padding and decoding", "Padded texts continue as they do alone.", _padded_decoding, **by_design
+        PADDED_DECODING, "Padded texts continue as they do alone.", _padded_decoding, **by_design
     )
     yield GenerationExperiment("packing", "Packed documents do not affect each other.", lambda it: _packed(it, True))
     if it.model.counting and named:
