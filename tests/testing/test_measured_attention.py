@@ -42,7 +42,7 @@ def test_what_later_calls_rotate_or_see_is_measured(models, cases):
 def test_what_depends_on_the_length_of_a_call_is_not_said_to_depend_on_later_tokens(models):
     report = check_generation(models.Model("queries by length"), raises=False)
     assert report.codes == {"positions-by-call-length"}, str(report)
-    wanted = "with each token more of a call its queries stand 1 position later, and its keys do not, in attention 1"
+    wanted = "with each token more of a call its queries are 1 position later, and its keys are not, in attention 1"
     assert f"{wanted} of 2" in said(report)
 
 

@@ -46,9 +46,9 @@ def shifted_by_length(shifts: Sequence[LengthShift]) -> str:
             "" if len(layers) == shifts[0].layers else f", in attention {layer_ranges(layers)} of {shifts[0].layers}"
         )
         name, other = ("queries", "keys") if side == "queries" else ("keys", "queries")
-        apart = f", and its {other} do not" if not layers & others else ""
+        apart = f", and its {other} are not" if not layers & others else ""
         far = f"{abs(by):g} position{'' if abs(by) == 1 else 's'} {'later' if by > 0 else 'earlier'}"
-        said.append(f"with each token more of a call its {name} stand {far}{apart}{where}")
+        said.append(f"with each token more of a call its {name} are {far}{apart}{where}")
     return "; ".join(said)
 
 
