@@ -90,6 +90,11 @@ class Called(ShapedFunction):
         self.tried: dict[CallShape, str] = {}
         self._known: dict[tuple[bytes, bytes], bool] = {}
         candidates = shapes(function, call, axes, positions, rotary, counted=rank is not None)
+        if not candidates:
+            raise CannotCheck(
+                "A function with these parameters is called in no way that is known.",
+                "Give a function(x, positions), or name its arguments: call=.",
+            )
         self.part: SequencePart | None = sequence_part(rank, ranks, zigzag, candidates[0].takes)
         self._find_shape(candidates, backend)
         self.given, self.dtype = dtype, self.library.held(dtype)

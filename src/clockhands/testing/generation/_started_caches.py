@@ -35,7 +35,7 @@ def started(model: CausalModel) -> CausalModel:
     """The model with a cache for each text, if one is found; else itself."""
     with suppress(Refused, Unasked):
         _, cache = model(_text(model)[:, :3])
-        if cache is None:
+        if cache is None or "cache" not in model.takes:
             for way in _ways(model):
                 with suppress(Refused, Unasked):
                     if _reads_its_cache(way):
