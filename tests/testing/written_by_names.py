@@ -291,7 +291,28 @@ RIGHT = (
     resized_from, added_to_patches, shaw, two_terms, transformer_xl, transformer_xl_causal, by_fractions,
 )  # fmt: skip
 
-NOT_KNOWN = (table_of_a_step, bounds, sum_of_rows_and_columns, squared, nearest, video_stretched)
+
+def ids_after_padding(past_key_values_length, seq_length, padding_idx=1):
+    """As in RoBERTa and OPT, where ids begin after that of padding: the default is no number of a known rule."""
+    return np.arange(seq_length)[None] + past_key_values_length + padding_idx + 1
+
+
+def row_of_nearest_cell(table, new_size):
+    side = round(len(table) ** 0.5)
+    rows, columns = (np.arange(each) * side // each for each in new_size)
+    return table.reshape(side, side, -1)[rows][:, columns].reshape(-1, table.shape[-1])
+
+
+NOT_KNOWN = (
+    ids_after_padding,
+    row_of_nearest_cell,
+    table_of_a_step,
+    bounds,
+    sum_of_rows_and_columns,
+    squared,
+    nearest,
+    video_stretched,
+)
 """Of these only another encoding, or nothing, can say whether they are right."""
 
 FAULTY = {

@@ -14,7 +14,7 @@ import numpy as np
 from clockhands.phrases import filled, listed
 from clockhands.recognition.calling import ForeignFunction, Refused, TimedOut
 from clockhands.recognition.faults import FAULTS
-from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Failure, Report
+from clockhands.testing.reports import NAMES_OF_PARAMETERS, UNDECIDED, CannotCheck, Explanation, Failure, Report
 
 T = TypeVar("T")
 OTHERWISE = "If it computes something else, name what is expected: --like PRESET, --like path/to/model, or --kind."
@@ -86,6 +86,16 @@ class NamedCall(ForeignFunction):
         self.takes: Mapping[str, str] = takes
         self.backend: Any = backend  # once a call succeeded, the library of that call
 
+    def unknown_numbers(self) -> str:
+        """Numbers among its parameters, with a default, that no known rule has, such as ``padding_idx=1``."""
+        parameters = inspect.signature(getattr(self.function, "forward", self.function)).parameters.values()
+        numbers = [
+            f"{one.name}={one.default!r}"
+            for one in parameters
+            if one.name not in self.takes and isinstance(one.default, int | float) and not isinstance(one.default, bool)
+        ]
+        return f" (what {', '.join(numbers)} means is not known)" if numbers else ""
+
     def answer(self, given: Mapping[str, Any], rows: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
         """What it returns for these values of words, as an array that ``read`` makes of it.
 
@@ -129,7 +139,7 @@ def judged(
     kind: str,
     asked: Sequence[InputNumbers],
     readings: Iterable[NumberRule],
-    called: ForeignFunction,
+    called: NamedCall,
     *,
     error: float = 0.0,
 ) -> Report:
@@ -143,15 +153,17 @@ def judged(
     fits = sorted((each for each in every if each.gives(asked, error)), key=lambda each: each.open_numbers(asked))
     is_right = bool(fits) and not fits[0].code
     right = fits[0] if is_right else (fits[0].right if fits else None) or next(each for each in every if not each.code)
-    if not fits:
+    numbers = "" if is_right else called.unknown_numbers()
+    if not fits or numbers:
         raise CannotCheck(
-            f"The numbers are those of no known rule; expected {right.words}: "
+            f"The numbers are those of no known rule{numbers}; expected {right.words}: "
             f"{_differs(asked, right, error)[0].message}",
             OTHERWISE,
         )
     failures = [] if is_right else _differs(asked, right, error)
     names = tuple(each.name for each in asked)
-    report = Report(subject, kind, right.words, names, {}, tuple(failures), called=called.summary)
+    summary = {**called.summary, "expected_from": NAMES_OF_PARAMETERS}
+    report = Report(subject, kind, right.words, names, {}, tuple(failures), called=summary)
     return report if is_right else _explained(report, [each for each in fits if each.code])
 
 

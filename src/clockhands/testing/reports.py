@@ -93,6 +93,9 @@ class ReportLine:
         ).replace("\N{NO-BREAK SPACE}", " ")
 
 
+NAMES_OF_PARAMETERS = "the names of its parameters"
+
+
 @dataclass(frozen=True)
 class Report:
     """The result of a check.
@@ -133,6 +136,12 @@ class Report:
     def codes(self) -> frozenset[str]:
         """The codes of all faults in the explanations."""
         return frozenset(code for explanation in self.explanations for code in explanation.codes)
+
+    def _assumed(self) -> str:
+        """Where nothing but the names of parameters says what is expected."""
+        if self.called.get("expected_from") != NAMES_OF_PARAMETERS:
+            return ""
+        return " (The names of its parameters say so: if it is meant to compute something else, this is no fault.)"
 
     def without(self, codes: Iterable[str]) -> "Report":
         """The same report without some faults, and without the failures that only they explain.
@@ -186,7 +195,7 @@ class Report:
             yield from self._part()
             yield from self._shape()
         else:
-            yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.")
+            yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.{self._assumed()}")
             for number, explanation in enumerate(self.explanations):
                 yield ReportLine()
                 yield from _explained(explanation, _SUBJECTS.get(self.kind, "the function"), also=number > 0)
