@@ -103,7 +103,7 @@ def test_the_cells_of_a_grid_are_tests_of_the_study_each():
 def chances_of(study):
     """The stored chances of gates, and those in each cell of the grid; and both from the seeds, corrected by Holm."""
     gates = dict(enumerate(study["gates"]))
-    cells = {(place, cell): own for place, gate in gates.items() for cell, own in tests_of(gate).items()}
+    cells = {(place, cell): own for place, gate in gates.items() for cell, own in gates_tested(gate).items()}
     alone = {each: chance for each, own in cells.items() if (chance := alone_of(gates[each[0]] | own)) is not None}
     order = sorted(alone, key=alone.__getitem__)
     corrected = {
@@ -111,7 +111,7 @@ def chances_of(study):
         for at, each in enumerate(order)
     }
     for place, gate in gates.items():
-        said = [(place, cell) for cell, own in tests_of(gate).items() if own.get("said", True)]
+        said = [(place, cell) for cell, own in gates_tested(gate).items() if own.get("said", True)]
         if all(each in corrected for each in said):
             corrected[place, ""] = max(corrected[each] for each in said)
     found = {each: own["chance"] for each, own in cells.items()}
@@ -119,7 +119,7 @@ def chances_of(study):
     return {each: chance for each, chance in found.items() if chance is not None}, corrected
 
 
-def tests_of(gate):
+def gates_tested(gate):
     """What a gate tests: itself, or it in each cell of its grid."""
     return gate.get("cells", {"": gate})
 

@@ -9,7 +9,7 @@ import pytest
 
 from clockhands.measures.claims.studies import estimated
 from late import Late
-from measures.claims.test_measured import alone_of, tests_of
+from measures.claims.test_measured import alone_of, gates_tested
 from measures.claims.trained import STUDIES
 
 reproductions = Late("reproductions")
@@ -120,7 +120,7 @@ def test_the_numbers_of_the_attacks_on_the_evidence_are_those_of_the_stored_resu
     for study in STUDIES.values():
         for gate in study["gates"]:
             if gate["chance"] is not None:
-                said = [own for own in tests_of(gate).values() if own.get("said", True)]
+                said = [own for own in gates_tested(gate).values() if own.get("said", True)]
                 chances.append((max(alone_of(gate | own) for own in said), gate["holds"]))
                 held += gate["holds"] and gate["chance"] <= 0.05
     corrected, over_all = 0.0, 0
