@@ -182,7 +182,7 @@ def test_other_numbers_are_not_there_and_not_zero():
     opened = open_target("org/name")
     tensor = opened.tensors[MATRIX]
     for call, asked in (
-        (opened.array, [MATRIX]), (opened.summary, [MATRIX]), (arrays.mapped, [tensor]),
+        (opened.array, [MATRIX]), (arrays.mapped, [tensor]),
         (arrays.read_rows, [tensor, np.arange(2)]),
     ):  # fmt: skip
         assert refusal(call, *asked, error=Unreadable) == (

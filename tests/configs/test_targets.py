@@ -173,7 +173,7 @@ def test_a_missing_path_is_refused(here, refused, cases, snapshot):
 def test_a_tensor_that_is_not_there_is_refused_with_the_nearest(here):
     written(here / "model.gguf", small_gguf())
     opened = open_target("model.gguf")
-    for call in (opened.array, opened.summary, opened.tensor):
+    for call in (opened.array, opened.tensor):
         assert refusal(call, "rope_freq.weight", error=Unreadable) == (
             "model.gguf has no tensor 'rope_freq.weight'.",
             "Did you mean rope_freqs.weight?",

@@ -146,7 +146,7 @@ def test_absent_data_is_a_note_and_an_error_only_where_it_is_read(tmp_path, refu
     opened = open_target(written(tmp_path / "m.onnx", onnx_bytes([onnx_outside("t", (4, 2), location="data/part")])))
     assert opened.notes == ("data/part, which holds tensors of m.onnx, is not there.",)
     assert opened.tensor("t").shape == (4, 2)
-    assert refused(opened.array, "t") == refused(opened.summary, "t") == snapshot
+    assert refused(opened.array, "t") == snapshot
 
 
 OUTSIDE = [

@@ -98,12 +98,11 @@ def changed(draw, sound: bytes) -> bytes:
 
 
 def look(path) -> None:
-    """Open a file, and read and summarise all that it holds."""
+    """Open a file, and read all that it holds."""
     opened = open_target(f"file:{path}")
     for name in opened.tensors:
-        for call in (opened.array, opened.summary):
-            with contextlib.suppress(Unreadable, TooLarge):
-                call(name)
+        with contextlib.suppress(Unreadable, TooLarge):
+            opened.array(name)
 
 
 def _looked(path) -> tuple[bool, int]:

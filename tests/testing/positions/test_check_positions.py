@@ -156,9 +156,9 @@ def test_what_a_function_cannot_take_is_wrong_or_stands_in_the_verdict(cases):
     def no_grids(input_ids, attention_mask):  # noqa: ARG001 - it drops the images
         return np.cumsum(attention_mask, axis=1) - 1
 
-    def no_seconds(input_ids, attention_mask, image_grid_thw, video_grid_thw, seconds=1.0):
+    def no_seconds(input_ids, attention_mask, image_grid_thw, video_grid_thw, constant=1.0):
         videos = 0 if video_grid_thw is None else len(video_grid_thw)
-        return numbered(timed, input_ids, attention_mask, image_grid_thw, video_grid_thw, [seconds] * videos)
+        return numbered(timed, input_ids, attention_mask, image_grid_thw, video_grid_thw, [constant] * videos)
 
     def two_seconds(input_ids, attention_mask, image_grid_thw, video_grid_thw):  # one fault, not another step as well
         return no_seconds(input_ids, attention_mask, image_grid_thw, video_grid_thw, 2.0)

@@ -326,7 +326,7 @@ def releases_of_the_architecture(model: _GgufModel) -> Iterator[Case]:
     if not known:
         # Another program may read the base under a key of its own.
         lacking = next((fact.evidence for fact in subject.resolved.facts if fact.code == "default-base"), {})
-        here = case_of("default-base", lacking).value("used_instead") if "read by" in lacking else None
+        here = case_of("default-base", lacking)["used_instead"] if "read by" in lacking else None
         yield other_base(sized, every, f"of {table()['gguf']['reader']}", here=here)
     block = model.said("rope.scaling.factor", "rope.scale_linear")
     if sized.scaling is not None or model.value("rope.scaling.type") not in (None, "none", "linear", "yarn"):

@@ -274,7 +274,9 @@ def _explained(it: CheckedRotary, runs: list[ExperimentRun]) -> tuple[Explanatio
     if not found:
         found, note = nearest_fit(small, suspects, built), MOST
     failed = failed_of(runs)
-    if not found and every is not None and first_wrong and (later := _later_rows(it, small, first_wrong, side)):
+    # At position 0 every rotation is right: what is wrong from position 1 on is wrong everywhere.
+    begins = first_wrong or 0
+    if not found and every is not None and begins > 1 and (later := _later_rows(it, small, begins, side)):
         return later
     if not found and "a short sequence" in failed and (known := recognised(it.spec, _recognised(it), seen)):
         found = exact_fits(small, known, built)

@@ -7,6 +7,7 @@ half, and on nothing else that was asked before.
 import copy
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -25,6 +26,11 @@ ROOM = 64
 # What a function that makes a cache may be told, by a part of the name of its argument.
 _SIZES = ("len", "seq", "max", "size", "tokens", "capacity")
 _BATCHES = ("batch", "bsz")
+# A function that makes a cache or a class of caches; other functions with the word in their names are not called.
+_MAKER = re.compile(
+    r"(_*(make|new|init|initiali[sz]e|create|build|alloc|allocate|empty|prepare|setup|get|reset)_\w*cache\w*"
+    r"|_*(init|setup)cache|[A-Z]\w*Cache|_*\w*cache_(init|new|empty))",
+)
 _LEAST = 1e-4  # of the largest logit: more than rounding moves it
 
 Start = Callable[[int], Any]
@@ -126,11 +132,11 @@ def _starts(fn: Any) -> Iterator[Start]:
     """Empty caches: what the object, and the file that its class or function is from, can make; a dict; a list."""
     owners = [*owners_of(fn), fn]
     layers = max((len(each) for owner in owners for each in _lists(owner)), default=1)
-    makers = [getattr(owner, name) for owner in owners for name in dir(type(owner)) if "cache" in name.lower()]
+    makers = [getattr(owner, name) for owner in owners for name in dir(type(owner)) if _MAKER.fullmatch(name)]
     for owner in owners:
         code = getattr(type(owner), "forward", None) or getattr(owner, "__func__", owner)
         held: Mapping[str, Any] = getattr(code, "__globals__", {})
-        makers += [each for name, each in held.items() if "cache" in name.lower()]
+        makers += [each for name, each in held.items() if _MAKER.fullmatch(name)]
     unique = {id(maker): maker for maker in makers if callable(maker) and not isinstance(maker, _module_class())}
     for maker in unique.values():
         for owner in owners:
