@@ -75,12 +75,12 @@ def test_ctrl_c_keeps_the_prices_until_then(taught, monkeypatch):
 
     def stopping(*args, **kwargs):
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == 4:  # the sound model is the first, then each fault
             raise KeyboardInterrupt
-        return price(*args, **kwargs)
+        return losses(*args, **kwargs)
 
-    price = pricing.price
-    monkeypatch.setattr("clockhands.probes.pricing.price", stopping)
+    losses = pricing.losses
+    monkeypatch.setattr("clockhands.probes.pricing.losses", stopping)
     found = ch.probe(model, ids=ids, measure=["price"])
     assert found.interrupted == "price"
     assert len(found.to_dict()["prices"]) == 2
