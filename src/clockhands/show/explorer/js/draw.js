@@ -122,7 +122,14 @@ export class Plot {
   measure() {
     this.width = Math.max(280, Math.floor(this.element.parentElement.getBoundingClientRect().width));
     this.element.setAttribute("width", this.width);
-    this.element.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
+    return this.resize(this.height);
+  }
+
+  // Another height in CSS pixels, where that depends on the width.
+  resize(height) {
+    this.height = height;
+    this.element.setAttribute("height", height);
+    this.element.setAttribute("viewBox", `0 0 ${this.width} ${height}`);
     return this;
   }
 

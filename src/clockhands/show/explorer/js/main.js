@@ -122,7 +122,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   laid();
   for (const [view, section] of sections) updates.push(view.mount(section, app));
   // The lesson has a state of its own, and is drawn anew where everything is.
-  if (lesson) updates.push((_, changed) => { if (changed === everything || changed.size >= everything.size) lesson.draw(); });
+  if (lesson) updates.push((_, changed) => { if (changed.size === everything.size) lesson.redraw(); });
   let telling = null, untold = null;
   store.subscribe((state, changed) => {
     queue.tell(changed);

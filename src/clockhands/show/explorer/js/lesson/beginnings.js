@@ -3,7 +3,7 @@
 import { attentionOf, drawnWeights, wordVectors } from "../attention.js";
 import { button } from "../controls.js";
 import { css, diverging } from "../colours.js";
-import { Plot, number, svg } from "../draw.js";
+import { number, svg } from "../draw.js";
 import { lessonSlider, lessonStep } from "./frame.js";
 
 const SHUFFLED_WIDTH = 32;
@@ -18,15 +18,16 @@ export function shuffleStep(words) {
     options: ["who looks at whom", "only the order of the rows"], right: 1,
     answer: () => `Each word still looks at each other one exactly as before: the largest difference is ${number(worst, 2)}. The order is lost.`,
     shown: () => { if (order.every((each, place) => each === place)) shuffle(); },
+    plot: { height: 300, margin: { top: 30, right: 8, bottom: 8, left: 96 }, label: "Attention of each word to each other word, as typed and shuffled" },
   });
-  const plot = new Plot(step.picture, { height: 300, margin: { top: 30, right: 8, bottom: 8, left: 96 }, label: "Attention of each word to each other word, as typed and shuffled" });
+  const { plot } = step;
   let worst = 0;
   const shuffle = () => {
     // The first word goes to the end and the rest is turned round: every word of three and more stands elsewhere.
     order = order.length > 3 ? [...order.slice(2).reverse(), order[0], order[1]] : [...order].reverse();
-    draw();
+    step.draw();
   };
-  const draw = () => {
+  step.paint = () => {
     const typed = words();
     if (order.length !== typed.length) order = typed.map((_, place) => place);
     const seen = weightsOf(typed), mixed = order.map((place) => typed[place]), again = weightsOf(mixed);
@@ -34,18 +35,14 @@ export function shuffleStep(words) {
     const narrow = plot.width < 560, { left, top } = plot.inner;
     const side = Math.min(26, (narrow ? plot.width - left - 8 : (plot.width - left - 110) / 2 - 8) / Math.max(typed.length, 1));
     const panels = narrow ? [[left, top, mixed, again]] : [[left, top, typed, seen], [left + side * typed.length + 110, top, mixed, again]];
-    plot.height = top + side * Math.max(typed.length, 3) + 8;
-    plot.element.setAttribute("height", plot.height);
-    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+    plot.resize(top + side * Math.max(typed.length, 3) + 8);
     plot.clear().ink.append(...panels.map(([x, y, names, rows], panel) => svg("g", {},
       svg("text", { class: "title", x, y: y - 12 }, panel === 0 && !narrow ? "as typed" : same(order) ? "as typed" : "shuffled"),
       rows.flatMap((row, at) => [svg("text", { x: x - 6, y: y + side * (at + 0.5) + 4, "text-anchor": "end" }, shortened(names[at])),
         ...Array.from(row, (weight, other) => svg("rect", { x: x + side * other, y: y + side * at, width: side - 1, height: side - 1, fill: css(diverging(weight)) }))]))));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(button("Shuffle", shuffle));
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 function same(order) {
@@ -70,15 +67,16 @@ export function countStep(words) {
     options: ["about half", "almost nothing"], right: 1,
     answer: () => `At position ${number(position)} the word is ${number(100 * share(), 2)} % of the sum: all words look alike. And a longer text brings numbers that were never seen.`,
     shown: () => move(500),
+    plot: { height: 240, margin: { top: 28, right: 8, bottom: 24, left: 8 }, label: "The sixteen numbers of two words, with their position added" },
   });
-  const plot = new Plot(step.picture, { height: 240, margin: { top: 28, right: 8, bottom: 24, left: 8 }, label: "The sixteen numbers of two words, with their position added" });
-  const slider = lessonSlider("Position", { min: 0, max: 1000, value: position }, (at) => { position = at; draw(); });
-  const move = (at) => { slider.place(at); position = at; draw(); };
+  const { plot } = step;
+  const slider = lessonSlider("Position", { min: 0, max: 1000, value: position }, (at) => { position = at; step.draw(); });
+  const move = (at) => { slider.place(at); position = at; step.draw(); };
   const share = () => {
-    const [vector] = wordVectors(words().slice(0, 1), { width: 16 }), size = vector.reduce((sum, each) => sum + Math.abs(each), 0);
-    return size / (size + 16 * position);
+    const [vector] = wordVectors(words().slice(0, 1), { width: 16 }), size = (vector ?? []).reduce((sum, each) => sum + Math.abs(each), 0);
+    return size === 0 ? 0 : size / (size + 16 * position); // an empty sentence has no word
   };
-  const draw = () => {
+  step.paint = () => {
     const shown = [...new Set(words())].slice(0, 2), vectors = wordVectors(shown, { width: 16 }), { top, bottom } = plot.inner;
     const across = plot.width / Math.max(shown.length, 1), bar = (across - 28) / 16;
     const most = Math.max(3, ...vectors.flatMap((vector) => Array.from(vector, (each) => Math.abs(each + position))));
@@ -90,9 +88,7 @@ export function countStep(words) {
         const value = each + position, from = y(Math.max(value, 0)), to = y(Math.min(value, 0));
         return svg("rect", { class: "column", x: place * across + 6 + at * bar, width: Math.max(bar - 2, 1), y: from, height: Math.max(to - from, 1) });
       }))));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }

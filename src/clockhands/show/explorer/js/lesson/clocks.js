@@ -2,7 +2,7 @@
 
 import { additiveCode, sinusoidalSpec } from "../codes.js";
 import { css, diverging } from "../colours.js";
-import { Plot, line, number, svg } from "../draw.js";
+import { line, number, svg } from "../draw.js";
 import { geometricLadder, phaseAt } from "../ladders.js";
 import { dial } from "./dial.js";
 import { draggedAngle, lessonSlider, lessonStep } from "./frame.js";
@@ -19,12 +19,13 @@ export function waveStep() {
     question: "The sine is 0.5 at 30° and at 150°. What tells them apart?",
     options: ["the cosine", "a higher wave"], right: 0,
     answer: () => "Cosine: 0.87 at 30°, −0.87 at 150°. Sine and cosine together are a point on a circle: the hand of a clock.",
+    plot: { height: 250, margin: { top: 16, right: 16, bottom: 30, left: 16 }, label: "A hand on a circle, and its sine over the angle" },
   });
-  const plot = new Plot(step.picture, { height: 250, margin: { top: 16, right: 16, bottom: 30, left: 16 }, label: "A hand on a circle, and its sine over the angle" });
-  const slider = lessonSlider("Angle", { min: 0, max: 360, value: angle, words: (at) => `${at}°, sine ${fixed(Math.sin(at * DEGREE))}, cosine ${fixed(Math.cos(at * DEGREE))}` }, (at) => { angle = at; draw(); });
+  const { plot } = step;
+  const slider = lessonSlider("Angle", { min: 0, max: 360, value: angle, words: (at) => `${at}°, sine ${fixed(Math.sin(at * DEGREE))}, cosine ${fixed(Math.cos(at * DEGREE))}` }, (at) => { angle = at; step.draw(); });
   let centre = [0, 0];
-  draggedAngle(plot.element, () => centre, (at) => { angle = Math.round(at / DEGREE); slider.place(angle); draw(); });
-  const draw = () => {
+  draggedAngle(plot.element, () => centre, (at) => { angle = Math.round(at / DEGREE); slider.place(angle); step.draw(); });
+  step.paint = () => {
     const { top, bottom, right } = plot.inner, middle = (top + bottom) / 2, radius = Math.min((bottom - top) / 2, plot.width / 5), x = radius + 16;
     const from = x + radius + 30, across = (at) => from + (at / 360) * (right - from), up = (value) => middle - value * radius;
     const wave = (of) => Array.from({ length: 121 }, (_, place) => [across(3 * place), up(of(3 * place * DEGREE))]);
@@ -39,10 +40,9 @@ export function waveStep() {
         svg("circle", { class: `${kind} cosine`, cx: across(at), cy: up(Math.cos(at * DEGREE)), r: 6 })]),
       svg("text", { class: "end sine", x: across(96), y: up(1) - 3 }, "sine"), svg("text", { class: "end cosine", x: across(336), y: up(0.95) - 3, "text-anchor": "end" }, "cosine"),
       svg("text", { x: from, y: bottom + 24 }, "0°"), svg("text", { x: right, y: bottom + 24, "text-anchor": "end" }, "360°"));
-    plot.settle();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 function fixed(value) {
@@ -58,10 +58,11 @@ export function speedsStep() {
     question: "Which clock tells 7 from 8, and which 7 from 700?",
     options: ["fast one, slow one", "slow one, fast one"], right: 0,
     answer: () => "Fast clocks tell neighbours apart; slow ones, which have not come round, tell far places. Together they mark every position.",
+    plot: { height: 190, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Eight clocks from slow to fast, over the eight last binary digits of the position" },
   });
-  const plot = new Plot(step.picture, { height: 190, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Eight clocks from slow to fast, over the eight last binary digits of the position" });
-  const slider = lessonSlider("Position", { min: 0, max: 255, value: position }, (at) => { position = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Position", { min: 0, max: 255, value: position }, (at) => { position = at; step.draw(); });
+  step.paint = () => {
     const across = (plot.width - 16) / SMALL_PAIRS, radius = Math.min(34, across / 2 - 5), digits = position.toString(2).padStart(SMALL_PAIRS, "0");
     const side = Math.min(24, across - 8);
     plot.clear().ink.append(...Array.from({ length: SMALL_PAIRS }, (_, place) => {
@@ -71,10 +72,9 @@ export function speedsStep() {
         svg("text", { class: on ? "digit on" : "digit", x, y: y + side / 2 + 5, "text-anchor": "middle" }, digits[place]),
         place === 0 || pair === 0 ? svg("text", { x, y: y + side + 22, "text-anchor": "middle" }, pair === 0 ? "fast" : "slow") : null);
     }));
-    plot.settle();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 // The table of the first positions, and the rows that are nearest to the chosen one.
@@ -90,10 +90,11 @@ export function rowStep() {
     question: "Which rows are most like row 7?",
     options: ["1 and 13, a turn of the fastest clock away", "6 and 8"], right: 1,
     answer: () => `Of these, ${nearest().map(([at, by]) => `row ${at} (${by.toFixed(2)} away)`).join(" and ")} are nearest. Near places have near rows, and no two rows are equal.`,
+    plot: { height: 330, margin: { top: 22, right: 60, bottom: 8, left: 34 }, label: "The rows of the first 24 positions, sixteen numbers each" },
   });
-  const plot = new Plot(step.picture, { height: 330, margin: { top: 22, right: 60, bottom: 8, left: 34 }, label: "The rows of the first 24 positions, sixteen numbers each" });
-  const slider = lessonSlider("Position", { min: 0, max: ROWS - 1, value: position }, (at) => { position = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Position", { min: 0, max: ROWS - 1, value: position }, (at) => { position = at; step.draw(); });
+  step.paint = () => {
     const { left, top, right, bottom } = plot.inner, wide = (right - left) / SMALL_WIDTH, tall = (bottom - top) / ROWS;
     plot.clear().ink.append(
       svg("text", { x: left, y: 14 }, "fast clocks"), svg("text", { x: right, y: 14, "text-anchor": "end" }, "slow clocks"),
@@ -101,9 +102,7 @@ export function rowStep() {
       ...[0, position, ROWS - 1].map((at) => svg("text", { class: at === position ? "where" : "", x: left - 6, y: top + (at + 0.5) * tall + 4, "text-anchor": "end" }, `${at}`)),
       svg("rect", { class: "chosen-row", x: left - 1, y: top + position * tall - 1, width: right - left + 1, height: tall + 1 }),
       ...nearest().map(([at, by]) => svg("text", { class: "where", x: right + 6, y: top + (at + 0.5) * tall + 4 }, by.toFixed(2))));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }

@@ -1,13 +1,14 @@
 // A step of the lesson: a heading, a few words, one picture, and a question whose answer is shown once it is guessed.
 
 import { button } from "../controls.js";
-import { html } from "../draw.js";
+import { Plot, html } from "../draw.js";
 
 let stepsMade = 0, rangesMade = 0;
 
 // `options` are what can be guessed, `right` the place of the true one; `answer()` gives the sentence that is then shown,
-// and `shown` is called once it is. `picture` and `controls` are places to fill.
-export function lessonStep({ id, title, words, question, options, right, answer, shown = () => {} }) {
+// and `shown` is called once it is. `plot` are the settings of its picture, which the step's `paint` fills; `controls` is a
+// place for sliders.
+export function lessonStep({ id, title, words, question, options, right, answer, plot, shown = () => {} }) {
   const told = html("p", { class: "told", role: "status" });
   const step = { guessed: null };
   const tell = () => {
@@ -34,7 +35,18 @@ export function lessonStep({ id, title, words, question, options, right, answer,
       html("div", { class: "guesses", role: "group", "aria-label": question }, buttons),
       told),
     html("div", { class: "shown" }, picture, controls));
-  return Object.assign(step, { element, picture, controls, tell });
+  step.plot = new Plot(picture, plot);
+  // As far as the width is the same; `paint` is the step's own.
+  step.draw = () => {
+    step.paint();
+    step.plot.settle();
+    tell();
+  };
+  step.redraw = () => {
+    step.plot.measure();
+    step.draw();
+  };
+  return Object.assign(step, { element, controls });
 }
 
 // Call `moved` with the angle of the pointer about a centre, from 0 to 2 pi, from where it is pressed until it is let go.

@@ -14,8 +14,8 @@ export function lessonOf(app) {
   const shuffle = shuffleStep(opened.words), count = countStep(opened.words);
   const steps = [shuffle, count, waveStep(), speedsStep(), rowStep(), moveStep(), productStep(), ropeStep(), curveStep(), beyondStep(), slowerStep(), baseStep()];
   const element = html("div", { class: "lesson" }, opened.element, steps.map((step) => step.element), ownModel(app));
-  const draw = () => { for (const each of [opened, ...steps]) each.draw(); };
-  return { element, draw, run: opened.run };
+  const redraw = () => { for (const each of [opened, ...steps]) each.redraw(); };
+  return { element, redraw, run: opened.run };
 }
 
 // What the lesson ends with: the reader's model.

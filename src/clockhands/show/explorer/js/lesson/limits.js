@@ -1,6 +1,6 @@
 // The steps on where it fails: past the trained length, how scalings repair that, and a runtime that reads another base.
 
-import { Plot, line, number, svg } from "../draw.js";
+import { line, number, svg } from "../draw.js";
 import { kernelAt } from "../kernels.js";
 import { TURN, geometricLadder, phaseAt } from "../ladders.js";
 import { scaledLadder, scalingOf } from "../scalings.js";
@@ -26,23 +26,20 @@ export function beyondStep() {
     question: "Read token 5 000. What is new to the model?",
     options: ["nothing: angles repeat", "slow hands, where they never were"], right: 1,
     answer: () => `At position ${number(position)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that no training text had. Nothing taught the model what they mean.`,
-    shown: () => { position = 5000; slider.place(position); draw(); },
+    shown: () => { position = 5000; slider.place(position); step.draw(); },
+    plot: { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the position" },
   });
   const count = () => Array.from({ length: TOLD_PAIRS }, (_, pair) => unseen(TOLD, pair, position)).filter(Boolean).length;
-  const plot = new Plot(step.picture, { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the position" });
-  const slider = lessonSlider("Position", { min: 1, max: SERVED, value: position, words: (at) => number(at) }, (at) => { position = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Position", { min: 1, max: SERVED, value: position, words: (at) => number(at) }, (at) => { position = at; step.draw(); });
+  step.paint = () => {
     const columns = plot.width < 560 ? 6 : 8, across = (plot.width - 16) / columns, radius = Math.min(30, across / 2 - 6), tall = 2 * radius + 14;
-    plot.height = Math.ceil(TOLD_PAIRS / columns) * tall + 12;
-    plot.element.setAttribute("height", plot.height);
-    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+    plot.resize(Math.ceil(TOLD_PAIRS / columns) * tall + 12);
     plot.clear().ink.append(...Array.from({ length: TOLD_PAIRS }, (_, pair) => dial(8 + across * ((pair % columns) + 0.5), 8 + radius + Math.floor(pair / columns) * tall, radius, phaseAt(TOLD, pair, position),
       { past: TOLD.rates[pair] * TRAINED, state: unseen(TOLD, pair, position) ? "unseen" : "" })));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 export function slowerStep() {
@@ -54,9 +51,10 @@ export function slowerStep() {
     question: "Which way slows fast hands too, and blurs neighbours?",
     options: ["linear", "NTK", "YaRN"], right: 0,
     answer: () => `Linear: all run at a quarter. NTK spares fast hands, and leaves ${missed(made[2][1])} at new angles (○). YaRN keeps fast hands exactly, and slows only those that never came round.`,
+    plot: { height: 330, margin: { top: 8, right: 8, bottom: 24, left: 90 }, label: "Speed of the 32 hands as trained and under linear, NTK and YaRN scaling by four" },
   });
-  const plot = new Plot(step.picture, { height: 330, margin: { top: 8, right: 8, bottom: 24, left: 90 }, label: "Speed of the 32 hands as trained and under linear, NTK and YaRN scaling by four" });
-  const draw = () => {
+  const { plot } = step;
+  step.paint = () => {
     const { left, right, top, bottom } = plot.inner, tall = (bottom - top) / made.length, bar = (right - left) / TOLD_PAIRS;
     plot.clear().ink.append(...made.flatMap(([words, ladder], row) => {
       const foot = top + (row + 1) * tall - 18, most = tall - 30;
@@ -67,10 +65,8 @@ export function slowerStep() {
             svg("circle", { class: fresh ? "mark fresh" : "mark", cx: left + (pair + 0.5) * bar - 1, cy: foot + 8, r: Math.min(4, bar / 3) }));
         })];
     }), svg("text", { x: left, y: bottom + 18 }, "fast hands"), svg("text", { x: right, y: bottom + 18, "text-anchor": "end" }, "slow hands"));
-    plot.settle();
-    step.tell();
   };
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 export function baseStep() {
@@ -82,11 +78,12 @@ export function baseStep() {
     question: "Where are the two scores equal?",
     options: ["nowhere", "at distance 0 only"], right: 1,
     answer: () => `They are equal at 0, then part. At distance ${number(distance)} the score is ${number(score(MISREAD, distance), 2)} in place of ${number(score(DECLARED, distance), 2)}. Short tests can pass.`,
-    shown: () => { distance = 1000; slider.place(distance); draw(); },
+    shown: () => { distance = 1000; slider.place(distance); step.draw(); },
+    plot: { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score by distance for the declared base and for the one that is read" },
   });
-  const plot = new Plot(step.picture, { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score by distance for the declared base and for the one that is read" });
-  const slider = lessonSlider("Distance", { min: 1, max: SERVED, value: distance, log: true, words: (at) => number(at) }, (at) => { distance = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Distance", { min: 1, max: SERVED, value: distance, log: true, words: (at) => number(at) }, (at) => { distance = at; step.draw(); });
+  step.paint = () => {
     const { left, right, top, bottom } = plot.inner, across = d3.scaleLog([1, SERVED], [left, right]), up = d3.scaleLinear([-0.2, 1], [bottom, top]);
     const places = Array.from({ length: 240 }, (_, place) => SERVED ** (place / 239));
     const curve = (ladder) => places.map((at) => [across(at), up(score(ladder, at))]);
@@ -95,9 +92,7 @@ export function baseStep() {
       ...[[DECLARED, "here"], [MISREAD, "here wrong"]].map(([ladder, kind]) => svg("circle", { class: kind, cx: across(distance), cy: up(score(ladder, distance)), r: 6 })),
       svg("text", { class: "where", x: right, y: up(0.86), "text-anchor": "end" }, `base ${number(DECLARED_BASE)}, as trained`),
       svg("text", { class: "where wrong", x: left + 8, y: up(0.05) }, `base ${number(READ_BASE)}, as read`));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }

@@ -1,6 +1,6 @@
 // The steps on what the code gives: a shift is one rotation, and a dot product knows the distance alone.
 
-import { Plot, line, number, svg } from "../draw.js";
+import { line, number, svg } from "../draw.js";
 import { kernelAt } from "../kernels.js";
 import { geometricLadder, phaseAt } from "../ladders.js";
 import { warpedStep } from "../shifts.js";
@@ -18,10 +18,11 @@ export function moveStep() {
     question: "Does the turn depend on where you start?",
     options: ["yes", "no, it is the same everywhere"], right: 1,
     answer: () => `Each hand turns by 3 × its frequency, from any start. One matrix R₃ moves every row. With position² instead, the first hand turns by ${degrees(warpedStep(MOVED, 0, "square", from, MOVED_BY))} here, and by another angle elsewhere.`,
+    plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Four hands before and after a move by three tokens: with the position, and below with its square" },
   });
-  const plot = new Plot(step.picture, { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Four hands before and after a move by three tokens: with the position, and below with its square" });
-  const slider = lessonSlider("Start at position", { min: 0, max: 40, value: from }, (at) => { from = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Start at position", { min: 0, max: 40, value: from }, (at) => { from = at; step.draw(); });
+  step.paint = () => {
     const across = (plot.width - 16) / MOVED_PAIRS, radius = Math.min(52, across / 2 - 12);
     plot.clear().ink.append(...["none", "square"].flatMap((warp, row) => {
       const y = 30 + radius + row * (2 * radius + 62);
@@ -33,14 +34,10 @@ export function moveStep() {
             svg("text", { x, y: y + radius + 17, "text-anchor": "middle" }, degrees(turned)));
         })];
     }));
-    plot.height = 2 * (2 * radius + 62) + 8;
-    plot.element.setAttribute("height", plot.height);
-    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
-    plot.settle();
-    step.tell();
+    plot.resize(2 * (2 * radius + 62) + 8);
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 function degrees(angle) {
@@ -56,12 +53,13 @@ export function productStep() {
     question: "Move both tokens 40 further. Their dot product …",
     options: ["grows", "stays"], right: 1,
     answer: () => `It stays at ${number(kernelAt(EIGHT, distance), 3)} for every pair ${distance} apart: the sum of cos(frequency × distance) over the clocks. Where they stand cancels.`,
-    shown: () => { position = 47; places[0].place(47); draw(); },
+    shown: () => { position = 47; places[0].place(47); step.draw(); },
+    plot: { height: 270, margin: { top: 76, right: 16, bottom: 42, left: 44 }, label: "Two tokens on a line, and the dot product of their rows by distance" },
   });
-  const plot = new Plot(step.picture, { height: 270, margin: { top: 76, right: 16, bottom: 42, left: 44 }, label: "Two tokens on a line, and the dot product of their rows by distance" });
-  const places = [lessonSlider("First token", { min: 0, max: 100, value: position }, (at) => { position = at; draw(); }),
-    lessonSlider("Distance", { min: 0, max: MOST_APART, value: distance }, (at) => { distance = at; draw(); })];
-  const draw = () => {
+  const { plot } = step;
+  const places = [lessonSlider("First token", { min: 0, max: 100, value: position }, (at) => { position = at; step.draw(); }),
+    lessonSlider("Distance", { min: 0, max: MOST_APART, value: distance }, (at) => { distance = at; step.draw(); })];
+  step.paint = () => {
     const { left, right, top, bottom } = plot.inner, along = d3.scaleLinear([0, 160], [left, right]), across = d3.scaleLinear([0, MOST_APART], [left, right]), up = d3.scaleLinear([-2, 8], [bottom, top]);
     const curve = Array.from({ length: 4 * MOST_APART + 1 }, (_, place) => [across(place / 4), up(kernelAt(EIGHT, place / 4))]);
     plot.clear().axes(across, up, "distance (tokens)", "");
@@ -71,9 +69,7 @@ export function productStep() {
       ...[position, position + distance].flatMap((at) => [svg("circle", { class: "token-mark", cx: along(at), cy: 24, r: 7 }), svg("text", { x: along(at), y: 12, "text-anchor": "middle" }, at === position || distance > 9 ? `${at}` : "")]),
       line(curve, { class: "score" }), svg("circle", { class: "here", cx: across(distance), cy: up(kernelAt(EIGHT, distance)), r: 6 }),
       svg("text", { class: "where", x: across(distance) + 10, y: up(kernelAt(EIGHT, distance)) - 8 }, number(kernelAt(EIGHT, distance), 3)));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(...places.map(({ element }) => element));
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }

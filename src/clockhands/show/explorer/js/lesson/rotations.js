@@ -1,6 +1,6 @@
 // The steps on RoPE: a query and a key as arrows that their positions rotate, and all pairs of a head summed to a curve.
 
-import { Plot, line, number, svg } from "../draw.js";
+import { line, number, svg } from "../draw.js";
 import { kernelAt } from "../kernels.js";
 import { TURN, geometricLadder, phaseAt } from "../ladders.js";
 import { arcBetween, arrow } from "./dial.js";
@@ -20,11 +20,12 @@ export function ropeStep() {
     options: ["stays", "changes"], right: 0,
     answer: () => `It stays: both turn alike, so only the distance, ${Math.abs(query - key)}, is left in their dot product. The word’s own arrows decide the rest.`,
     shown: () => move(12),
+    plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" },
   });
-  const plot = new Plot(step.picture, { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" });
-  const sliders = [lessonSlider("Query at", { min: 0, max: MOST_ARROW, value: query }, (at) => { query = at; draw(); }),
-    lessonSlider("Key at", { min: 0, max: MOST_ARROW, value: key }, (at) => { key = at; draw(); }),
-    lessonSlider("Move both by", { min: 0, max: 20, value: 0 }, (at) => { both = at; draw(); })];
+  const { plot } = step;
+  const sliders = [lessonSlider("Query at", { min: 0, max: MOST_ARROW, value: query }, (at) => { query = at; step.draw(); }),
+    lessonSlider("Key at", { min: 0, max: MOST_ARROW, value: key }, (at) => { key = at; step.draw(); }),
+    lessonSlider("Move both by", { min: 0, max: 20, value: 0 }, (at) => { both = at; step.draw(); })];
   let both = 0;
   // The arrow that is nearer to where the pointer is pressed follows it, by whole tokens.
   let centre = [0, 0], held = "query";
@@ -38,10 +39,10 @@ export function ropeStep() {
     if (held === "query") query = moved;
     else key = moved;
     sliders[held === "query" ? 0 : 1].place(moved);
-    draw();
+    step.draw();
   });
-  const move = (by) => { both = by; sliders[2].place(by); draw(); };
-  const draw = () => {
+  const move = (by) => { both = by; sliders[2].place(by); step.draw(); };
+  step.paint = () => {
     const x = Math.min(plot.width / 2, 190), y = 160, length = 130;
     centre = [x, y];
     const angle = (content, position) => content + phaseAt(ARROW_RATE, 0, position + both);
@@ -49,19 +50,15 @@ export function ropeStep() {
     const words = [`query at position ${query + both}`, `key at position ${key + both}`, `angle between: ${number(Math.round(Math.abs(between)))}°`, `dot product: ${number(Math.cos(turned.query - turned.key), 2)}`];
     const beside = plot.width > 560 ? [x + 180, 110] : [8, 330];
     const [low, high] = between > 0 ? [turned.key, turned.query] : [turned.query, turned.key];
-    plot.height = plot.width > 560 ? 320 : 420;
-    plot.element.setAttribute("height", plot.height);
-    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+    plot.resize(plot.width > 560 ? 320 : 420);
     plot.clear().ink.append(
       svg("circle", { class: "face", cx: x, cy: y, r: length }),
       arcBetween(x, y, 46, low, high, { class: "turn" }),
       ...["query", "key"].flatMap((role) => [arrow(x, y, length, CONTENT[role], { class: `${role} arrow before` }), arrow(x, y, length, turned[role], { class: `${role} arrow` })]),
       ...words.map((text, row) => svg("text", { class: `reading ${row === 0 ? "query" : row === 1 ? "key" : ""}`, x: beside[0], y: beside[1] + row * 26 }, text)));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(...sliders.map(({ element }) => element));
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }
 
 export function curveStep() {
@@ -72,10 +69,11 @@ export function curveStep() {
     question: "How does the score run with distance?",
     options: ["it falls evenly", "it falls, with waves"], right: 1,
     answer: () => `It falls with waves: near tokens agree in all pairs, far ones only in the slow. At distance ${distance}: ${number(kernelAt(HEAD, distance) / HEAD_PAIRS, 2)} of the score at 0.`,
+    plot: { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score of 32 pairs by distance, over the waves of some of them" },
   });
-  const plot = new Plot(step.picture, { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score of 32 pairs by distance, over the waves of some of them" });
-  const slider = lessonSlider("Distance", { min: 0, max: CURVE_LENGTH, value: distance }, (at) => { distance = at; draw(); });
-  const draw = () => {
+  const { plot } = step;
+  const slider = lessonSlider("Distance", { min: 0, max: CURVE_LENGTH, value: distance }, (at) => { distance = at; step.draw(); });
+  step.paint = () => {
     const { left, right, top, bottom } = plot.inner, across = d3.scaleLinear([0, CURVE_LENGTH], [left, right]), up = d3.scaleLinear([-1, 1], [bottom, top]);
     const wave = (of) => Array.from({ length: 2 * CURVE_LENGTH + 1 }, (_, place) => [across(place / 2), up(of(place / 2))]);
     const here = kernelAt(HEAD, distance) / HEAD_PAIRS;
@@ -83,9 +81,7 @@ export function curveStep() {
     plot.ink.append(svg("text", { x: 0, y: 14 }, "score, as a part of that at distance 0"), ...[8, 14, 20, 26].map((pair) => line(wave((at) => Math.cos(phaseAt(HEAD, pair, at))), { class: "one-pair" })),
       line(wave((at) => kernelAt(HEAD, at) / HEAD_PAIRS), { class: "score" }),
       svg("circle", { class: "here", cx: across(distance), cy: up(here), r: 6 }));
-    plot.settle();
-    step.tell();
   };
   step.controls.append(slider.element);
-  return { ...step, draw: () => { plot.measure(); draw(); } };
+  return step;
 }

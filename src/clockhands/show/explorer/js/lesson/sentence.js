@@ -30,14 +30,10 @@ export function sentenceOpening(changed) {
     place,
     button("Shuffle it, and see what attention notices ↓", () => document.getElementById("lesson-order").scrollIntoView(), { class: "onward" }));
   const plot = new Plot(place, { height: 200, margin: { top: 0, right: 0, bottom: 0, left: 0 }, label: "The words of the sentence, each under the four clocks of its position" });
-  let words = wordsOfSentence(FIRST_SENTENCE), moment = Infinity, fit = true;
+  let words = wordsOfSentence(FIRST_SENTENCE), moment = Infinity;
   const draw = () => {
-    if (fit) plot.measure();
-    fit = false;
     const { radius, columns, across, tall } = layout(plot.width, words);
-    plot.height = tall * Math.max(1, Math.ceil(words.length / columns));
-    plot.element.setAttribute("height", plot.height);
-    plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
+    plot.resize(tall * Math.max(1, Math.ceil(words.length / columns)));
     plot.clear().ink.append(...words.map((word, position) => {
       const x = (position % columns) * across, y = Math.floor(position / columns) * tall + radius + 6, at = Math.min(position, moment);
       const dials = Array.from({ length: SHOWN_CLOCKS }, (_, pair) => dial(x + radius + 4 + pair * (2 * radius + 6), y, radius, phaseAt(FASTEST_FIRST, pair, at)));
@@ -61,7 +57,7 @@ export function sentenceOpening(changed) {
     };
     requestAnimationFrame(frame);
   };
-  return { element, run, draw: () => { fit = true; draw(); }, words: () => words };
+  return { element, run, redraw: () => { plot.measure(); draw(); }, words: () => words };
 }
 
 // As many words in a line as have room, each with its clocks side by side.
