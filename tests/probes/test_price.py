@@ -1,5 +1,7 @@
 """Prices of faults on a small trained model: what costs, what cannot, and who is refused."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -46,7 +48,8 @@ def priced_alone(model, ids, name):
     """The price of one fault in a model as it runs now."""
     at = pricing.rotating_of(ch.probes.probing.of_module(model), None)
     fault = next(each for each in pricing.rotary_faults(at, None, 256) if each.name == name)
-    return pricing.price(model, at, fault, ids, pricing.losses(model, ids)).nats
+    losses = partial(pricing.losses, model)
+    return pricing.price(losses, at, fault, ids, losses(ids)).nats
 
 
 def test_a_model_whose_code_depends_on_absolute_positions_is_not_called_invariant(taught):
@@ -75,12 +78,12 @@ def test_ctrl_c_keeps_the_prices_until_then(taught, monkeypatch):
 
     def stopping(*args, **kwargs):
         calls.append(1)
-        if len(calls) == 4:  # the sound model is the first, then each fault
+        if len(calls) == 3:
             raise KeyboardInterrupt
-        return losses(*args, **kwargs)
+        return price(*args, **kwargs)
 
-    losses = pricing.losses
-    monkeypatch.setattr("clockhands.probes.pricing.losses", stopping)
+    price = pricing.price
+    monkeypatch.setattr("clockhands.probes.pricing.price", stopping)
     found = ch.probe(model, ids=ids, measure=["price"])
     assert found.interrupted == "price"
     assert len(found.to_dict()["prices"]) == 2

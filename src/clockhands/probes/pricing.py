@@ -1,6 +1,6 @@
 """Measures what each position fault costs a trained model, in nats per token."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -162,18 +162,30 @@ def losses(model: nn.Module, windows: Tensor) -> np.ndarray:
     return torch.stack(found).double().numpy()
 
 
-def price(model: nn.Module, at: Rotating, fault: PricedFault, windows: Tensor, sound: np.ndarray) -> Price:
-    """The price of one fault.
+def price(
+    nats: Callable[[Tensor], np.ndarray],
+    at: Any,
+    fault: PricedFault,
+    windows: Tensor,
+    sound: np.ndarray,
+    *,
+    unseen: float | None = None,
+) -> Price | None:
+    """The price of one fault; None if it changes no loss by more than ``unseen``.
 
     Args:
-        model: A causal language model of Transformers in which every layer rotates.
-        at: Where it rotates.
+        nats: The losses of the model, [windows, tokens - 1].
+        at: Where it rotates; None for a model that the lab kept.
         fault: What is put in place.
         windows: Token ids, [windows, tokens].
-        sound: Losses without the fault, [windows, tokens - 1].
+        sound: Losses without the fault.
+        unseen: Nats that rounding may change; None gives every fault a price.
     """
     with fault.change(at):
-        return Price(fault, difference(losses(model, windows), sound))
+        changed = nats(windows)
+    if unseen is not None and np.abs(changed - sound).max() <= unseen:
+        return None
+    return Price(fault, difference(changed, sound))
 
 
 def declared_rotary(model: RunningModel) -> Rotary | None:
@@ -248,8 +260,10 @@ def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> Probe
     """
     if isinstance(model, KeptModel):
         at: Any = None
+        unseen = UNSEEN  # some faults are of other calls than whole sequences, which begin at position 0
         faults, nats = list(kept_faults(model, ids.shape[1])), model.losses
     else:
+        unseen = None
         declared = declared_rotary(model)
         at = rotating_of(model, declared)
         faults, nats = list(rotary_faults(at, declared, model.context)), partial(losses, model.module)
@@ -259,11 +273,8 @@ def measure_price(model: RunningModel, ids: Tensor, progress: Progress) -> Probe
     try:
         for number, fault in enumerate(faults, 1):
             progress(fault.name, number / (len(faults) + 1))
-            with fault.change(at):
-                changed = nats(ids)
-            if isinstance(model, KeptModel) and np.abs(changed - sound).max() <= UNSEEN:
-                continue  # a fault of other calls than whole sequences, which begin at position 0
-            prices.append(Price(fault, difference(changed, sound)))
+            found = price(nats, at, fault, ids, sound, unseen=unseen)
+            prices += [] if found is None else [found]
     except KeyboardInterrupt:
         raise Stopped(_priced(prices, sound, ids)) from None
     return _priced(prices, sound, ids)

@@ -6,7 +6,7 @@ known faults. A verdict is given only where one of them gives every number.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from clockhands.phrases import filled, listed
 from clockhands.recognition.calling import ForeignFunction, Refused, TimedOut
 from clockhands.recognition.faults import FAULTS
-from clockhands.testing.reports import NAMES_OF_PARAMETERS, UNDECIDED, CannotCheck, Explanation, Failure, Report
+from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Failure, Report
 
 T = TypeVar("T")
 OTHERWISE = "If it computes something else, name what is expected: --like PRESET, --like path/to/model, or --kind."
@@ -162,7 +162,7 @@ def judged(
         )
     failures = [] if is_right else _differs(asked, right, error)
     names = tuple(each.name for each in asked)
-    summary = {**called.summary, "expected_from": NAMES_OF_PARAMETERS}
+    summary = {**called.summary, "expected_from": "the names of its parameters"}
     report = Report(subject, kind, right.words, names, {}, tuple(failures), called=summary)
     return report if is_right else _explained(report, [each for each in fits if each.code])
 
@@ -173,7 +173,7 @@ def _explained(report: Report, fits: Sequence[NumberRule]) -> Report:
     message = f"{told[0]}." if len(told) == 1 else f"{listed(told, 'or')}{UNDECIDED}."
     codes = tuple(dict.fromkeys(each.code for each in fits))
     explanation = Explanation(codes, message, fault.hint, fault.cases, dict(fits[0].parameters))
-    return Report(**{**vars(report), "explanations": (explanation,)})
+    return replace(report, explanations=(explanation,))
 
 
 def _differs(asked: Sequence[InputNumbers], right: NumberRule, error: float) -> list[Failure]:

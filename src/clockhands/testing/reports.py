@@ -93,9 +93,6 @@ class ReportLine:
         ).replace("\N{NO-BREAK SPACE}", " ")
 
 
-NAMES_OF_PARAMETERS = "the names of its parameters"
-
-
 @dataclass(frozen=True)
 class Report:
     """The result of a check.
@@ -139,7 +136,7 @@ class Report:
 
     def _assumed(self) -> str:
         """Where nothing but the names of parameters says what is expected."""
-        if self.called.get("expected_from") != NAMES_OF_PARAMETERS:
+        if "expected_from" not in self.called:
             return ""
         return " (The names of its parameters say so: if it is meant to compute something else, this is no fault.)"
 

@@ -21,7 +21,7 @@ from clockhands.recognition.calling import (
 )
 from clockhands.recognition.suspects import StagedBias
 from clockhands.testing._experiments import Unasked
-from clockhands.testing._usual_names import OF_FIRST_POSITION, meanings
+from clockhands.testing._usual_names import OF_EARLIER_TOKENS, meanings
 from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
@@ -42,8 +42,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         "kv_length", "src_len", "total_len", "total_length", "cache_len", "cache_length",
     ),
     "earlier keys": (
-        *OF_FIRST_POSITION, "offset", "past_len", "past_kv_len", "past_key_values_length", "past_seen_tokens",
-        "cache_offset", "cache_index", "cache_update_index",
+        *OF_EARLIER_TOKENS, "past_kv_len", "cache_index", "cache_update_index",
     ),
     "length": ("seq_len", "sequence_length", "seq_length", "max_seq_len", "max_len", "n_ctx"),
     "mask": ("attention_mask",),

@@ -9,15 +9,14 @@ import numpy as np
 from clockhands.recognition.calling import Refused, as_numpy, kind_of
 from clockhands.testing._checks import named
 from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule, first_judged, judged, named_parameters
-from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
+from clockhands.testing._usual_names import OF_EARLIER_TOKENS, OF_POSITIONS, meanings
 from clockhands.testing.reports import Report
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "before": (
-        *OF_FIRST_POSITION, "offset", "offsets", "start", "starts", "cache_offset", "cache_offsets", "cache_len",
-        "cache_lens", "cache_length", "cache_lengths", "cached_len", "past_len", "past_lens", "past_lengths",
-        "past_seen_tokens", "past_key_values_length", "prefill_len", "prefill_length", "prefix_len", "prefix_length",
-        "prompt_len", "context_len", "context_lens", "num_computed_tokens", "cur_len", "cur_pos",
+        *OF_EARLIER_TOKENS, "offsets", "start", "starts", "cache_offsets", "cache_len", "cache_lens", "cache_length",
+        "cache_lengths", "cached_len", "past_lens", "past_lengths", "prefill_len", "prefill_length", "prefix_len",
+        "prefix_length", "prompt_len", "context_len", "context_lens", "num_computed_tokens", "cur_len", "cur_pos",
         "current_length", "kv_len", "prev_len", "num_past", "num_cached", "num_cached_tokens",
     ),
     "delta": ("rope_delta", "rope_deltas", "deltas", "mrope_position_delta", "mrope_position_deltas"),
