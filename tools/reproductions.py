@@ -207,7 +207,8 @@ Where the sign or the order is another one, that says what such a model does, an
   8 seeds and more, the range of fewer ([how to read it](studies.md)). A ratio of perplexities is e to the difference of
   two losses, seed by seed.
 - **Sign**: whether ours lies on the same side of 1 (of 0, where it is a gain), with its whole interval; *not known*
-  where the interval holds it. Within {ALIKE:.0%} of 1 counts as alike.
+  where the interval holds it. Within {ALIKE:.0%} of 1 counts as alike. Three seeds lie on the same side by chance in
+  one of four cases where the true quotient is 1.
 - **Order**: whether ours come in the same order; neighbours of the published order are compared seed by seed.
 - **Size**: whether the published number lies in our interval. Perplexities per word, per token and per byte have
   different sizes and are not compared.
