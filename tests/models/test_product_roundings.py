@@ -8,9 +8,9 @@ torch = Late("torch")
 
 
 def moved(one, other, seed=0):
-    from clockhands.models.product_roundings import OtherRoundings
+    from clockhands.models.product_roundings import other_roundings
 
-    with OtherRoundings(seed):
+    with other_roundings(seed):
         return one @ other
 
 
@@ -34,13 +34,13 @@ def test_the_one_rounding_of_a_coarse_dtype_is_drawn_too():
 
 
 def test_a_seed_repeats_and_nothing_but_products_is_moved():
-    from clockhands.models.product_roundings import OtherRoundings
+    from clockhands.models.product_roundings import other_roundings
 
     one, other = torch.randn(2, 8, 8, generator=torch.Generator().manual_seed(0))
     assert torch.equal(moved(one, other, 1), moved(one, other, 1))
     assert not torch.equal(moved(one, other, 1), moved(one, other, 2))
     plain = (one + other).cumsum(-1).softmax(-1)
-    with OtherRoundings(0):
+    with other_roundings(0):
         assert torch.equal((one + other).cumsum(-1).softmax(-1), plain)
         assert torch.equal(torch.zeros(8, 8) @ other, torch.zeros(8, 8))
         assert (torch.zeros(0, 8) @ other).shape == (0, 8)

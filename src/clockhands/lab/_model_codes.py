@@ -96,6 +96,10 @@ class ModelCode(nn.Module):
         sinks: Vectors before the tokens that every query sees.
     """
 
+    arm: Arm
+    spec: Code
+    causal: bool
+    faulty: bool
     module: held.PositionModule
     slopes: torch.Tensor | None
 
@@ -104,7 +108,7 @@ class ModelCode(nn.Module):
     ) -> None:
         super().__init__()
         self.arm, self.causal, self.spec, self.faulty = arm, causal, of.spec, bool(of.fault)
-        self.sinks = sinks
+        self.sinks: int = sinks
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.module = _module(of, arm, sizes or ModelSizes())

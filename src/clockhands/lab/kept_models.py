@@ -52,24 +52,33 @@ class KeptModel(RunningModel):
     """A model of the lab at a step of its training.
 
     Attributes:
-        run: The trial, with the model as it was at that step.
         facts: What the file says of it.
         path: The file; those of the other steps are in its folder.
     """
 
-    run: TrialRun
+    _run: TrialRun
     facts: dict[str, Any]
     path: Path
 
     @property
+    def arm(self) -> str:
+        """The name of its arm in the study."""
+        return self._run.key.arm
+
+    @property
+    def layers(self) -> int:
+        """The number of its layers."""
+        return self._run.sizes.layers
+
+    @property
     def predicts(self) -> bool:
         """Whether its outputs are logits of the next token."""
-        return isinstance(self.run.task, Language)
+        return isinstance(self._run.task, Language)
 
     @property
     def code(self) -> ModelCode:
         """The encoding that it was trained with, as it runs now."""
-        return self.run.model.code
+        return self._run.model.code
 
     @property
     def added(self) -> bool:
@@ -83,10 +92,10 @@ class KeptModel(RunningModel):
             InvalidValue: The task has no sequences of this length, or not so many.
         """
         rng = np.random.default_rng(_SEED)
-        found = next(iter(self.run.task.evaluation(rng, windows, length)))
+        found = next(iter(self._run.task.evaluation(rng, windows, length)))
         if len(found.tokens) < windows:
             raise InvalidValue(
-                f"The task {self.run.key.task} has {number_of(len(found.tokens), 'held-out sequence')} of {length:,} "
+                f"The task {self._run.key.task} has {number_of(len(found.tokens), 'held-out sequence')} of {length:,} "
                 f"tokens, and {windows} are needed.",
                 "Give fewer windows (--windows) or shorter ones (--length).",
             )
@@ -98,12 +107,12 @@ class KeptModel(RunningModel):
         Raises:
             InvalidValue: The task makes its own sequences, and these are others.
         """
-        if isinstance(self.run.task, Language):
+        if isinstance(self._run.task, Language):
             return torch.cat((ids[:, 1:], torch.full_like(ids[:, :1], IGNORED)), 1)
         own = self.batch(*ids.shape)
         if not np.array_equal(own.tokens, ids.numpy()):
             raise InvalidValue(
-                f"The task {self.run.key.task} makes its own sequences; what is right for others is not known.",
+                f"The task {self._run.key.task} makes its own sequences; what is right for others is not known.",
                 "Leave the text and `ids` out.",
             )
         return torch.from_numpy(own.targets)
@@ -113,7 +122,7 @@ class KeptModel(RunningModel):
         found = []
         with torch.no_grad():
             for window, target in zip(ids, self.targets(ids), strict=True):
-                logits = self.run.model(window[None])[0].float()
+                logits = self._run.model(window[None])[0].float()
                 found.append(cross_entropy(logits, target, reduction="none", ignore_index=IGNORED)[target != IGNORED])
         least = min(map(len, found))
         return torch.stack([each[:least] for each in found]).double().numpy()
@@ -122,12 +131,12 @@ class KeptModel(RunningModel):
         """Every fault that its encoding can have at this length: its code, what is wrong, and the faulty encoding."""
         if not self.code.faulty:
             for fault, says in buildable_faults(self.code.spec, length):
-                yield fault, says, self.run.built_code(Setting(self.code.spec, fault))
+                yield fault, says, self._run.built_code(Setting(self.code.spec, fault))
 
     @property
     def no_code(self) -> ModelCode:
         """No encoding, with the windows and scales of its arm."""
-        return self.run.built_code(Setting(None))
+        return self._run.built_code(Setting(None))
 
     @contextmanager
     def replaced(self, other: ModelCode, layers: Sequence[int] | None = None) -> Iterator[None]:
@@ -137,7 +146,7 @@ class KeptModel(RunningModel):
             other: The other encoding.
             layers: The layers; None for all, and for what is added to the tokens.
         """
-        model, own = self.run.model, self.code
+        model, own = self._run.model, self.code
         try:
             if layers is None:
                 model.code = other

@@ -9,6 +9,7 @@ result is added. It is Monte Carlo arithmetic (D. S. Parker, 1997), for products
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,9 +20,12 @@ from clockhands.encodings.compiling import DispatchMode
 from clockhands.models.attention_inputs import roundoff
 
 
-class OtherRoundings(DispatchMode):
+def other_roundings(seed: int) -> AbstractContextManager[Any]:
     """While it is entered, products of matrices are rounded otherwise: those that PyTorch counts operations of."""
+    return _OtherRoundings(seed)
 
+
+class _OtherRoundings(DispatchMode):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._drawn: torch.Generator = torch.Generator().manual_seed(seed)

@@ -207,7 +207,7 @@ def kept_faults(model: KeptModel, length: int) -> Iterator[PricedFault]:
     """
     if model.code.spec is None:
         raise InvalidValue(
-            f"The arm {model.run.key.arm} has no position encoding at this step, so no fault has a price.",
+            f"The arm {model.arm} has no position encoding at this step, so no fault has a price.",
             "Mechanism works without one.",
         )
     yield PricedFault("encoding-removed", "No position encoding.", None, lambda _: model.replaced(model.no_code))
@@ -215,7 +215,7 @@ def kept_faults(model: KeptModel, length: int) -> Iterator[PricedFault]:
         says = "Each token gets the mean of all rows, not the row of its position."
         yield PricedFault("mean-row", says, None, lambda _: model.without_order())
     else:
-        for layer in range(model.run.sizes.layers):
+        for layer in range(model.layers):
             says = f"Layer {layer} has no rotation and no bias."
             off = partial(model.replaced, model.no_code, [layer])
             yield PricedFault(f"layer-{layer}-removed", says, None, lambda _, off=off: off())

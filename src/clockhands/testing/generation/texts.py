@@ -145,12 +145,12 @@ def _amplified(subject: GenerationSubject) -> float:
     """The largest change of a logit when products of matrices are rounded otherwise; 0 where that cannot be done."""
     if subject.model.library.name != "torch":
         return 0.0
-    from clockhands.models.product_roundings import OtherRoundings
+    from clockhands.models.product_roundings import other_roundings
 
     moved = [0.0]
     with suppress(Refused):  # code that was compiled, or kernels of its own
         for seed, (text, wanted) in enumerate(zip(subject.texts, subject.wanted, strict=True)):
-            logits, _ = replace(subject.model.fresh(), watch=partial(OtherRoundings, seed))(text[None])
+            logits, _ = replace(subject.model.fresh(), watch=partial(other_roundings, seed))(text[None])
             moved.append(float(np.abs(logits[0] - wanted).max()))
     return max(each for each in moved if np.isfinite(each))
 
