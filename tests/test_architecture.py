@@ -71,7 +71,7 @@ ALLOWED = {
     "probes": {"torch"},
     "transformers": {"torch", "transformers"},
     "lab": {"pandas", "ray", "safetensors", "scipy", "tokenizers", "torch"},
-    "show": {"anywidget", "rich", "traitlets"},
+    "show": {"anywidget", "matplotlib", "rich", "traitlets"},
     "cli": {"click", "rich", "ml_dtypes", "safetensors"},
 }
 

@@ -126,12 +126,18 @@ def lab(*more: str) -> None:
     assert "Does the extra work?" in command("lab", "run", "mine.toml", *more)
 
 
+def figures() -> None:
+    """The charts of stored results are drawn."""
+    command("lab", "report", "scaling", "--figure", "scaling.svg")
+    assert "<svg" in Path("scaling.svg").read_text(encoding="utf-8")
+
+
 def ray() -> None:
     """A small model is trained as a task of Ray."""
     lab("--engine", "ray")
 
 
-SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, probe, hub, notebook, lab, ray)}
+SMOKE = {each.__name__: each for each in (none, torch, jax, gguf, probe, hub, notebook, lab, figures, ray)}
 
 if __name__ == "__main__":
     extra, model = sys.argv[1:]

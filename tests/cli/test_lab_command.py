@@ -269,6 +269,10 @@ def test_shipped_results_are_reported_without_a_store(run):
     assert "These are the results that come with clockhands" in done.err
     assert "YaRN lowers the loss at 4 times the length." in Path("scaling.html").read_text(encoding="utf-8")
     assert len(Path("scaling.csv").read_text(encoding="utf-8").splitlines()) > 50
+    pytest.importorskip("matplotlib")
+    drawn = run("lab", "report", "scaling", "--figure", "scaling.pdf")
+    assert (drawn.code, "wrote scaling.pdf" in drawn.err) == (0, True)
+    assert Path("scaling.pdf").read_bytes().startswith(b"%PDF-")
     assert not Path("lab.sqlite").exists()
     refused = run("lab", "report", "scaling", "--store", "other.sqlite")
     assert (refused.code, refused.out) == (2, "")  # a store that is named is the one that is read

@@ -83,5 +83,5 @@ def test_any_values_can_be_drawn(cases):
             page = charts.line_chart(chart, 320, 200)
             assert "nan" not in page
             assert "inf" not in page
-            assert "nan" not in charts.dot_rows([row, charts.DotRow("b", (None,))], y, 320)
-            assert charts.dot_rows([], y, 320)
+            assert "nan" not in charts.dot_rows(charts.DotChart(y, (row, charts.DotRow("b", (None,)))), 320)
+            assert charts.dot_rows(charts.DotChart(y, ()), 320)

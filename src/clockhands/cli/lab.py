@@ -212,8 +212,11 @@ def list_(store: Path | None, as_json: bool) -> None:
 @click.option(
     "--table", type=OutPath(), metavar="FILE", help="Write a table of the means: FILE ends in .md, .csv or .tex."
 )
+@click.option(
+    "--figure", type=OutPath(), metavar="FILE", help="Draw the charts for a paper: FILE ends in .svg, .pdf or .png."
+)
 def report(*, study: str | None, store: Path, html: Path | None, force: bool, as_json: bool, csv: Path | None,
-           table: Path | None) -> int:  # fmt: skip
+           table: Path | None, figure: Path | None) -> int:  # fmt: skip
     """Print the gates and the numbers of a study.
 
     Each number is a mean over seeds with the range of the seeds, or of 8 and more with a 95 % interval. STUDY is the
@@ -226,7 +229,9 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
     from clockhands.measures.claims import stored as with_results
 
     _need("scipy", "lab")
-    for path in (html, csv, table):
+    if figure is not None:
+        _need("matplotlib", "figures")
+    for path in (html, csv, table, figure):
         if path is not None:
             not_there(path, force=force)
     if study in with_results() and csv is None and not store.exists() and _is_default("store"):
@@ -234,13 +239,13 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 
         results = shipped_results(study)
         talk(NOTE.format(name=study, day=results.stored.created[:10]))
-        return _report(results, html, force, as_json=as_json, table=table)
+        return _report(results, html, force, as_json=as_json, table=table, figure=figure)
     with Store.open(store, create=False, write=False) as opened:
         stored = _chosen(opened, study)[-1]
         results = Results.load(opened, stored)
         if csv is not None:
             write_whole(csv, lambda path: opened.export_csv(stored.hash, path), force=force)
-    return _report(results, html, force, as_json=as_json, table=table)
+    return _report(results, html, force, as_json=as_json, table=table, figure=figure)
 
 
 def _is_default(option: str) -> bool:
@@ -418,7 +423,13 @@ def _chosen(store: "Store", study: str | None) -> "list[StoredStudy]":
 
 
 def _report(
-    results: "Results", html: Path | None, force: bool, *, as_json: bool = False, table: Path | None = None
+    results: "Results",
+    html: Path | None,
+    force: bool,
+    *,
+    as_json: bool = False,
+    table: Path | None = None,
+    figure: Path | None = None,
 ) -> int:
     if as_json:
         print_json(results.to_dict())
@@ -431,6 +442,12 @@ def _report(
 
         write_text(table, table_of(results, table), force=force)
         talk(f"wrote {table}")
+    if figure is not None:
+        from clockhands.show.lab_figures import figure_of
+
+        drawn = figure_of(results, figure)
+        write_whole(figure, lambda path: path.write_bytes(drawn), force=force)
+        talk(f"wrote {figure}")
     if html is not None:
         from clockhands.show.lab_report import report as page
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clockhands.lab.results import CHANCE, SEEDS, GateResult, Results, bracket
+from clockhands.lab.results import CHANCE, SEEDS, GateResult, Results, bracket, effect_of
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED
 from clockhands.lab.tasks import Language
@@ -114,11 +114,11 @@ def of_range(seeds: int) -> str:
     return f"The range of {seeds} seeds holds the median of such models in {covered:.3g} % of cases{less}."
 
 
-def brackets(results: Results) -> str:
-    """What stands in brackets after the means of a study."""
+def brackets(results: Results, shown: str = "brackets") -> str:
+    """What stands in brackets after the means of a study, or in what else shows it."""
     few = {len(plan.seeds) < SEEDS for plan in results.study.tasks.values()}
     says = {True: "the range of the seeds", False: "the 95 % interval of the mean"}
-    return f"the brackets hold {' or '.join(words for some, words in says.items() if some in few)}"
+    return f"the {shown} hold {' or '.join(words for some, words in says.items() if some in few)}"
 
 
 def range_note(results: Results) -> str:
@@ -210,3 +210,11 @@ TESTED = (
     "A gate holds if its bound is met and chance alone would meet it with a probability of at most 5 %, by Student's t "
     "over the seeds (taken as normal), corrected for the number of gates of the study (Holm)."
 )
+
+EFFECT = "The effect is the distance from the required bound in standard deviations of the seeds."
+
+
+def effect_in_words(each: GateResult) -> str:
+    """The effect of a gate with one decimal; a dash where the spread of its seeds is not known."""
+    effect = effect_of(each.gate.bounds, each.value)
+    return "–" if effect is None else f"{effect:.1f}"

@@ -253,11 +253,29 @@ class DotRow:
     look: int | None = None
 
 
-def dot_rows(rows: Sequence[DotRow], axis: Axis, width: int, says: str = "") -> Markup:
-    """One row for each name, with a marker for each condition: for more names than lines can be told apart.
+@dataclass(frozen=True)
+class DotChart:
+    """Rows of dots: for more names than lines can be told apart.
+
+    Attributes:
+        axis: The axis of all dots.
+        rows: The rows, from above.
+        conditions: What each dot of a row was measured under; of a single one nothing is to be said.
+        says: What is to be seen, for those who do not see it.
+    """
+
+    axis: Axis
+    rows: tuple[DotRow, ...]
+    conditions: tuple[str, ...] = ()
+    says: str = ""
+
+
+def dot_rows(chart: DotChart, width: int) -> Markup:
+    """One row for each name, with a marker for each condition.
 
     The marker of the first condition is a filled disc; the others are hollow.
     """
+    rows, axis = chart.rows, chart.axis
     bottom = _NAME + _ROW * len(rows)
     left = min(12 + LETTER * max((len(row.name) for row in rows), default=0), 0.42 * width)
     dots = [dot for row in rows for dot in row.dots if dot is not None and math.isfinite(dot.x)]
@@ -270,7 +288,7 @@ def dot_rows(rows: Sequence[DotRow], axis: Axis, width: int, says: str = "") -> 
     parts.append(across("axis", bottom, round(left, 1), width - 8))
     most = int(left / LETTER)
     parts += [_dots(row, x, _NAME + _ROW * place + _ROW / 2, most) for place, row in enumerate(rows)]
-    return svg("lab-chart lab-rows", says or axis.name, width, bottom + _BELOW - 14, parts)
+    return svg("lab-chart lab-rows", chart.says or axis.name, width, bottom + _BELOW - 14, parts)
 
 
 def _dots(row: DotRow, x: Scale, y: float, most: int) -> Markup:

@@ -37,7 +37,7 @@ from clockhands.measures.claims import Estimate, estimated
 from clockhands.phrases import listed, number_of
 from clockhands.show import _lab_charts as charts
 from clockhands.show._html import NONE, numbers_table, panels, paragraphs
-from clockhands.show._lab_charts import LOOKS, Chart, Point, Series
+from clockhands.show._lab_charts import LOOKS, Chart, DotChart, Point, Series
 from clockhands.show._lab_tables import number, with_look, with_note
 from clockhands.show._markup import Markup, element
 from clockhands.show._svg import Axis
@@ -127,8 +127,14 @@ def task_parts(
     """
     part = _Task(results, task, stated, looks, heading)
     yield from paragraphs(part.setting(), kind="note")
-    for each in (part.by_length, part.by_place, part.training, part.drops, part.others):
+    for each in (part.by_length, part.changes, part.by_place, part.training, part.drops, part.others):
         yield from each()
+
+
+def charts_of(results: Results, task: str, looks: Mapping[Line, int]) -> list[Chart | DotChart]:
+    """The charts of a task: by length, what each change at test time does, and along the training."""
+    part = _Task(results, task, {"bounds": results.bounds(task)}, looks, lambda says: element("h3", says))
+    return [*part.charts_by_length(), *part.charts_of_changes(), *part.charts_of_training()]
 
 
 @dataclass(frozen=True)
@@ -201,32 +207,55 @@ class _Task:
         if len(self.protocols) > 1:
             yield from paragraphs(*(_PROTOCOLS[each] for each in self.protocols), kind="note")
             yield from paragraphs(*early_tokens(self.results, self.name))
-        other = "loss" if self.measure == "accuracy" else "accuracy"
-        measures = (self.measure,) if len(self.protocols) > 1 else (self.measure, other)
-        shown = [(measure, protocol) for measure in measures for protocol in self.protocols]
-        drawn = self.rows_by_length if len(self.lines) > LOOKS or not several else self.charts_by_length
-        yield from drawn(shown)
+        yield from self.figure(self.charts_by_length())
         if len(self.lines) > len(self.arms):
             yield from paragraphs("`arm + change` is the trained arm with one change at test time.", kind="note")
         yield from (self.table(self.measure, protocol) for protocol in self.protocols)
-        yield from self.tables_of(other)
+        yield from self.tables_of("loss" if self.measure == "accuracy" else "accuracy")
         yield from self.bounds()
 
     def titled(self, measure: str, protocol: str) -> str:
         return f"{MEASURES[measure]}{f', {protocol}' if len(self.protocols) > 1 else ''}"
 
-    def charts_by_length(self, shown: Sequence[tuple[str, str]]) -> Iterator[Markup]:
-        made = []
-        for measure, protocol in shown:
-            series = [
-                self.series(line, [(length, self.value(line, measure, length, protocol)) for length in self.lengths])
-                for line in self.lines
-            ]
-            title = self.titled(measure, protocol)
-            x = Axis("length (tokens), log", log=True, ticks=tuple(map(float, self.lengths)))
-            with_bounds = (*series, *self.bound_lines(measure, series))
-            made.append(Chart(x, _axis(title, measure, series), with_bounds, self.trained_mark, f"{title} by length"))
-        yield from self.figure(made)
+    def charts_by_length(self) -> list[Chart | DotChart]:
+        """By protocol; of a task with one protocol accuracy and loss. Many lines, or one length, are rows of dots."""
+        rows = len(self.lines) > LOOKS or len(self.lengths) == 1
+        measures = (self.measure,) if len(self.protocols) > 1 else dict.fromkeys((self.measure, "loss", "accuracy"))
+        draw = self.dots_by_length if rows else self.lines_by_length
+        return [draw(measure, protocol) for measure in measures for protocol in self.protocols]
+
+    def lines_by_length(self, measure: str, protocol: str) -> Chart:
+        series = [
+            self.series(line, [(length, self.value(line, measure, length, protocol)) for length in self.lengths])
+            for line in self.lines
+        ]
+        title = self.titled(measure, protocol)
+        x = Axis("length (tokens), log", log=True, ticks=tuple(map(float, self.lengths)))
+        with_bounds = (*series, *self.bound_lines(measure, series))
+        return Chart(x, _axis(title, measure, series), with_bounds, self.trained_mark, f"{title} by length")
+
+    def dots_by_length(self, measure: str, protocol: str) -> DotChart:
+        past = [length for length in self.lengths if length > self.trained]
+        lengths = list(dict.fromkeys([self.trained, *past[:2], *past[-1:]]))
+        values = {line: [self.value(line, measure, length, protocol) for length in lengths] for line in self.lines}
+        title = self.titled(measure, protocol)
+        rows = self.dots(values)
+        points = [Series("", tuple(Point(0.0, dot.x) for dot in row.dots if dot is not None)) for row in rows]
+        says = f"{title} by arm and length; numbers in the table"
+        return DotChart(_axis(title, measure, points), rows, self.in_tokens(lengths), says)
+
+    def dots(self, values: Mapping[Line, Sequence[Estimate | None]]) -> tuple[charts.DotRow, ...]:
+        """A row for each line of which something was measured."""
+        made = {
+            line: tuple(
+                None if value is None else Point(value.mean, 0.0, *(bracket(value) or (None, None))) for value in found
+            )
+            for line, found in values.items()
+        }
+        return tuple(charts.DotRow(str(line), dots, self.looks.get(line)) for line, dots in made.items() if any(dots))
+
+    def in_tokens(self, lengths: Iterable[int]) -> tuple[str, ...]:
+        return tuple(f"{each:,} tokens{' (trained)' if each == self.trained else ''}" for each in lengths)
 
     @property
     def trained_mark(self) -> tuple[tuple[float, str], ...]:
@@ -251,32 +280,19 @@ class _Task:
     def bound(self, name: str, length: int) -> float | None:
         return self.stated["bounds"].get(str(length), {}).get(name)
 
-    def rows_by_length(self, shown: Sequence[tuple[str, str]]) -> Iterator[Markup]:
-        past = [length for length in self.lengths if length > self.trained]
-        lengths = list(dict.fromkeys([self.trained, *past[:2], *past[-1:]]))
-        key = [
-            element("span", charts.dot_swatch(place), f" {each:,} tokens{' (trained)' if each == self.trained else ''}")
-            for place, each in enumerate(lengths)
-        ]
-        yield element("p", key, class_="note report-key")
-        yield panels([self.rows_of_dots(measure, protocol, lengths) for measure, protocol in shown])
-
-    def rows_of_dots(self, measure: str, protocol: str, lengths: Sequence[int]) -> Callable[[int], Markup]:
-        rows, points = [], []
-        for line in self.lines:
-            values = [self.value(line, measure, length, protocol) for length in lengths]
-            dots = [
-                None if value is None else Point(value.mean, 0.0, *(bracket(value) or (None, None))) for value in values
-            ]
-            if any(dots):
-                rows.append(charts.DotRow(str(line), tuple(dots), self.looks.get(line)))
-                points.append(Series("", tuple(Point(0.0, dot.x) for dot in dots if dot is not None)))
-        title = self.titled(measure, protocol)
-        axis = _axis(title, measure, points)
-        return lambda width: charts.dot_rows(rows, axis, width, f"{title} by arm and length; numbers in the table")
-
-    def figure(self, made: Sequence[Chart], height: int = 250) -> Iterator[Markup]:
+    def figure(self, made: Sequence[Chart | DotChart], height: int = 250) -> Iterator[Markup]:
         """Charts beside each other, and a key of what has no label in them."""
+        lines = [each for each in made if isinstance(each, Chart)]
+        dots = [each for each in made if isinstance(each, DotChart) and each.rows]
+        if conditions := {says: place for each in dots for place, says in enumerate(each.conditions)}:
+            key = [element("span", charts.dot_swatch(place), f" {says}") for says, place in conditions.items()]
+            yield element("p", key, class_="note report-key")
+        if dots:
+            yield panels([lambda width, each=each: charts.dot_rows(each, width) for each in dots])
+        if lines or not dots:
+            yield from self.figure_of_lines(lines, height)
+
+    def figure_of_lines(self, made: Sequence[Chart], height: int) -> Iterator[Markup]:
         made = [each for each in made if any(series.shown for series in each.series)]
         if not made:
             yield from paragraphs("Nothing was measured yet.", kind="note")
@@ -340,6 +356,33 @@ class _Task:
             heads = ["bound", *(f"at {int(length):,}" for length in held)]
             yield numbers_table("Bounds that follow from the task alone, by length in tokens", heads, rows)
 
+    # Changes at test time
+
+    def changes(self) -> Iterator[Markup]:
+        if made := self.charts_of_changes():
+            yield self.heading("What does each change at test time do?")
+            yield from paragraphs("The number with the change, less that of the same models as trained.", kind="note")
+            yield from self.figure(made)
+
+    def charts_of_changes(self) -> list[DotChart]:
+        """The measure with each change less that of the same trained models, seed by seed, by protocol."""
+        lengths = list(dict.fromkeys((self.trained, self.lengths[-1])))
+        made = []
+        for protocol in self.protocols:
+            values = {
+                line: [self.change(line, length, protocol) for length in lengths]
+                for line in self.lines
+                if line.variant != AS_TRAINED
+            }
+            title = f"change: {self.titled(self.measure, protocol)}"
+            says = f"{title}; numbers in the table"
+            made.append(DotChart(Axis(title, holds=(0.0,)), self.dots(values), self.in_tokens(lengths), says))
+        return [each for each in made if each.rows]
+
+    def change(self, line: Line, length: int, protocol: str) -> Estimate | None:
+        where = {"length": length, "protocol": protocol}
+        return self.results.difference(self.name, line.arm, line.arm, self.measure, variant=line.variant, **where)
+
     # By position
 
     def by_place(self) -> Iterator[Markup]:
@@ -387,6 +430,12 @@ class _Task:
     # Training
 
     def training(self) -> Iterator[Markup]:
+        if made := self.charts_of_training():
+            yield self.heading("How does the loss fall during training?")
+            yield from paragraphs(*self.learnt())
+            yield from self.figure(made, 230)
+
+    def charts_of_training(self) -> list[Chart]:
         made = []
         for title, measure, kind in (
             ("held-out loss (nats per token)", "loss", "curve"),
@@ -397,10 +446,7 @@ class _Task:
             if any(each.shown for each in series):
                 y = _axis(title, measure, series)
                 made.append(Chart(Axis("training step", holds=(0.0,)), y, tuple(series), self.drop_marks, title))
-        if made:
-            yield self.heading("How does the loss fall during training?")
-            yield from paragraphs(*self.learnt())
-            yield from self.figure(made, 230)
+        return made
 
     def curve(self, arm: str, measure: str, kind: str) -> Series:
         points: list[tuple[float, Estimate | None]] = []

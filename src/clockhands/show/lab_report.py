@@ -14,8 +14,19 @@ from typing import Any
 
 from clockhands.lab.answers import answers
 from clockhands.lab.drops import rise_of
-from clockhands.lab.result_words import TESTED, Line, brackets, in_full, order_word, range_note, verdict, verdict_of
-from clockhands.lab.results import GateResult, Results, effect_of
+from clockhands.lab.result_words import (
+    EFFECT,
+    TESTED,
+    Line,
+    brackets,
+    effect_in_words,
+    in_full,
+    order_word,
+    range_note,
+    verdict,
+    verdict_of,
+)
+from clockhands.lab.results import GateResult, Results
 from clockhands.lab.store import Key
 from clockhands.lab.study_words import arm_in_words, duration, measured_in_words
 from clockhands.phrases import listed, number_of, spoken
@@ -195,9 +206,11 @@ class _Page:
 
     def gates(self) -> Iterator[Markup]:
         yield from paragraphs(
-            f"{verdict(self.results)} The gates are part of the study file, written before the run. {TESTED}"
+            f"{verdict(self.results)} The gates are part of the study file, written before the run. {TESTED} {EFFECT}"
         )
-        yield table("of-gates", ("verdict", "gate", "measured", "required"), map(self.gate, self.results.gates()))
+        yield table(
+            "of-gates", ("verdict", "gate", "measured", "required", "effect"), map(self.gate, self.results.gates())
+        )
 
     def gate(self, each: GateResult) -> list[Markup | str]:
         gate = each.gate
@@ -211,14 +224,14 @@ class _Page:
             gate.says,
             joined(element("strong", found), element("br"), measured_in_words(gate)),
             listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
+            effect_in_words(each),
         ]
 
     def orders(self) -> Iterator[Markup]:
         """What each gate says, in every cell of the grid."""
         yield from paragraphs(
             "Each gate in every cell of the grid, at the same multiple of the trained length. A gate holds if it holds "
-            "in every cell of which it is said. The effect is the distance from the required bound in standard "
-            "deviations of the seeds; the chance is corrected for the number of all cells."
+            "in every cell of which it is said; the chance is corrected for the number of all cells."
         )
         heads = ("cell", "does the order hold?", "measured", "effect", "chance", "said of it", "trials from")
         for gate in self.results.gates():
@@ -227,7 +240,7 @@ class _Page:
                     cut(cell),
                     element("span", mark(_GRADES[each.known]), order_word(self.results, each)),
                     in_full(each.value, gate.gate.measure),
-                    NONE if (effect := effect_of(each.gate.bounds, each.value)) is None else f"{effect:.1f}",
+                    effect_in_words(each),
                     NONE if each.chance is None else f"{each.chance:.2g}",
                     "yes" if each.said else "no",
                     listed(_origin(own) for own in self.results.origins(cell)) or NONE,

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from clockhands.show._head_map import head_map
 from clockhands.show._html import NONE, heading, numbers_table, page, panels
-from clockhands.show._lab_charts import LOOKS, Chart, DotRow, Point, Series, dot_rows, line_chart
+from clockhands.show._lab_charts import LOOKS, Chart, DotChart, DotRow, Point, Series, dot_rows, line_chart
 from clockhands.show._markup import Markup, element
 from clockhands.show._page import Page, broken, console_on, safe
 from clockhands.show._svg import Axis
@@ -152,9 +152,9 @@ def _drawing(figure: "Picture") -> Callable[[int], Markup]:
         says = f"{figure.title}: {figure.unit} of each head of each layer"
         return lambda width: head_map(figure.values, figure.unit, width, says)
     if isinstance(figure, EstimateRows):
-        rows = [DotRow(name, (Point(value, 0.0, low, high),), 0) for name, value, low, high in figure.rows]
-        says = f"{figure.title}: numbers in the table"
-        return lambda width: dot_rows(rows, Axis(figure.x_label), width, says)
+        rows = tuple(DotRow(name, (Point(value, 0.0, low, high),), 0) for name, value, low, high in figure.rows)
+        chart = DotChart(Axis(figure.x_label), rows, says=f"{figure.title}: numbers in the table")
+        return lambda width: dot_rows(chart, width)
     return lambda width: line_chart(_chart(figure), width, _HEIGHT)
 
 
