@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from clockhands.auditing._edits import placed
-from clockhands.auditing.findings import (  # noqa: F401 - each adds its checks and what its rows cannot say
+
+# Each adds its checks, and what its rows cannot say.
+from clockhands.auditing.findings import (
     _files,
     _gguf,
     _keys,
@@ -30,25 +32,6 @@ from clockhands.auditing.findings._parts import AuditSubject, cases_of_checks, i
 from clockhands.auditing.findings._releases import with_release
 from clockhands.auditing.findings._rules import CODES, DEPENDS, Case, Rule, case_of
 from clockhands.configs.overriding import CALLER
-
-__all__ = [
-    "BLAMED",
-    "CODES",
-    "DEPENDS",
-    "SEVERITIES",
-    "AuditSubject",
-    "Case",
-    "Finding",
-    "Rule",
-    "as_json",
-    "case_of",
-    "cases_of_checks",
-    "in_a_file",
-    "json_value",
-    "make_finding",
-    "price_in_words",
-    "with_release",
-]
 
 
 def make_finding(

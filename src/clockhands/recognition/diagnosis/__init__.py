@@ -22,28 +22,3 @@ from clockhands.recognition.diagnosis._rates import (
     slack_of,
     unlike_any,
 )
-
-__all__ = [
-    "ROUNDED",
-    "SLOPES",
-    "Computed",
-    "Cosines",
-    "Reference",
-    "Verdict",
-    "cosines_of",
-    "fits",
-    "hint_of",
-    "judged",
-    "measured_rates",
-    "of_array",
-    "of_rates",
-    "of_slopes",
-    "of_table",
-    "one_of_each",
-    "recognised_spec",
-    "reference_of",
-    "reference_of_rates",
-    "rounded_to",
-    "slack_of",
-    "unlike_any",
-]

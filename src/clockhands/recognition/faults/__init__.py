@@ -169,21 +169,3 @@ FAULTS: Mapping[str, Fault] = Catalogue(
     lambda: _joined((ROTARY, ADDITIVE, BIAS, SHARDING, MODULE, GENERATION, POSITIONS))
 )
 """Every fault by its code."""
-
-__all__ = [
-    "ADDITIVE",
-    "BIAS",
-    "FAULTS",
-    "GENERATION",
-    "MODULE",
-    "POSITIONS",
-    "ROTARY",
-    "SHARDING",
-    "Catalogue",
-    "Fault",
-    "fault_in_words",
-    "fault_of",
-    "rows_in",
-    "shown_name",
-    "subject_of",
-]

@@ -29,34 +29,3 @@ from clockhands.recognition.suspects._rotary_code import (
 )
 from clockhands.recognition.suspects._rotary_specs import recognised, rotary_suspects, rotation_suspects, scaling_name
 from clockhands.recognition.suspects._stateful_rotary import rotary_stateful
-
-__all__ = [
-    "AdditiveObservations",
-    "Behind",
-    "BiasObservations",
-    "ChannelWaves",
-    "FaultModel",
-    "GivenValues",
-    "RotaryObservations",
-    "Samples",
-    "StagedAdditive",
-    "StagedBias",
-    "StagedRotary",
-    "additive_stateful",
-    "additive_suspects",
-    "alone",
-    "axis_ladders",
-    "bias_stateful",
-    "bias_suspects",
-    "further_suspects",
-    "pair_factors",
-    "recognised",
-    "resizing_mistakes",
-    "resizing_ways",
-    "rotary_stateful",
-    "rotary_suspects",
-    "rotation_suspects",
-    "scaling_name",
-    "sinusoid_channels",
-    "table_of",
-]

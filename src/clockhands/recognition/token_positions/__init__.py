@@ -20,24 +20,3 @@ from clockhands.recognition.token_positions.rules import (
     rules_of_config,
 )
 from clockhands.recognition.token_positions.suspects import PositionSuspect, position_suspects
-
-__all__ = [
-    "FAMILIES",
-    "KINDS",
-    "PositionRule",
-    "PositionSuspect",
-    "Prompt",
-    "PromptPart",
-    "Run",
-    "TokenBatch",
-    "TokenIds",
-    "delta",
-    "given_batch",
-    "is_family",
-    "position_suspects",
-    "positions",
-    "prompt_of",
-    "prompts_of",
-    "rules_of",
-    "rules_of_config",
-]
