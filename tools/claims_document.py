@@ -36,7 +36,7 @@ meant to the digits written: 3.714 is anything from 3.7135 to 3.7145. "At most" 
 follows from the accuracy of the library. A measured number is a mean over seeds; *least* and *most* are the ends of
 the range of the seeds. The range of 3 seeds holds the median of such models in 75 % of cases, so it is no 95 %
 interval. The trained models are small, about 0.1 million parameters, and their verdicts hold for that size. If a small
-model cannot settle a claim, or nothing was measured, the claim names the missing measurement.
+model cannot settle a claim, or nothing was measured, the claim names what is missing.
 
 **Terms.** An encoding consists of dimension *pairs*. Each pair rotates by its *frequency*, in radians per token, and
 completes a rotation after its *wavelength*, 2π / frequency, in tokens. The *base*, usually 10,000, is about the ratio

@@ -8,16 +8,15 @@ A store is read and never written. It must hold a shipped study as it is now, wi
 
 import argparse
 import json
-import math
-import re
-import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clockhands.lab.result_words import gate_word, in_short, of_range
-from clockhands.lab.results import bracket
+from clockhands.lab.result_words import bounds_in_words, gate_word, in_short, of_range
+from clockhands.lab.results import effect_of
+from clockhands.lab.sections import BOUNDS
 from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of, measured, stored
+from studies_markdown import duration, escaped, in_numbers, number_of, table, wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "results"
@@ -31,25 +30,26 @@ ORDER = (
 
 BEGIN = """# What the lab's studies measured
 
-Each study below comes with clockhands and was run whole. Its page has all numbers: every gate as it was written before
-the run, also those that fail, every mean with its interval or the range of its seeds, and what it cost. What was
-changed after a pilot, or before the run, is said there. `tools/studies_document.py` makes the pages from the files of
-`src/clockhands/measures/claims/results`, and these from the lab's stores; `clockhands claims` takes its verdicts on
-trained models from the same files. `clockhands lab run NAME` measures a study again. On the same machine, with the same
-versions, it gives the same numbers.
+Each study below comes with clockhands and was run whole; of a grid, its page names the cells that were not. It has all
+numbers: every gate as it was written before the run, also those that fail, every mean with its interval or the range of
+its seeds, and what it cost. What was changed after a pilot, or before the run, is said there.
+`tools/studies_document.py` makes the pages from the files of `src/clockhands/measures/claims/results`, and these from
+the lab's stores; `clockhands claims` takes its verdicts on trained models from the same files. `clockhands lab run
+NAME` measures a study again. On the same machine, with the same versions, it gives the same numbers.
 
 **How to read it.** *0.336 [0.322, 0.346]* is a mean over the seeds of the study, and in brackets stands, with eight
 seeds and more, the 95 % interval of the mean of all such models by Student's t (seeds taken as normal), with fewer the
 range of the seeds. That of three holds the median of such models in 75 % of cases, that of five in 94 %: no 95 %
-interval. It says whether the seeds agree, and no more. Where all seeds are the same, the range is shown; each study's
-page says what its brackets hold. A *difference* of two arms is taken seed by seed: the same seed has the
-same initial weights and the same batches in both. A gate *holds* if its bound is met and chance alone would meet it
-with a probability of at most 5 %, by Student's t over the seeds (taken as normal), corrected for the number of gates
-of the study (Holm); *may be chance* if that is more probable; *one seed* and *seeds alike* where there is no spread
-to judge it by. Losses are in nats for each token. A *loss ratio* is the loss over the same arm's loss at the training
-length. *Whole* windows are cut one after another, so their first tokens have little context; with *sliding* windows
-every scored token has a full context. Tokens per second are of training, with one thread for each trial, two trials
-at a time on two cores that other work shared.
+interval. It says whether the seeds agree, and no more. A gate that asks for a *range* above or below a number always
+means that of the seeds. An *effect* is the distance from the asked bound in standard deviations of the seeds. Where all
+seeds are the same, the range is shown; each study's page says what its brackets hold. A *difference* of two arms is
+taken seed by seed: the same seed has the same initial weights and the same batches in both. A gate *holds* if its bound
+is met and chance alone would meet it with a probability of at most 5 %, by Student's t over the seeds (taken as
+normal), corrected for the number of gates of the study (Holm); *may be chance* if that is more probable; *one seed* and
+*seeds alike* where there is no spread to judge it by. Losses are in nats for each token. A *loss ratio* is the loss
+over the same arm's loss at the training length. *Whole* windows are cut one after another, so their first tokens have
+little context; with *sliding* windows every scored token has a full context. Tokens per second are of training, with
+one thread for each trial, two trials at a time on two cores that other work shared.
 
 """
 
@@ -70,6 +70,11 @@ ABOVE_ONE = (
     "A part above 1 is no sign of recovery: the whole model went on learning its text after the drop. The differences "
     "from the control that kept its code say what the drop cost."
 )
+TUNED_ON_THEM = (
+    "Where `lab tune` chose a learning rate of this study, or of one whose rate it takes, it scored the same tokens, "
+    "with another seed; since 30 November 2026 it scores others."
+)
+
 T5_NOTE = (
     "The arm t5 has T5's maximum distance of 128. Training at 64 tokens never reaches its last buckets, so past 64 "
     "tokens its numbers are those of untrained biases too; see [the claim](../claims.md#t5-any-distance)."
@@ -157,32 +162,59 @@ def gates_of(study: MeasuredStudy) -> str:
             each["says"],
             what_of(study, each),
             number_of(each["value"], study.data["tasks"][each["task"]]["seeds"]),
-            ", ".join(
-                f"{name.replace('_', ' ').replace('interval', 'range')} {each[name]:g}"
-                for name in ("at_least", "at_most", "interval_above", "interval_below")
-                if name in each
-            ),
+            bounds_in_words(bounds_of(each)),
+            effect_in_digits(study, each, each["task"]),
             "–" if each["chance"] is None else f"{each['chance']:.2g}" if each["chance"] >= 0.0001 else "< 0.0001",
         )
         for each, word in zip(gates, words, strict=True)
     ]
-    heads = ("verdict", "gate, as it was written before the run", "what is measured", "measured", "asked", "chance")
+    heads = (
+        "verdict",
+        "gate, as it was written before the run",
+        "what is measured",
+        "measured",
+        "asked",
+        "effect",
+        "chance",
+    )
     return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
 
 
+def bounds_of(gate: Mapping[str, Any]) -> dict[str, float]:
+    """The bounds that a gate has."""
+    return {name: gate[name] for name in BOUNDS if name in gate}
+
+
+def effect_in_digits(study: MeasuredStudy, gate: Mapping[str, Any], task: str) -> str:
+    """How far a gate, or it in a cell of the grid, is from its bound, in standard deviations of the seeds."""
+    value = gate["value"] and estimate_of(gate["value"], study.data["tasks"][task]["seeds"])
+    effect = effect_of(bounds_of(gate), value or None)
+    return "–" if effect is None else f"{effect:.1f}"
+
+
 def orders_of(study: MeasuredStudy) -> str:
-    """Every gate in every cell of the grid."""
-    rows = []
+    """Every gate in every cell of the grid that was run, and the cells that were not."""
+    rows, unrun = [], dict[str, None]()
     for each in study.data["gates"]:
         for cell, own in each["cells"].items():
             data = study.data["tasks"].get(cell)
-            word = "not run" if data is None else word_of(study, own | {"task": cell})
-            origin = "" if data is None else ", ".join(one["device"] for one in data.get("origins", ()))
-            value = "–" if data is None else number_of(own["value"], data["seeds"])
-            said = "yes" if own["said"] else "no"
-            rows.append((each["says"], cell, said, {"holds": "yes", "fails": "**no**"}.get(word, word), value, origin))
-    heads = ("gate", "cell", "said of it", "does the order hold?", "measured", "device")
-    return "Does the order hold in every cell of the grid?\n\n" + table(heads, rows, right=4)
+            if data is None:
+                unrun[cell] = None
+                continue
+            word = word_of(study, own | {"task": cell})
+            origin = ", ".join(
+                f"{one['device']}, commit {one['commit'] or 'unknown'}" for one in data.get("origins", ())
+            )
+            value, said = number_of(own["value"], data["seeds"]), "yes" if own["said"] else "no"
+            effect = effect_in_digits(study, each | own, cell)
+            word = {"holds": "yes", "fails": "**no**"}.get(word, word)
+            rows.append((each["says"], cell, said, word, value, effect, origin))
+    heads = ("gate", "cell", "said of it", "does the order hold?", "measured", "effect", "run on")
+    parts = ["Does the order hold in every cell of the grid that was run?\n", table(heads, rows, right=4)]
+    if unrun:
+        says = f"Not run, and so neither judged nor counted in the correction: {', '.join(unrun)}."
+        parts.append(wrapped(escaped(says)))
+    return "\n".join(parts)
 
 
 def what_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:
@@ -232,7 +264,7 @@ def task_of(study: MeasuredStudy, name: str) -> str:
         windows = f", {protocol} windows" if data["kind"] == "Language" and measure != "sink_share" else ""
         parts += [f"{NAMES[measure]}{windows}, by length in tokens:\n", table(("arm", *map(str, lengths)), rows)]
     if data["kind"] != "Language":
-        parts.append(wrapped(bounds_in_words(data["bounds"])))
+        parts.append(wrapped(accuracies_without_positions(data["bounds"])))
     parts += [changes(study, name), drops(study, name), positions(data), training(data)]
     return "\n".join(filter(None, parts))
 
@@ -258,7 +290,7 @@ def known(study: MeasuredStudy, task: str, of: tuple[str, str], protocol: str, m
     return {n: study.value(task, arm, measure, length=n, variant=variant, protocol=protocol) for n in lengths}
 
 
-def bounds_in_words(bounds: Mapping[str, Mapping[str, float]]) -> str:
+def accuracies_without_positions(bounds: Mapping[str, Mapping[str, float]]) -> str:
     """Accuracies that need no position."""
     says = {"chance_accuracy": "by guessing", "bag_accuracy": "by knowing the tokens and not their order"}
     parts = [
@@ -410,7 +442,7 @@ def cost(study: MeasuredStudy) -> str:
             wrapped(
                 f"Text of {escaped(task)}: {text['name']} {text['version']}, {text['bytes']:,} bytes, tokenizer "
                 f"{text['tokenizer']}. {text['training_tokens']:,} tokens for training, of the others "
-                f"{text['scored_tokens']:,} are scored."
+                f"{text['scored_tokens']:,} are scored. {TUNED_ON_THEM}"
             )
         )
     parts += [
@@ -420,61 +452,6 @@ def cost(study: MeasuredStudy) -> str:
     if study.data["scope"]:
         parts.append(wrapped(f"Scope: {escaped(study.data['scope'])}"))
     return "\n".join(parts)
-
-
-# Markdown
-
-
-def number_of(row: list[Any] | None, seeds: list[int], *, interval: bool = True) -> str:
-    """A stored estimate as it is read."""
-    return "–" if row is None else in_numbers(estimate_of(row, seeds), interval=interval)
-
-
-def in_numbers(value: Estimate | None, *, interval: bool = True) -> str:
-    """A mean, with what is in brackets where there is something (`bracket`)."""
-    if value is None:
-        return "–"
-    if math.isinf(value.mean):
-        reached = sum(math.isfinite(each) for each in value.seeds.values())
-        return f"reached with {reached} of {len(value.seeds)} seeds" if reached else "never"
-    digits = 3 if abs(value.mean) < 100 else 0
-    ends = bracket(value) if interval else None
-    mean, *shown = (f"{round(n, digits) + 0.0:.{digits}f}" for n in (value.mean, *(ends or ())))
-    return f"{mean} [{', '.join(shown)}]" if shown else mean
-
-
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]], right: int = 1) -> str:
-    """A table; columns from ``right`` on are numbers."""
-    heads = [escaped(head) for head in heads]
-    line = "|".join("---" if at < right else "---:" for at in range(len(heads)))
-    body = "".join(f"| {' | '.join(cell_text(each) for each in row)} |\n" for row in rows)
-    return f"| {' | '.join(heads)} |\n|{line}|\n{body}"
-
-
-def cell_text(text: str) -> str:
-    """Text in a table; links and bold verdicts are meant."""
-    return text if text.startswith(("[", "**")) else escaped(text)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    minutes = round(seconds / 60)
-    if seconds < 60:
-        return f"{round(seconds)} s"
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """A paragraph in lines that are no longer than those of the other documents."""
-    lines = textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent)
-    return "\n".join(lines) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Text in which nothing is markup."""
-    for mark in ("*", "|", "<"):
-        text = text.replace(mark, f"\\{mark}")
-    return re.sub(r"\b_|_\b", r"\_", text)  # inside a word it is none
 
 
 def main() -> None:

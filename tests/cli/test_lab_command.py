@@ -134,7 +134,7 @@ def test_a_report_says_gates_and_numbers(run):
         "4 trials; 8 s of training and evaluation.",
         "0 of 1 gates hold, 1 is met by seeds that are all alike.",
         "  seeds alike   Rotary copies better.",
-        "accuracy of rotary minus none: 0.500 [0.500, 0.500] (required: interval above -2)",
+        "accuracy of rotary minus none: 0.500 [0.500, 0.500] (required: range of the seeds above -2)",
         "copy: Accuracy (share of answers that are right), by length in tokens",
         "none             0.200 [0.200, 0.200]  0.200 [0.200, 0.200]",
         "rotary, removed  2.062 [2.000, 2.125]  2.062 [2.000, 2.125]",

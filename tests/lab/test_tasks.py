@@ -15,6 +15,7 @@ import pytest
 from best_answers import best_by_bag
 from clockhands.errors import ClockhandsError, InvalidType, InvalidValue, TooLarge, Unreadable
 from clockhands.lab import _texts as texts
+from clockhands.lab import study as studies
 from clockhands.lab import tasks
 from clockhands.lab.problems import PROBLEMS, RETRIEVALS, Algorithm, Retrieval
 from clockhands.lab.tasks import IGNORED, Absolute, Copy, Induction, Language, Order, Recall
@@ -219,6 +220,22 @@ def test_language_scores_what_there_is(story):
             batches = task.evaluation(rng(), 64, length, protocol)
             assert sum(int((batch.targets != IGNORED).sum()) for batch in batches) == 1_000 - 128
     assert task.provenance()["scored_tokens"] == 872
+
+
+def test_rates_are_chosen_on_other_tokens_than_those_that_are_reported(story):
+    """Those that follow; in a short text as few of them again as it allows. Other tasks draw new sequences."""
+    for scored, first in ((200, 264), (600, 1_000 - 64 - 600)):
+        tuned = small(story, held_out=0.25, scored=scored).for_tuning
+        said = tuned.provenance()
+        assert (said["first_scored_token"], said["scored_tokens"]) == (first, scored)
+        found = [int(each) for batch in tuned.evaluation(rng(), 64, 50) for each in batch.targets.ravel()]
+        found = [each for each in found if each != IGNORED]
+        assert bytes(found) == story.read_bytes()[3_000 + first : 3_000 + first + scored]
+    assert Copy().for_tuning == Copy()
+    study = studies.parse(
+        'question = "?"\n[tasks]\nlanguage = { kind = "language" }\n[arms]\nnone = { code = "none" }\n[grid]\n'
+    )
+    assert study.tasks["language"].task.skip == Language().scored
 
 
 def test_language_says_where_its_text_is_from(story):

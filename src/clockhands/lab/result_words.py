@@ -1,7 +1,7 @@
 """How the lab writes numbers, intervals and names, on a terminal and in its report."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from clockhands.lab.results import CHANCE, SEEDS, GateResult, Results, bracket, effect_of
@@ -210,6 +210,19 @@ TESTED = (
     "A gate holds if its bound is met and chance alone would meet it with a probability of at most 5 %, by Student's t "
     "over the seeds (taken as normal), corrected for the number of gates of the study (Holm)."
 )
+
+
+def bounds_in_words(bounds: Mapping[str, float]) -> str:
+    """What a gate requires. Its ``interval`` is the range of the seeds, also where brackets hold a 95 % interval.
+
+    >>> bounds_in_words({"at_least": 0.5, "interval_above": 0.0})
+    'at least 0.5, range of the seeds above 0'
+    """
+    return ", ".join(
+        f"{name.replace('interval', 'range of the seeds').replace('_', ' ')} {bound:g}"
+        for name, bound in bounds.items()
+    )
+
 
 EFFECT = "The effect is the distance from the required bound in standard deviations of the seeds."
 

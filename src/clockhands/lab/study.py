@@ -366,6 +366,7 @@ def _over_the_rates(study: Study, only: Mapping[str, Mapping[str, list[float]]])
     tasks = {
         name: dataclasses.replace(
             plan,
+            task=plan.task.for_tuning,
             seeds=study.tuning.seeds,
             arms=tuple(at_rate(arm, rate) for arm in plan.arms for rate in rates(name, arm)),
             evaluation=dataclasses.replace(

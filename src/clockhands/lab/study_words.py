@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clockhands.lab.drops import rise_of
-from clockhands.lab.result_words import MEASURES, Line, effect_in_words
+from clockhands.lab.result_words import MEASURES, Line, bounds_in_words, effect_in_words
 from clockhands.lab.results import GateResult, Results, bracket
 from clockhands.lab.study import Arm, AtTest, Gate
 from clockhands.measures.claims import Estimate
@@ -33,14 +33,13 @@ def gate_in_numbers(results: Results, each: GateResult) -> str:
     if gate.minus:
         what += f" minus {gate.minus}" + (f" {gate.minus_variant}" if gate.minus_variant else "")
     where = f" at {gate.length:,} tokens" if gate.length else ""
-    required = ", ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in gate.bounds.items())
     found = number(each.value)
     if gate.measure == "spike" and not gate.minus and each.value is not None:
         found = rise_of(results, gate.task, gate.arm)
     measure = {"spike": "rise at the drop", "won_back": "recovered share of the rise"}.get(gate.measure, gate.measure)
     effect = effect_in_words(each)
     chance = "" if each.chance is None else f"; chance: {_digits(each.chance)}, effect: {effect}"
-    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {required}{chance})"
+    return f"{measure.replace('_', ' ')} of {what}{where}: {found} (required: {bounds_in_words(gate.bounds)}{chance})"
 
 
 def _digits(chance: float) -> str:

@@ -65,6 +65,11 @@ class Task(ABC):
         """The greatest length (token); None where there is none."""
         return None
 
+    @property
+    def for_tuning(self) -> "Task":
+        """The task that rates are chosen by: its sequences, drawn with other seeds, are not those of a report."""
+        return self
+
     def check(self, length: int) -> int:
         """`length` as an int, if the task has sequences of this length.
 

@@ -5,7 +5,7 @@ and all randomness comes from the generator that is passed in.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -337,8 +337,8 @@ class Language(Task):
     windows from random starts of the training part.
 
     Evaluation scores the same tokens at every length and in both protocols: `scored` tokens of the held-out part,
-    from its token number `longest` on, each once; fewer where the text ends before. So losses of different lengths
-    are about the same text.
+    from its token number `longest` + `skip` on, each once; fewer where the text ends before. So losses of different
+    lengths are about the same text.
 
     - `whole`: windows of the length that do not overlap, scored at every position. The first positions of a window
       have little context, and more so the shorter the window: loss falls with length for this reason alone (the
@@ -357,6 +357,7 @@ class Language(Task):
         stride: Positions scored in a sliding window (token); 0 is an eighth of the length.
         scored: Tokens scored in an evaluation, at most.
         longest: The greatest length that is ever used (token).
+        skip: Tokens of the held-out part before the scored ones, after `longest`; fewer where the text ends before.
         limit: Bytes from the start of the text that are used; 0 is all.
     """
 
@@ -369,6 +370,7 @@ class Language(Task):
     stride: int = 0
     scored: int = 16_384
     longest: int = 2_048
+    skip: int = 0
     limit: int = 0
 
     def __post_init__(self) -> None:
@@ -394,6 +396,7 @@ class Language(Task):
             stride=count("stride", self.stride, 0),
             scored=count("scored", self.scored),
             longest=count("longest", self.longest, 2),
+            skip=count("skip", self.skip, 0),
             limit=count("limit", self.limit, 0),
         )
         if self.tokenizer == "bytes" and self.vocabulary != 256:
@@ -435,6 +438,11 @@ class Language(Task):
             )
         return length
 
+    @property
+    def for_tuning(self) -> "Language":
+        """The same, scored on the tokens that follow."""
+        return replace(self, skip=self.skip + self.scored)
+
     def source(self) -> texts.Text:
         """The text, with its provenance."""
         return texts.read(self.text, self.limit)
@@ -445,7 +453,7 @@ class Language(Task):
         `scored_bytes` over `scored_tokens` turns nats per token into nats per byte.
         """
         made = self._tokens()
-        first, number = self.longest, self._number()
+        first, number = self._scored()
         scored = made.held_out[first : first + number]
         return {
             **self.source().provenance(),
@@ -463,7 +471,8 @@ class Language(Task):
         self.check(length)
         made = self._tokens()
         seen = np.bincount(made.training, minlength=self.vocabulary) + 1
-        scored = made.held_out[self.longest : self.longest + self._number()]
+        first, number = self._scored()
+        scored = made.held_out[first : first + number]
         return {
             "chance_accuracy": 1 / self.vocabulary,
             "chance_loss": log(self.vocabulary),
@@ -504,9 +513,11 @@ class Language(Task):
     def _tokens(self) -> texts.Tokens:
         return texts.split(self.source(), self.held_out, self.tokenizer, self.vocabulary)
 
-    def _number(self) -> int:
-        """How many tokens are scored: the last window of any length still ends inside the text."""
-        return max(0, min(self.scored, len(self._tokens().held_out) - 2 * self.longest))
+    def _scored(self) -> tuple[int, int]:
+        """The first token that is scored, and how many: the last window of any length still ends inside the text."""
+        room = max(0, len(self._tokens().held_out) - 2 * self.longest)
+        number = min(self.scored, room)
+        return self.longest + min(self.skip, room - number), number
 
     def _batch(self, rng: np.random.Generator, sequences: int, length: int, *, even: bool) -> Batch:
         training = self._tokens().training
@@ -514,14 +525,14 @@ class Language(Task):
 
     def _evaluation(self, rng: np.random.Generator, sequences: int, length: int, protocol: str) -> Iterator[Batch]:
         stride = length if protocol == "whole" else self.stride or ceil(length / 8)
-        held_out, number = self._tokens().held_out, self._number()
+        held_out, (first, number) = self._tokens().held_out, self._scored()
         # A window that starts at s predicts tokens s + 1 to s + length, and is scored on the last `stride` of them.
-        starts = np.arange(self.longest, self.longest + number, stride) + stride - 1 - length
+        starts = np.arange(first, first + number, stride) + stride - 1 - length
         for at in range(0, len(starts), sequences):
             some = starts[at : at + sequences]
             made = _windows(held_out, some, length)
             made.targets[:, : length - stride] = IGNORED
-            made.targets[some[:, None] + np.arange(1, length + 1) >= self.longest + number] = IGNORED
+            made.targets[some[:, None] + np.arange(1, length + 1) >= first + number] = IGNORED
             yield made
 
 

@@ -18,6 +18,7 @@ from clockhands.lab.result_words import (
     EFFECT,
     TESTED,
     Line,
+    bounds_in_words,
     brackets,
     effect_in_words,
     in_full,
@@ -214,8 +215,6 @@ class _Page:
 
     def gate(self, each: GateResult) -> list[Markup | str]:
         gate = each.gate
-        bounds = {"at least": gate.at_least, "at most": gate.at_most,
-                  "interval above": gate.interval_above, "interval below": gate.interval_below}  # fmt: skip
         one = gate.measure == "spike" and not gate.minus and each.value is not None
         found = rise_of(self.results, gate.task, gate.arm) if one else in_full(each.value, gate.measure)
         says, grade = verdict_of(self.results, each), _GRADES[each.known]
@@ -223,7 +222,7 @@ class _Page:
             element("span", mark(grade), says, class_=f"lab-verdict is-{grade}"),
             gate.says,
             joined(element("strong", found), element("br"), measured_in_words(gate)),
-            listed(f"{name} {bound:g}" for name, bound in bounds.items() if bound is not None),
+            bounds_in_words(gate.bounds),
             effect_in_words(each),
         ]
 

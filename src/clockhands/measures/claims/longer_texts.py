@@ -128,9 +128,10 @@ def low_frequencies_carry_meaning() -> Numbers:
 
 @claim("base-10000-for-any-length")
 def base_10000_for_any_length() -> Numbers:
-    """The smallest base without a negative sum below 4,096, and how many sums of two pairs are negative below 63."""
+    """The smallest base without a negative sum below 4,096, negative sums of two pairs, and the slowest pair alone."""
     sums = np.cos(np.outer(np.arange(1, 63), geometric(2).rates)).sum(axis=1)
     return {
         "negative_sums_with_2_pairs_at_1_to_62_tokens": int((sums < 0).sum()),
+        "first_distance_with_the_slowest_pair_alone": math.floor(math.pi / 2 / geometric(64).rates[-1]) + 1,
         "smallest_sound_base_for_4096_tokens_in_thousands": (smallest_sound_base(64, 4096) or math.nan) / 1000,
     }

@@ -55,17 +55,17 @@ def measured_in_words(told: Claim) -> list[str]:
 
 
 def waits_in_words(told: Claim) -> str:
-    r"""What is not shown yet, and the missing measurement; empty if none is missing.
+    r"""What is not shown yet, and what is missing; empty if nothing is.
 
     >>> from clockhands.measures.claims import CLAIMS
     >>> print(waits_in_words(CLAIMS["modern-models-prefer-rotary-or-alibi"]).replace(". ", ".\n"))
     Formulas alone do not settle this claim.
-    The missing measurement is the date and the context of each model type.
+    What is missing is the date and the context of each model type.
     """
     if not told.waits_for:
         return ""
     tried = "The small models of these studies" if told.measured else "Formulas alone"
-    return f"{tried} do not settle this claim. The missing measurement is {told.waits_for}"
+    return f"{tried} do not settle this claim. What is missing is {told.waits_for}"
 
 
 def name_in_words(name: str) -> str:
