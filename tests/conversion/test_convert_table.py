@@ -196,6 +196,13 @@ def test_axes_in_another_order():
         ch.convert_table(ch.table(from_, CELLS), from_, to)
 
 
+def test_a_pair_that_stands_still_belongs_to_its_axis():
+    from_ = AxialSinusoidal(8, (1, 1), spacing=(Explicit((1.0, 0.0)), Explicit((0.5, 0.0))))
+    to = AxialSinusoidal(8, (1, 1), spacing=(Explicit((0.5, 0.0)), Explicit((1.0, 0.0))), channels="wave-axis-rate")
+    made = ch.convert_table(ch.table(from_, CELLS), from_, to, axes=(1, 0))
+    assert np.array_equal(made, ch.table(to, [cell[::-1] for cell in CELLS]))
+
+
 def test_raw_coordinates_go_along_and_are_not_lost():
     with_raw = AxialSinusoidal(WIDTH + 2, (1, 1), raw="before")
     after = AxialSinusoidal(WIDTH + 2, (1, 1), raw="after", channels="wave-axis-rate")

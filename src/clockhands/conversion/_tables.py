@@ -2,30 +2,22 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from clockhands.arguments import count
-from clockhands.encodings.additive import (
-    AdditiveCode,
-    AxialSinusoidal,
-    EvenlySpaced,
-    SineOnly,
-    SingleFrequency,
-    Sinusoidal,
-)
+from clockhands.encodings.additive import AdditiveCode, FourierFeatures, WarpedPosition
 from clockhands.encodings.additive import table as table_of
-from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.positions import numpy_of
 from clockhands.encodings.presets import preset
 from clockhands.encodings.specs import describe
 from clockhands.encodings.traces import device_of, is_traced, library
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import shown
+from clockhands.recognition.channel_waves import ChannelWaves, sinusoid_channels
 
-SAME_RATE = Decimal("1e-6")
+SAME_RATE = 1e-6
 """Rates that differ by at most a relative 1e-6 count as equal: bases are published with six digits."""
 
 # How near to a code's own row another row is taken for it, in numbers of size 1.
@@ -48,7 +40,7 @@ class _Channel:
 
     kind: str
     axis: int = 0
-    rate: Decimal = Decimal(0)
+    rate: float = 0.0
     sign: int = 1
 
 
@@ -161,53 +153,25 @@ def _spec(name: str, given: Any, width: int) -> Any:
 def _written(spec: Any, given: Any, name: str) -> _Written:
     """The channels of a spec, one by one."""
     said = f"{given} ({describe(spec)})" if isinstance(given, str) else describe(spec)
-    if isinstance(spec, Sinusoidal):
-        pairs = pair_channels(spec.ladder.pairs, spec.layout)
-        mean, factor = spec.affine
-        channels = _channels(spec.width, [(pairs, spec.ladder.exact)], spec.order)
-        return _Written(said, spec, channels, 1, mean, factor)
-    if isinstance(spec, AxialSinusoidal):
-        hands, coordinates = spec.places
-        lanes = [(channels, ladder.exact) for channels, ladder in zip(hands, spec.ladders, strict=True)]
-        channels = _channels(spec.width, lanes, spec.order, coordinates.tolist())
-        return _Written(said, spec, channels, spec.number_of_axes, 0.0, spec.scale)
-    if isinstance(spec, EvenlySpaced | SingleFrequency):
-        pairs = pair_channels(spec.ladder.pairs, spec.layout)
-        return _Written(said, spec, _channels(spec.width, [(pairs, spec.ladder.exact)], spec.order))
-    if isinstance(spec, SineOnly):
-        return _Written(said, spec, tuple(_Channel("sin", rate=rate) for rate in spec.ladder.exact))
-    raise InvalidType(
-        f"`{name}` is {said}, whose values are not sines and cosines of fixed frequencies.",
-        "Give Sinusoidal or AxialSinusoidal; to resize learned rows, use clockhands.additive.resize.",
-    )
+    waves = None if isinstance(spec, FourierFeatures | WarpedPosition) else sinusoid_channels(spec)
+    if waves is None:
+        raise InvalidType(
+            f"`{name}` is {said}, whose values are not sines and cosines of fixed frequencies.",
+            "Give Sinusoidal or AxialSinusoidal; to resize learned rows, use clockhands.additive.resize.",
+        )
+    mean, factor = getattr(spec, "affine", (0.0, getattr(spec, "scale", 1.0)))
+    channels = tuple(_channel(waves, number) for number in range(spec.width))
+    return _Written(said, spec, channels, spec.number_of_axes, mean, factor)
 
 
-def _channels(
-    width: int,
-    lanes: list[tuple[np.ndarray, tuple[Decimal, ...]]],
-    order: str,
-    coordinates: Sequence[int] = (),
-) -> tuple[_Channel, ...]:
-    """The channels of pairs, [pairs, 2] per axis; those from ``width`` on are cut, and unused ones are zero."""
-    made = [_Channel("zero")] * width
-    for axis, (places, rates) in enumerate(lanes):
-        for pair, rate in zip(places.tolist(), rates, strict=True):
-            for channel, (kind, sign) in zip(pair, _waves(order), strict=True):
-                if channel < width:
-                    made[channel] = _Channel(kind, axis, rate, sign)
-    for axis, channel in enumerate(coordinates):
-        made[channel] = _Channel("raw", axis)
-    return tuple(made)
-
-
-def _waves(order: str) -> tuple[tuple[str, int], tuple[str, int]]:
-    """The two waves of a pair with their signs.
-
-    >>> _waves("-sin-cos"), _waves("cos--sin")
-    ((('sin', -1), ('cos', 1)), (('cos', 1), ('sin', -1)))
-    """
-    first, second = order.lstrip("-").split("-", 1)
-    return (first, -1 if order.startswith("-") else 1), (second.lstrip("-"), -1 if second.startswith("-") else 1)
+def _channel(waves: ChannelWaves, number: int) -> _Channel:
+    if waves.raw[number] >= 0:
+        return _Channel("raw", int(waves.raw[number]))
+    quarter, axis = int(waves.quarters[number]), int(waves.axes[number])
+    if quarter < 0:
+        return _Channel("zero")
+    kind = "cos" if quarter % 2 else "sin"
+    return _Channel(kind, axis, float(waves.rates[axis, number]), -1 if quarter >= 2 else 1)
 
 
 def _axis_order(axes: Sequence[int] | None, source: _Written, target: _Written) -> tuple[int, ...]:
@@ -298,7 +262,7 @@ def _unlike(some: list[list[int]], others: list[list[int]], mine: _Written, thei
             yield group
 
 
-def _alike(first: Decimal, second: Decimal) -> bool:
+def _alike(first: float, second: float) -> bool:
     return abs(first - second) <= SAME_RATE * max(first, second)
 
 

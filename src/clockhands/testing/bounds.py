@@ -94,7 +94,7 @@ from clockhands.encodings.dtypes import SMALLEST as TINY
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF as UNIT
 from clockhands.encodings.ladders import EvenSteps, Joined, Repeated
 from clockhands.encodings.rotary import Rotary
-from clockhands.recognition.suspects import ChannelWaves, sinusoid_channels
+from clockhands.recognition.channel_waves import ChannelWaves, sinusoid_channels
 
 SINGLE = UNIT["float32"]
 

@@ -2,10 +2,8 @@
 
 from clockhands.recognition.suspects._additive_code import (
     AdditiveObservations,
-    ChannelWaves,
     StagedAdditive,
     additive_stateful,
-    sinusoid_channels,
 )
 from clockhands.recognition.suspects._additive_specs import additive_suspects, further_suspects
 from clockhands.recognition.suspects._bias_code import (

@@ -15,11 +15,10 @@ from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.specs import describe
 from clockhands.encodings.usual_values import ADDITIVE_BASES, UNITS
+from clockhands.recognition.channel_waves import ChannelWaves, sinusoid_channels
 from clockhands.recognition.suspects._additive_code import (
     AdditiveObservations,
-    ChannelWaves,
     additive_stateful,
-    sinusoid_channels,
     wrong_arithmetic,
     wrong_places,
     wrong_sums,

@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.additive import AdditiveCode, AxialSinusoidal, FourierFeatures, table
+from clockhands.encodings.additive import AdditiveCode, FourierFeatures, table
 from clockhands.encodings.grids import Grid
-from clockhands.encodings.layouts import pair_channels
 from clockhands.encodings.phases import thread_count
 from clockhands.encodings.positions import positions_of
 from clockhands.encodings.specs import describe
 from clockhands.recognition._given import GivenTable
 from clockhands.recognition._matches import Match, Residual, Rows
+from clockhands.recognition.channel_waves import sinusoid_channels
 
 _LARGE = 1 << 22  # a table with more numbers is compared in float32
 _BLOCK = 1 << 22  # numbers of one block
@@ -66,7 +66,11 @@ class ExpectedTable:
         cls, spec: Any, positions: Callable[[int, int], Any], scale: float, *, values: Any = None
     ) -> "ExpectedTable":
         """A code whose rates are those of its ladders, or of the frequencies in ``values``."""
-        return cls(spec, positions, values, scale, _channel_rates(spec, values))
+        waves = sinusoid_channels(spec, values)
+        assert waves is not None
+        rates, raw = np.abs(waves.rates), np.flatnonzero(waves.raw >= 0)
+        rates[waves.raw[raw], raw] = 1.0
+        return cls(spec, positions, values, scale, rates)
 
     @classmethod
     def of_cells(cls, spec: Any, grid: Grid, *, values: Any = None) -> "ExpectedTable":
@@ -90,24 +94,6 @@ class ExpectedTable:
         places = positions_of(self.positions(first, last + 1)).as_float64().reshape(last + 1 - first, -1)
         away = np.abs(places[rows - first]) ** self.power
         return away @ self.rates * (arithmetic * self.scale * (3 * powers + 5))
-
-
-def _channel_rates(spec: Any, values: Any) -> np.ndarray:
-    """The rate of each channel along each axis, [axes, channels]; 1 for a raw coordinate."""
-    rates = np.zeros((spec.number_of_axes, spec.width))
-    hands, coordinates = getattr(spec, "places", None) or ((), ())
-    if isinstance(spec, FourierFeatures):
-        own = np.abs(np.reshape(values, (spec.axes, -1))) * spec.multiplier
-        hands = [pair_channels(spec.pairs, spec.layout) + spec.width - 2 * spec.pairs] * spec.axes
-    elif isinstance(spec, AxialSinusoidal):
-        own = spec.rates
-    else:
-        own, hands = [spec.rates], [pair_channels(len(spec.rates), spec.layout)]
-    for axis, channels in enumerate(hands):
-        inside = channels < spec.width
-        rates[axis, channels[inside]] = np.stack([own[axis]] * 2, axis=1)[inside]
-    rates[range(len(coordinates)), list(coordinates)] = 1.0
-    return rates
 
 
 @dataclass

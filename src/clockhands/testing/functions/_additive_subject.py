@@ -19,8 +19,9 @@ from clockhands.encodings.additive import (
 from clockhands.encodings.grids import Grid
 from clockhands.encodings.ladders import Geometric
 from clockhands.errors import ClockhandsError
+from clockhands.recognition.channel_waves import sinusoid_channels
 from clockhands.recognition.probe_positions import probe_positions
-from clockhands.recognition.suspects import StagedAdditive, sinusoid_channels
+from clockhands.recognition.suspects import StagedAdditive
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import added_error, is_scaled, row_error, wave_error
 from clockhands.testing.functions._tokens import ALONE, COUNTS, CheckedTokens, a_few_positions, token_experiments
