@@ -16,6 +16,7 @@ from clockhands.lab.result_words import bounds_in_words, gate_word, in_short, of
 from clockhands.lab.results import effect_of
 from clockhands.lab.sections import BOUNDS
 from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of, measured, stored
+from clockhands.measures.claims.sentences import evidence_in_words
 from studies_markdown import duration, escaped, in_numbers, number_of, table, wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -115,11 +116,25 @@ def gates_in_short(study: MeasuredStudy) -> str:
     """How many hold."""
     words = [word_of(study, each) for each in study.data["gates"]]
     held = f"{words.count('holds')} of {len(words)} hold"
+    if so_far := holding_so_far(study):
+        held += f", {so_far} in all cells run so far"
     return "none" if not words else held if words.count("holds") == len(words) else f"**{held}**"
+
+
+def holding_so_far(study: MeasuredStudy) -> int:
+    """How many gates hold in every cell that was run of those of which they are said, and wait for others."""
+    held = 0
+    for gate in study.data["gates"]:
+        said = {cell: own for cell, own in gate.get("cells", {}).items() if own["said"]}
+        run = [word_of(study, own | {"task": cell}) for cell, own in said.items() if cell in study.data["tasks"]]
+        held += len(run) < len(said) and set(run) == {"holds"}
+    return held
 
 
 def word_of(study: MeasuredStudy, gate: Mapping[str, Any]) -> str:
     """The verdict of a gate."""
+    if gate["holds"] is None and (said := [own for own in gate.get("cells", {}).values() if own["said"]]):
+        return f"{sum(own['holds'] is not None for own in said)} of {len(said)} cells"
     if gate["holds"] is None or gate["value"] is None:
         return "not judged"
     return gate_word(gate["holds"], gate["chance"], len(study.data["tasks"][gate["task"]]["seeds"]))
@@ -152,6 +167,8 @@ def gates_of(study: MeasuredStudy) -> str:
         return "The study has no gates.\n"
     words = [word_of(study, each) for each in gates]
     say = in_short(words)
+    if so_far := holding_so_far(study):
+        say += f" {so_far} hold in each cell that was run so far, and wait for the others."
     for word in ("fails", "may be chance", "not judged"):
         if word in words:
             says = " ".join(f"“{gate['says']}”" for gate, own in zip(gates, words, strict=True) if own == word)
@@ -177,7 +194,7 @@ def gates_of(study: MeasuredStudy) -> str:
         "effect",
         "chance",
     )
-    return wrapped(escaped(say)) + "\n" + table(heads, rows, right=3)
+    return wrapped(escaped(f"{say} {evidence_in_words(study)}")) + "\n" + table(heads, rows, right=3)
 
 
 def bounds_of(gate: Mapping[str, Any]) -> dict[str, float]:

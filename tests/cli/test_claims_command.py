@@ -137,8 +137,11 @@ def test_how_a_claim_was_measured_is_said(run):
     told = json.loads(run("claims", name, "--json").out)["claims"][0]
     assert [each["study"] for each in told["measured"]] == list(CLAIMS[name].measured) != []
     for each in told["measured"]:
-        assert set(each) == {"study", "command", "commit", "created", "seconds", "seeds", "changed"}
-        assert f"Measured by `{each['command']}`: {len(each['seeds'])} seeds, commit {each['commit']}, in" in text
+        own = {"study", "command", "commit", "created", "seconds", "seeds", "changed", "settings", "tests"}
+        assert set(each) == own
+        assert f"Measured by `{each['command']}`, commit {each['commit']}, in" in text
+        assert f"{len(each['seeds'])} seeds, " in text
+    assert "whose range holds the median of such models in 75 % of cases" in text
     assert "Run the study again with this command." in text
     assert json.loads(run("claims", "ratio-1.036", "--json").out)["claims"][0]["measured"] == []
 

@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from clockhands.lab.results import CHANCE, SEEDS, GateResult, Results, bracket, effect_of
+from clockhands.lab.results import CHANCE, GateResult, Results, bracket, effect_of
 from clockhands.lab.store import Key
 from clockhands.lab.study import AS_TRAINED
 from clockhands.lab.tasks import Language
-from clockhands.measures.claims import Estimate, coverage
+from clockhands.measures.claims import SEEDS, Estimate, coverage
 
 
 class Line(NamedTuple):

@@ -21,14 +21,10 @@ from clockhands.lab import study as studies
 from clockhands.lab.arms import sizes_of, spec_of
 from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
-from clockhands.measures.claims.studies import LEVEL, OF_TRAINING, Estimate, estimated
+from clockhands.measures.claims.studies import LEVEL, OF_TRAINING, SEEDS, Estimate, estimated
 
 CHANCE = 0.05
 """A statement is known where chance makes it look true with at most this probability, after Holm's correction."""
-
-
-SEEDS = 8
-"""So many seeds and more have a 95 % interval; of fewer the range is shown."""
 
 _SAME = 1e-9
 """Numbers whose range is at most this share of the largest are the same, but for rounding."""

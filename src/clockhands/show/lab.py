@@ -149,6 +149,8 @@ def _print_gate(page: Page, results: Results, each: GateResult) -> None:
     if each.cells:
         page.line(Text(f"                does the order hold? {safe(order_by_cell(results, each))}", style="dim"))
         for cell, own in each.cells.items():
+            if own.value is None:
+                continue
             page.line(
                 Text(f"                  {safe(cell)}: {order_word(results, own)}, {number(own.value)}", style="dim")
             )

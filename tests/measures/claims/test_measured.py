@@ -13,6 +13,7 @@ from scipy.stats import ttest_1samp
 from clockhands.errors import InvalidValue
 from clockhands.measures.claims import CLAIMS, recompute
 from clockhands.measures.claims import studies as module
+from clockhands.measures.claims.sentences import evidence_in_words
 from clockhands.measures.claims.studies import AS_TRAINED, MeasuredStudy, measured, stored
 from measures.claims.trained import RESULTS, STUDIES
 
@@ -63,6 +64,35 @@ def test_every_mean_and_interval_follow_from_the_seeds(cases):
                     assert low is high is None
                     continue
                 assert (low, high) == pytest.approx((min(numbers), max(numbers)), **within)
+
+
+def test_every_gate_and_claim_on_trained_models_says_its_grid_seeds_coverage_and_correction(cases, repository):
+    """On the page of the study, and of the claim, in words that its data give: none is written by hand."""
+    claims = [each for each in CLAIMS.values() if each.measured]
+    pages = {path: " ".join(path.read_text("utf-8").split()) for path in repository.glob("docs/claims/*.md")}
+    for name, study in STUDIES.items():
+        says = evidence_in_words(measured(name))
+        with cases(name):
+            for task in study["tasks"].values():
+                model = task["model"]
+                size = f"of {model['start']}" if model["start"] else f"of width {model['width']}"
+                assert f"{size} trained at {task['length']} tokens" in says
+                assert f"{len(task['seeds'])} seed" in says
+                assert ("95 % interval" if len(task["seeds"]) >= 8 else "range") in says
+            found, _ = chances_of(study)
+            tested = [each for each in found if each[1]] or list(found)
+            assert f"corrected for {len(tested)} test" in says
+            page = (repository / "docs" / "studies" / f"{name}.md").read_text("utf-8")
+            assert says in " ".join(page.split())
+    for each in claims:
+        with cases(each.id):
+            (page,) = [text for text in pages.values() if f"## {each.id} " in text]
+            section = page.partition(f"## {each.id} ")[2].partition(" ## ")[0]
+            assert all(evidence_in_words(measured(name)) in section for name in each.measured)
+    for name, told in CLAIMS.items():
+        taken = {number for number in told.numbers if number.startswith("measured_")}
+        with cases(name, "measured"):
+            assert bool(taken) <= bool(told.measured), "it says which studies these are of"
 
 
 def test_a_loss_ratio_is_the_loss_over_that_at_the_training_length():

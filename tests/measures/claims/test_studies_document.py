@@ -184,6 +184,16 @@ def test_the_cells_of_a_grid_that_are_complete_are_kept_and_the_others_said_to_b
     row = next(each for each in lines if each.startswith("| Rotary is as good. | copy @ size large"))
     cells = ["copy @ size large", "yes", "seeds alike", "0.000 [0.000, 0.000]", "–", "cpu, commit unknown"]
     assert row == f"| Rotary is as good. | {' | '.join(cells)} |"
+    tested = quick["gates"][-1]["cells"]
+    for own in (quick["gates"][-1], *tested.values()):
+        own |= {"holds": None, "chance": None}
+    for cell in ("copy", "copy @ size large"):
+        tested[cell] |= {"holds": True, "chance": 0.01}
+    tested["copy @ size unrun"]["said"] = True
+    study = maker.MeasuredStudy("quick", quick)
+    assert (maker.word_of(study, quick["gates"][-1]), maker.holding_so_far(study)) == ("2 of 3 cells", 1)
+    tested["copy"]["chance"] = 0.2
+    assert maker.holding_so_far(study) == 0
 
 
 def test_a_study_that_has_not_ended_or_was_changed_is_refused(keeper, store, tmp_path):

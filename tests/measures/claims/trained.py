@@ -89,3 +89,18 @@ def of_removed(control):
             text("ablation", arm, variant="removed"), text("ablation", arm if control == "removed" else control)
         )
     ]
+
+
+def cell(task, arm, length=64, variant="as trained", protocol="whole"):
+    """Losses of text, in a cell of the study `conclusions`."""
+    return seeds("conclusions", task, arm, variant, protocol, "loss", length)
+
+
+def cells(numbers):
+    """What is computed of each cell that was run, together."""
+    return [each for task in ("language", "language @ size small") for each in numbers(task)]
+
+
+def removed(task, arm):
+    """Losses without the code that a model was trained with, above those of models that never had one."""
+    return less(cell(task, arm, variant="removed"), cell(task, "none"))

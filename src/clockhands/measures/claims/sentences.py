@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import get_args
 
 from clockhands.measures.claims.claim import Claim, Number, Recomputed, Stated, Verdict
-from clockhands.measures.claims.studies import measured
+from clockhands.measures.claims.studies import SEEDS, MeasuredStudy, coverage, measured
+from clockhands.phrases import listed
 
 
 def summary(found: Sequence[Recomputed]) -> str:
@@ -44,14 +45,39 @@ def measured_in_words(told: Claim) -> list[str]:
     """How each study behind the claim was run, and how to run it again: one sentence or two for each."""
     sentences = []
     for each in (measured(name).to_dict() for name in told.measured):
-        seeds = f"{len(each['seeds'])} seed{'s' if len(each['seeds']) != 1 else ''}"
         minutes = max(1, round(each["seconds"] / 60))
         sentences.append(
-            f"Measured by `{each['command']}`: {seeds}, commit {each['commit'] or 'unknown'}, in {minutes} "
-            f"minute{'s' if minutes != 1 else ''}. Run the study again with this command."
+            f"Measured by `{each['command']}`, commit {each['commit'] or 'unknown'}, in {minutes} "
+            f"minute{'s' if minutes != 1 else ''}. Run the study again with this command. "
+            f"{evidence_in_words(measured(each['study']))} The numbers of a claim are no tests."
             + (f" Changed after it was first written: {each['changed']}" if each["changed"] else "")
         )
     return sentences
+
+
+def evidence_in_words(study: MeasuredStudy) -> str:
+    """What the gates of a study, and claims on it, are said of: sizes and lengths, seeds, coverage, and correction.
+
+    >>> for part in evidence_in_words(measured("scaling")).split("; "):
+    ...     print(part)
+    Said of 2 layers of width 64 trained at 64 tokens alone, unless an arm has its own size
+    3 seeds, whose range holds the median of such models in 75 % of cases
+    chances by Student's t, corrected for 2 tests (Holm).
+    """
+    numbers = sorted({len(task["seeds"]) for task in study.data["tasks"].values()})
+    tests = f"{study.tests} test{'s' if study.tests != 1 else ''}"
+    return (
+        f"Said of {listed(study.settings)} alone, unless an arm has its own size; {listed(map(_coverage, numbers))}; "
+        f"chances by Student's t, corrected for {tests} (Holm)."
+    )
+
+
+def _coverage(seeds: int) -> str:
+    if seeds == 1:
+        return "1 seed, which has no range"
+    if seeds >= SEEDS:
+        return f"{seeds} seeds, with 95 % intervals by Student's t"
+    return f"{seeds} seeds, whose range holds the median of such models in {100 * coverage(seeds):.3g} % of cases"
 
 
 def waits_in_words(told: Claim) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +29,9 @@ OF_TRAINING = (
     "gradient_norm_largest",
 )
 """Measures that have no length: they are of the training."""
+
+SEEDS = 8
+"""So many seeds and more have a 95 % interval; of fewer the range is shown."""
 
 LEVEL = 0.95
 """The share of cases in which an interval is to hold the median, where there are seeds enough."""
@@ -133,6 +137,17 @@ class MeasuredStudy:
         """All seeds that some task used."""
         return tuple(sorted({seed for task in self.data["tasks"].values() for seed in task["seeds"]}))
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The sizes and trained lengths of its models, in words; each cell of a grid that was run has its own."""
+        return tuple(dict.fromkeys(map(_setting, self.data["tasks"].values())))
+
+    @property
+    def tests(self) -> int:
+        """How many chances are corrected together: those of its gates, each in every cell of the grid."""
+        judged = [own for gate in self.data["gates"] for own in gate.get("cells", {"": gate}).values()]
+        return sum(each["chance"] is not None for each in judged)
+
     def to_dict(self) -> dict[str, Any]:
         """Where the numbers come from, as JSON values."""
         run = self.data["run"]
@@ -144,6 +159,8 @@ class MeasuredStudy:
             "seconds": run["wall_seconds"],
             "changed": self.data.get("changed", ""),
             "seeds": list(self.seeds),
+            "settings": list(self.settings),
+            "tests": self.tests,
         }
 
     def value(
@@ -234,6 +251,13 @@ class MeasuredStudy:
         return self.data["tasks"][task]
 
 
+def _setting(task: Mapping[str, Any]) -> str:
+    model = task["model"]
+    own = f"{model['layers']} layers of width {model['width']}"
+    size = f"the weights of {model['start']}" if model["start"] else own
+    return f"{size} trained at {task['length']} tokens"
+
+
 def estimate_of(row: list[Any], seeds: list[int]) -> Estimate:
     """An estimate as it is stored: mean, low, high, then the number of each seed, null where there is none.
 
@@ -305,8 +329,9 @@ def of_results(*, figure: str = "mean", reaching: float | None = None, **where: 
         reaching: Instead of a figure: how many models have a result of at least this.
         where: ``study`` and the arguments of `MeasuredStudy.value`; with ``minus``, those of
             `MeasuredStudy.difference`, where ``"itself"`` is the same arm; with ``place``, those of
-            `MeasuredStudy.places`. Several arms are a list. Or ``model``, the name of a `real_model`, and ``at``, the
-            keys that lead to a number, or to a list of the numbers of several models.
+            `MeasuredStudy.places`. Several arms, or tasks such as cells of a grid, are a list. Or ``model``, the name
+            of a `real_model`, and ``at``, the keys that lead to a number, or to a list of the numbers of several
+            models.
 
     >>> of_results(study="quick", task="copy", arm="sinusoidal", measure="accuracy", reaching=0.9)
     3
@@ -330,12 +355,13 @@ def of_results(*, figure: str = "mean", reaching: float | None = None, **where: 
 
 
 def _of_study(
-    study: str, task: str, arm: str | list[str], minus: str = "", place: str = "", **more: Any
+    study: str, task: str | list[str], arm: str | list[str], minus: str = "", place: str = "", **more: Any
 ) -> list[Estimate]:
-    """The estimate of each arm, or of its difference from another."""
-    own, arms = measured(study), [arm] if isinstance(arm, str) else arm
+    """The estimate of each arm in each task, or of its difference from another."""
+    own, tasks, arms = measured(study), *([each] if isinstance(each, str) else each for each in (task, arm))
+    where = list(product(tasks, arms))
     if place:
-        return [own.places(task, each)[place] for each in arms]
+        return [own.places(*each)[place] for each in where]
     if not minus:
-        return [own.value(task, each, **more) for each in arms]
-    return [own.difference(task, each, each if minus == "itself" else minus, **more) for each in arms]
+        return [own.value(*each, **more) for each in where]
+    return [own.difference(task, each, each if minus == "itself" else minus, **more) for task, each in where]
