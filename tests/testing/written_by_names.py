@@ -145,6 +145,41 @@ def video_split_elsewhere(num_frames, height, width):
     return np.exp(1j * np.concatenate([wide[0][:, :-1], split], 1))
 
 
+def rotary_merged(height, width):
+    at = np.indices((height, width)).reshape(2, height // 2, 2, width // 2, 2).swapaxes(2, 3).reshape(2, -1)
+    return np.exp(1j * _phases(*at))
+
+
+def rotary_merged_elsewhere(height, width):
+    at = np.indices((height, width)).reshape(2, height // 4, 4, width // 4, 4).swapaxes(2, 3).reshape(2, -1)
+    return np.exp(1j * _phases(*at))
+
+
+# Tables of a length.
+def of_positions(max_len, d_model):
+    return ch.table(ch.Sinusoidal(d_model), max_len)
+
+
+def of_distances(seq_len, emb_dim=16):
+    return ch.table(ch.Sinusoidal(emb_dim, layout="halves"), range(seq_len - 1, -seq_len, -1))[None]
+
+
+def of_rising_distances(n_ctx):
+    return ch.table(ch.preset("tensor2tensor", width=32), range(1 - n_ctx, n_ctx))
+
+
+def of_unsigned_distances(seq_len):
+    return ch.table(ch.Sinusoidal(16), abs(np.arange(1 - seq_len, seq_len)))
+
+
+def of_distances_with_base(seq_len, dim, theta=500.0):
+    return ch.table(ch.Sinusoidal(dim, theta), abs(np.arange(1 - seq_len, seq_len)))
+
+
+def of_cosines(seq_len, dim):
+    return np.cos(np.arange(seq_len)[:, None] * 10000.0 ** (-np.arange(dim) / dim))
+
+
 def sum_of_rows_and_columns(height, width):
     draw = np.random.default_rng(0)
     return (draw.normal(size=(height, 1, 16)) + draw.normal(size=(1, width, 16))).reshape(height * width, 16)
@@ -287,7 +322,8 @@ def by_padded_size(patch_attention_mask, num_patches_per_side):
 
 RIGHT = (
     range_from, in_all_rows, of_all_tokens, with_delta, of_step, rows_then_columns, as_channels_first, normalised,
-    rotary_of_rows, rotary_centred, video, resized, resized_to, resized_image, resized_with_class_token,
+    rotary_of_rows, rotary_centred, rotary_merged, of_positions, of_distances, of_rising_distances, video,
+    resized, resized_to, resized_image, resized_with_class_token,
     resized_from, added_to_patches, shaw, two_terms, transformer_xl, transformer_xl_causal, by_fractions,
 )  # fmt: skip
 
@@ -312,6 +348,9 @@ NOT_KNOWN = (
     squared,
     nearest,
     video_stretched,
+    rotary_merged_elsewhere,
+    of_distances_with_base,
+    of_cosines,
 )
 """Of these only another encoding, or nothing, can say whether they are right."""
 
@@ -328,6 +367,7 @@ FAULTY = {
     rotary_turned: "rows-in-another-order",
     video_frames_fastest: "rows-in-another-order",
     video_split_elsewhere: "columns-of-next-axis",
+    of_unsigned_distances: "sign-for-negative-positions",
     resized_exchanged: "rows-moved",
     unchanged_if_as_many: "rows-of-old-grid",
     from_a_square: "rows-moved",

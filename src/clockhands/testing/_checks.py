@@ -134,6 +134,21 @@ def named(fn: Callable[..., Any] | None, make: Callable[..., Any] | None) -> str
     return "lambda" if code is None else f"lambda at {Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
+def wrapper(head: str, function: Callable[..., Any], known: Mapping[str, str]) -> str:
+    """A function to paste, ``head``, that calls a user's one by its own names; what is not ``known`` is left open."""
+    name = named(function, None)
+    try:
+        parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    fixed = [one.name for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
+    passed = head.partition("(")[2].rstrip(")").split(", ")
+    if not name.isidentifier() or {*fixed} <= {*passed}:
+        return f"def {head}: return ..."
+    given = (f"{each}={known[each] if known.get(each) in passed else '...'}" for each in fixed)
+    return f"def {head}: return {name}({', '.join(given)})"
+
+
 def _first_upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 

@@ -122,8 +122,13 @@ class NamedCall(ForeignFunction):
         return self.library.positions(value) if value.dtype.kind in "iu" else self.library.floats(value, "float32")
 
 
-def named_parameters(function: Callable[..., Any], known: Mapping[str, str]) -> dict[str, str] | None:
-    """What each parameter means, by its name; those with a default may be unknown. None if another is not known."""
+def named_parameters(
+    function: Callable[..., Any], known: Mapping[str, str], enough: Iterable[Iterable[str]]
+) -> dict[str, str] | None:
+    """What each parameter means, by its name; those with a default may be unknown.
+
+    None if another is not known, or if all quantities of none of the groups of ``enough`` are there.
+    """
     try:
         parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
@@ -131,7 +136,9 @@ def named_parameters(function: Callable[..., Any], known: Mapping[str, str]) -> 
     named = [one for one in parameters if one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}]
     takes = {one.name: known[one.name] for one in named if one.name in known}
     unknown = [one for one in named if one.name not in known and one.default is one.empty]
-    return None if unknown or len({*takes.values()}) < len(takes) else takes
+    words = {*takes.values()}
+    there = len(words) == len(takes) and any(words >= {*group} for group in enough)
+    return takes if there and not unknown else None
 
 
 def judged(

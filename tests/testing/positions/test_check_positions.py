@@ -312,6 +312,57 @@ def test_latents_and_their_faults(cases):
                 assert report.codes == {code} - {None}, str(report)
 
 
+def ltx_bounds(num_frames, height, width, fps=24.0, *, fault=None, causal=True, stride=(8, 32, 32), cell="bounds"):
+    """Where the cells of a latent video start and end, in seconds and pixels, [1, 3, tokens, 2]; or one coordinate."""
+    cells = np.indices((num_frames, width, height) if fault == "by column" else (num_frames, height, width))
+    if fault == "by column":
+        cells = cells.swapaxes(2, 3)[[0, 2, 1]].swapaxes(2, 3)
+    cells = cells.reshape(3, -1)
+    ends = np.stack([cells, cells + 1], axis=-1) * np.array(stride, np.float32)[:, None, None]
+    if causal:
+        ends[0] = np.maximum(ends[0] + 1 - stride[0], 0)
+    ends[0] /= {"24 a second": 24.0, "frames": 1.0}.get(fault, fps)
+    if fault == "exchanged":
+        ends = ends[[0, 2, 1]]
+    return {"bounds": ends[None], "start": ends[..., 0], "middle": ends.mean(-1), "end": ends[..., 1]}[cell]
+
+
+LTX_FAULTS = [
+    ({}, None),
+    ({"cell": "middle"}, None),
+    ({"cell": "start"}, "cells-at-another-place"),
+    ({"cell": "end"}, "cells-at-another-place"),
+    ({"causal": False}, "first-frame-not-causal"),
+    ({"stride": (8, 1, 1)}, "cells-not-scaled"),
+    ({"stride": (1, 1, 1)}, "cells-not-scaled"),
+    ({"fault": "frames"}, "time-step"),
+    ({"fault": "24 a second"}, "seconds-cut"),
+    ({"fault": "exchanged"}, "rows-and-columns-exchanged"),
+    ({"fault": "by column"}, "cells-reordered"),
+]
+
+
+def test_seconds_and_pixels_of_latents_and_their_faults(cases):
+    for seeded, code in LTX_FAULTS:
+        with cases(seeded):
+            report = check_positions(functools.partial(ltx_bounds, **seeded), like="ltx2", raises=False)
+            assert report.codes == {code} - {None}, str(report)
+            assert report.sound == (code is None), str(report)
+    assert check_positions(functools.partial(ltx_bounds, cell="start"), like="ltx_video").sound
+
+
+def test_frames_per_second_are_given_in_place_of_seconds():
+    numbered = rope_indices.rope_index("qwen2_5_omni")
+
+    def of_frames(input_ids, video_grid_thw, sample_fps, fixed=None):
+        seconds = None if sample_fps is None else 2 / (sample_fps if fixed is None else sample_fps * 0 + fixed)
+        return numbered(input_ids, video_grid_thw=video_grid_thw, second_per_grids=seconds)
+
+    assert check_positions(of_frames, like="qwen2_5_omni").sound
+    report = check_positions(functools.partial(of_frames, fixed=1), like="qwen2_5_omni", raises=False)
+    assert report.codes == {"seconds-cut"}
+
+
 def unknown_name(tokens_of_mine):
     return tokens_of_mine
 

@@ -156,13 +156,23 @@ def _sides(rule: PositionRule, run: Run, what: str = "sides") -> tuple[int, int]
     return (columns, rows) if rule.transposed else (rows, columns)
 
 
+def _of_cells(rule: PositionRule, cells: np.ndarray, stride: float, causal: bool) -> np.ndarray:
+    """The coordinates of cells along an axis, in frames or pixels."""
+    ends = np.stack([cells, cells + 1]) * stride
+    ends = np.maximum(ends + 1 - stride, 0) if causal else ends
+    return {"start": ends[0], "middle": ends.mean(0), "end": ends[1]}[rule.cell]
+
+
 def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
     """The coordinates of the cells of a grid, [axes, cells]."""
     video = run.kind == "video"
     frames = run.grid[0] // (rule.frame_merge if video else 1)
     shape = (frames, *_sides(rule, run, what))
     order = ["trc".index(axis) for axis in rule.scan]
-    time, row, column = (axis.transpose(order).ravel() for axis in np.indices(shape))
+    time, row, column = (
+        _of_cells(rule, axis.transpose(order).ravel(), stride, rule.causal and not number)
+        for number, (axis, stride) in enumerate(zip(np.indices(shape), rule.stride, strict=True))
+    )
     time = frame_times(rule, time, run.seconds if video else None)
     if rule.time_origin == "start":
         time = time + start * (rule.video_scale if video else rule.image_scale)

@@ -209,7 +209,9 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
     """The prompts that tell the rules and the faults apart."""
     known = packaged(__file__, "prompts.toml")
     if rule.latent:
-        return [_written(row, rule) for group in _groups_of_latents(rule) for row in known[group]]
+        latents = [_written(row, rule) for group in _groups_of_latents(rule) for row in known[group]]
+        # Where positions are seconds, all latents are videos.
+        return [each for each in latents if not rule.per_second or each.grids("video") is not None]
     prompts = [_written(row, rule) for group in _groups(rule) for row in known[group]]
     return [*prompts, replace(prompts[0], name="the first prompt again")]  # shows what is kept from an earlier call
 

@@ -61,6 +61,9 @@ class PositionRule:
         time_origin: Where times are counted from: ``"start"`` or ``"zero"``.
         image_scale, video_scale: What the start of a run is multiplied by in its times.
         grid_shift: What is added to the coordinates of cells.
+        stride: What a cell of a latent stands for: frames of the video, and pixels down and across.
+        causal: Whether the first frame of a latent stands for one frame of the video, whatever the stride.
+        cell: Whether a coordinate is that of the ``"start"`` of a cell, its ``"middle"`` or its ``"end"``.
         text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted after the grids that follow them
             (``"after"``); ``"none"`` if there are none among the tokens.
         grids_first: Whether the positions of grids are returned before those of text.
@@ -112,6 +115,9 @@ class PositionRule:
     image_scale: float = 1.0
     video_scale: float = 1.0
     grid_shift: int = 0
+    stride: tuple[float, ...] = (1.0, 1.0, 1.0)
+    causal: bool = False
+    cell: str = "start"
     text: str = "counted"
     grids_first: bool = False
     scan: str = "trc"
@@ -156,7 +162,7 @@ def _families() -> Iterator[tuple[str, tuple[PositionRule, ...]]]:
         around = rules[like] if like else PositionRule(family, row["source"])
         fields = {key: value for key, value in row.items() if key not in ("like", "also", "versions")}
         fields["tokens"] = replace(around.tokens, **row.get("tokens", {}))
-        fields["axes"] = tuple(row.get("axes", around.axes))
+        fields |= {name: tuple(row.get(name, getattr(around, name))) for name in ("axes", "stride")}
         rules[family] = rule = replace(around, family=family, **fields)
         for name in (family, *also):
             yield name, (rule, *(replace(rule, **version) for version in versions))

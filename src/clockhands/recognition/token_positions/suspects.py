@@ -148,6 +148,13 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
             yield other("merge-forgotten", {"how": how}, unmerged=what)
     for shift in (1, -1):
         yield other("grid-shifted", {"shift": f"{shift:+}"}, grid_shift=shift)
+    for cell in {"start", "middle", "end"} - {rule.cell} if set(rule.stride) != {1.0} else ():
+        yield other("cells-at-another-place", {"used": cell, "declared": rule.cell}, cell=cell)
+    if rule.causal:
+        yield other("first-frame-not-causal", causal=False)
+    for stride in {(1.0, 1.0, 1.0), (rule.stride[0], 1.0, 1.0), (1.0, *rule.stride[1:])} - {rule.stride}:
+        words = {"used": _per_cell(stride), "declared": _per_cell(rule.stride)}
+        yield other("cells-not-scaled", words, stride=stride)
     for origin in ("start", "zero", "middle"):
         if origin != rule.origin and not (rule.latent and origin == "start"):
             counted = {"start": "the start of the grid", "zero": "0", "middle": "the middle of the grid"}
@@ -164,6 +171,10 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
     if not rule.latent:
         yield other("grid-of-another-image", {"how": "the grid of the first one"}, grids="first")
         yield other("grid-of-another-image", {"how": "the grids of the first row of the batch"}, grids="row")
+
+
+def _per_cell(stride: tuple[float, ...]) -> str:
+    return f"{' x '.join(map(said, stride))} (frames, rows and columns of the video)"
 
 
 def _of_audio(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iterator[PositionSuspect]:
@@ -211,7 +222,7 @@ def _of_times(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
             yield other("time-step", {"used": per_second(said(step)), "declared": declared}, per_second=step)
     if rule.per_second:
         yield other("seconds-cut", {"how": "whole ones, the fraction is cut"}, seconds="whole")
-        for taken in (1.0, 2.0, 0.5):
+        for taken in (1 / 24, 1 / 25, 1 / 30, 1 / 16) if rule.latent else (1.0, 2.0, 0.5):
             how = f"{said(taken)}, not those that are given"
             yield other("seconds-cut", {"how": how}, seconds="ignored", frame_step=taken)
         yield other("seconds-inverted", seconds="inverse")

@@ -7,8 +7,14 @@ from clockhands.testing.functions._grid_tables import check_grid, grid_taken, ro
 from clockhands.testing.functions._recognised_functions import computed_encoding
 from clockhands.testing.functions._resized_grids import check_resizing, resizing_taken
 from clockhands.testing.functions._rotary import check_rotary
+from clockhands.testing.functions._table_functions import check_length, length_taken
 
-BY_NAMES = ((resizing_taken, check_resizing), (scores_taken, check_scores), (grid_taken, check_grid))
+BY_NAMES = (
+    (resizing_taken, check_resizing),
+    (scores_taken, check_scores),
+    (grid_taken, check_grid),
+    (length_taken, check_length),
+)
 """The checks that need no encoding: what tells by the names of parameters that one fits, and the check."""
 
 __all__ = [

@@ -4,6 +4,7 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is the token times its scale plus `clockhands.table`, in float64.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,10 +30,11 @@ from clockhands.testing._checks import COPIES, checked, function_of, named, reso
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.bounds import resizing_error
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
-from clockhands.testing.functions._argument_names import NAMES, RESIZING
+from clockhands.testing.functions._argument_names import QUANTITIES
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
 from clockhands.testing.functions._rank_parts import EVERY_OF_PART, part_experiments
+from clockhands.testing.functions._resized_grids import ResizedTable, Resizing, resizing_taken
 from clockhands.testing.functions._suspects import (
     MOST,
     collided,
@@ -45,6 +47,7 @@ from clockhands.testing.functions._suspects import (
     of_any_code,
     only_coarse,
 )
+from clockhands.testing.functions._table_functions import TableOfLength, length_taken
 from clockhands.testing.functions._tokens import chosen_positions
 from clockhands.testing.reports import Explanation, Report
 
@@ -131,8 +134,8 @@ def check_additive(
     right = Right(spec, values, positive("token_scale", token_scale), _grid(grid, spec, call))
     resizing = None if resized is None or given is None else _resizing(given, resized)
     if resizing is not None:
-        right.resizing = resizing_error(resizing["values"], resizing["grid"])
-    if not {*_words(call)} & {*NAMES} <= {"x", "positions", "offset", "cu_seqlens", *RESIZING}:
+        right.resizing = resizing_error(resizing.values, resizing.old)
+    if not {*_words(call)} & {*QUANTITIES} <= {"x", "positions", "offset", "cu_seqlens"}:
         raise InvalidValue(
             f"`call` must take tokens for an additive encoding, got {shown(call)}.", 'Pass call="x, positions".'
         )
@@ -140,6 +143,13 @@ def check_additive(
     length = ends if length is None else _length(length, right)
 
     def outside(function: Callable[..., Any], own: Right, first: str | None = None) -> CheckedAdditive:
+        if resizing is not None and (takes := _resizing_takes(function, call)):
+            table = ResizedTable(function, takes, resizing, backend=backend, dtype=dtype, timeout=timeout, first=first)
+            return CheckedAdditive(own.spec, table, length, build, right=own)
+        if call is None and rank is None and own.axes == 1 and (takes := length_taken(function)):
+            options = {"backend": backend, "dtype": dtype, "timeout": timeout, "first": first}
+            rows = TableOfLength(function, takes, own.spec.width, lambda at: own.rows(at)[0], **options)
+            return CheckedAdditive(own.spec, rows, length, build, right=own, negative=negative)
         called = Called(
             function,
             own.spec.width,
@@ -147,7 +157,6 @@ def check_additive(
             call=call,
             positions=positions,
             coordinates=own.axes,
-            resizing=resizing,
             rank=rank,
             ranks=ranks,
             zigzag=zigzag,
@@ -156,6 +165,7 @@ def check_additive(
             dtype=dtype,
             timeout=timeout,
             first=first,
+            wrapping=None if resizing is None else "resized(table, size)",
         )
         return CheckedAdditive(own.spec, called, length, build, right=own, negative=negative)
 
@@ -172,20 +182,28 @@ def check_additive(
     return checked("additive", named(fn, make), it, experiments, explained, raises=raises)
 
 
-def _resizing(given: np.ndarray, resized: Mapping[str, Any]) -> dict[str, Any]:
+def _resizing_takes(function: Callable[..., Any], call: str | None) -> Mapping[str, str] | None:
+    """What the parameters of a function mean, by ``call`` or their names, if it takes the table that it resizes."""
+    if call is None:
+        return resizing_taken(function)
+    words = _words(call)
+    return dict(zip(inspect.signature(function).parameters, words, strict=False)) if "table" in words else None
+
+
+def _resizing(given: np.ndarray, resized: Mapping[str, Any]) -> Resizing:
     """The table before it is resized, its grid and the new one, and how many rows are not of the grid."""
     kept, rows = resized.get("kept", 0), resized["rows"]
     rows = rows if isinstance(rows, tuple | list) else (rows,)
     cells = len(given) - kept
     square = (math.isqrt(cells),) * 2
     grid = resized.get("grid") or (square if len(rows) > 1 and math.prod(square) == cells else (cells,))
-    return {"values": given, "rows": tuple(rows), "grid": tuple(grid), "kept": kept}
+    return Resizing(given, tuple(grid), tuple(rows), kept)
 
 
 def _resized_spec(values: Any, resized: Mapping[str, Any]) -> Learned:
     """The learned table that ``values`` become."""
     made = _resizing(numpy_of(values, "values"), resized)
-    return Learned(made["values"].shape[-1], rows=made["kept"] + math.prod(made["rows"]))
+    return Learned(made.values.shape[-1], rows=made.kept + math.prod(made.rows))
 
 
 def _values(

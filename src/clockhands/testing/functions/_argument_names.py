@@ -4,50 +4,17 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
+from clockhands.testing._usual_names import meanings
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "x": ("t", "tensor", "hidden_states", "inputs", "input"),
-    "q": ("xq", "query", "queries", "query_states", "query_layer", "q_embed"),
-    "k": ("xk", "key", "keys", "key_states", "key_layer", "k_embed"),
-    "positions": OF_POSITIONS,
-    "q_positions": ("query_positions", "q_pos", "q_position_ids"),
-    "k_positions": ("key_positions", "k_pos", "k_position_ids"),
-    "offset": (*OF_FIRST_POSITION, "seqlen_offset", "seqlen_offsets"),
-    "cos": ("cos_emb", "cos_pos", "cosine", "cosines", "freqs_cos", "cos_cached"),
-    "sin": ("sin_emb", "sin_pos", "sine", "sines", "freqs_sin", "sin_cached"),
-    "sin_cos": ("emb", "rot_pos_emb"),
-    "cos_sin": ("cos_sin_cache",),
-    "waves": (),
-    "wave_pairs": (),
-    "matrices": (),
-    "freqs": ("angles", "rotary_pos_emb"),
-    "freqs_cis": ("freqs_complex", "pos_cis", "rope_cache", "image_rotary_emb", "pe"),
-    "dim": ("head_dim", "rotary_dim", "dims", "n_elem"),
-    "head_size": ("head_width",),
-    "end": ("seq_len", "max_seq_len", "max_position_embeddings"),
-    "theta": ("base", "rope_theta", "rope_base", "base_frequency", "max_wavelength"),
-    "interleaved": ("rotary_interleaved", "is_interleaved", "traditional"),
-    "halves": ("is_neox_style", "is_neox"),
-    "mscale": ("attention_factor", "attention_scaling"),
-    "scale": (),
-    "cu_seqlens": ("cu_seq_lens", "cu_seqlen"),
-    "rank": ("cp_rank", "sp_rank"),
-    "ranks": ("cp_size", "sp_size"),
-    "table": ("posemb", "pos_embed", "pos_embedding", "position_embedding", "position_embeddings", "abs_pos"),
-    "size": ("new_size", "gs_new", "grid_size", "target_size", "new_grid_size"),
-    "old_size": ("gs_old", "orig_size", "old_grid_size"),
-    "height": ("h", "new_height"),
-    "width": ("w", "new_width"),
-    "prefix": ("num_prefix_tokens", "num_extra_tokens", "num_tokens"),
-}
-"""What a function of tokens may be given, by the names that are usual for it."""
+QUANTITIES = (
+    "x", "q", "k", "positions", "q_positions", "k_positions", "offset", "cos", "sin", "sin_cos", "cos_sin", "waves",
+    "wave_pairs", "matrices", "freqs", "freqs_cis", "dim", "head_size", "end", "theta", "interleaved", "halves",
+    "mscale", "scale", "cu_seqlens", "rank", "ranks",
+)  # fmt: skip
+"""What a function of tokens may be given."""
 
-KNOWN: Mapping[str, str] = meanings(NAMES)
-"""The word of `NAMES` for each of its names."""
-
-RESIZING = frozenset({"table", "size", "old_size", "height", "width", "prefix"})
-"""What a function is given that resizes a learned table."""
+KNOWN: Mapping[str, str] = meanings(*QUANTITIES)
+"""The quantity that each usual name means."""
 
 POSITIONS = ("positions", "q_positions", "k_positions")
 
@@ -59,15 +26,13 @@ SETTINGS = frozenset({"dim", "head_size", "theta", "interleaved", "halves", "msc
 
 # What says where tokens are: beside one of these, the defaults of the others stay.
 _PLACES = (POSITIONS, TABLES, ("offset",), ("end",))
-# Passed although they have a default, as models do.
-_PASSED = frozenset({"k", "rank", "ranks", "old_size", "prefix", "heads", "number of keys", "earlier keys"})
 
 
 class Arguments(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        words: What is passed, as words of `NAMES`, in order.
+        words: What is passed, quantities, in order.
         by_name: The parameters of the last ones, which are passed by name.
         guessed: Whether the name of a parameter did not say what it is.
     """
@@ -87,6 +52,7 @@ def arguments_of(
     usual: Sequence[tuple[str, ...]],
     can_be_made: Callable[[tuple[str, ...]], bool],
     known: Mapping[str, str] = KNOWN,
+    passed: frozenset[str] = frozenset({"k", "rank", "ranks"}),
 ) -> list[Arguments]:
     """What the parameters of a function can be given: with those of known names that have a default, then without.
 
@@ -97,6 +63,7 @@ def arguments_of(
         usual: The arguments of usual calls, one of which is meant by parameters of other names.
         can_be_made: Whether a check can make a call with these arguments.
         known: The words for the names of parameters.
+        passed: What is passed although it has a default, as models do.
     """
     try:
         parameters = inspect.signature(getattr(function, "forward", function)).parameters.values()
@@ -112,7 +79,7 @@ def arguments_of(
     named = tuple(known.get(one.name, "") for one in needed)
     found = []
     for words in _meanings(named, usual):
-        more = tuple(word for word in _passed(words, list(others)) if word not in words)
+        more = tuple(word for word in _passed(words, list(others), passed) if word not in words)
         for some in dict.fromkeys((more, ())):
             made = Arguments(words + some, by_name + tuple(others[word] for word in some), words != named)
             if can_be_made(made.words):
@@ -133,11 +100,11 @@ def _meanings(named: tuple[str, ...], usual: Sequence[tuple[str, ...]]) -> Itera
             yield words
 
 
-def _passed(needed: tuple[str, ...], others: Sequence[str]) -> Iterator[str]:
+def _passed(needed: tuple[str, ...], others: Sequence[str], passed: frozenset[str]) -> Iterator[str]:
     """Of parameters with a default, those that are passed beside the needed ones."""
     there = [kind for kind in _PLACES if {*kind} & {*needed}] or [kind for kind in _PLACES if {*kind} & {*others}]
     # Of a function of tokens and positions alone the default base and layout count: it is what its callers rely on.
     settings = SETTINGS if {*TABLES, "dim", "end"} & {*needed} or there[:1] == [("end",)] else frozenset()
     for word in others:
-        if word in (_PASSED | settings) - {"dim", "scale"} or (there and word in there[0]):
+        if word in (passed | settings) - {"dim", "scale"} or (there and word in there[0]):
             yield word

@@ -1,7 +1,7 @@
 """A user's bias wrapped as a function of two NumPy arrays of positions: its arguments and return value are checked."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,9 @@ from clockhands.recognition.calling import (
     refusals,
 )
 from clockhands.recognition.suspects import StagedBias
+from clockhands.testing._checks import wrapper
 from clockhands.testing._experiments import Unasked
-from clockhands.testing._usual_names import OF_EARLIER_TOKENS, meanings
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.functions._argument_names import Arguments, arguments_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart
@@ -31,31 +32,13 @@ _SLOPES = "heads -> slopes"
 BIAS_CALLS = ("queries, keys", "counts", "keys", _SLOPES)
 """What a bias may take: the positions of both, the numbers of both, the number of keys; or of heads, for slopes."""
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "queries": ("query_positions", "q_positions", "query_pos", "q_pos", "context_position"),
-    "keys": ("key_positions", "k_positions", "key_pos", "k_pos", "memory_position"),
-    "number of queries": (
-        "query_length", "q_len", "qlen", "query_len", "num_queries", "seq_len_q", "seqlen_q", "q_length", "tgt_len",
-    ),
-    "number of keys": (
-        "key_length", "k_len", "klen", "key_len", "kv_len", "num_keys", "seq_len_k", "seqlen_k", "k_length",
-        "kv_length", "src_len", "total_len", "total_length", "cache_len", "cache_length",
-    ),
-    "earlier keys": (
-        *OF_EARLIER_TOKENS, "past_kv_len", "cache_index", "cache_update_index",
-    ),
-    "length": ("seq_len", "sequence_length", "seq_length", "max_seq_len", "max_len", "n_ctx"),
-    "mask": ("attention_mask",),
-    "heads": ("num_heads", "n_heads", "n_head", "nheads", "num_attention_heads", "total_num_heads"),
-    "dtype": (),
-    "device": (),
-}  # fmt: skip
-_KNOWN = meanings(_NAMES)
+_MADE = ("heads", "dtype", "device")
+_KNOWN = meanings("queries", "keys", "number of queries", "number of keys", "offset", "length", "mask", *_MADE)
 _MEANT = {
     ("queries", "keys"): "queries, keys",
     ("number of queries", "number of keys"): "counts",
-    ("number of queries", "earlier keys"): "counts",
-    ("number of queries", "number of keys", "earlier keys"): "counts",
+    ("number of queries", "offset"): "counts",
+    ("number of queries", "number of keys", "offset"): "counts",
     ("number of keys",): "keys",
     ("length",): "keys",
     ("mask",): "keys",
@@ -63,7 +46,6 @@ _MEANT = {
 }
 """Which call is meant by the arguments that say where tokens are."""
 
-_MADE = ("heads", "dtype", "device")
 _USUAL = {
     "queries, keys": ("queries", "keys"),
     "counts": ("number of queries", "number of keys"),
@@ -77,7 +59,13 @@ def bias_arguments(function: Callable[..., Any], call: Any) -> tuple[str, Argume
     if call is not None:
         meant = one_of("call", spaced(call), BIAS_CALLS, "It names the arguments of the function.")
         return meant, Arguments(_USUAL[meant])
-    found = arguments_of(function, (_USUAL[_SLOPES],), lambda words: bool(words) and _places(words) in _MEANT, _KNOWN)
+    found = arguments_of(
+        function,
+        (_USUAL[_SLOPES],),
+        lambda words: bool(words) and _places(words) in _MEANT,
+        _KNOWN,
+        frozenset({"heads", "number of keys", "offset"}),
+    )
     if not found:
         return "queries, keys", Arguments(_USUAL["queries, keys"])
     return _MEANT[_places(found[0].words)], found[0]
@@ -85,9 +73,6 @@ def bias_arguments(function: Callable[..., Any], call: Any) -> tuple[str, Argume
 
 def _places(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in words if word not in _MADE)
-
-
-_WRAP = "Wrap it: def bias(queries, keys): return ..., of shape [heads, queries, keys]; or pass call=."
 
 
 class CalledBias(ForeignFunction):
@@ -186,7 +171,8 @@ class CalledBias(ForeignFunction):
             except Unasked:
                 continue
             return f'It can be called with call="{call}": pass this.'
-        return _WRAP
+        wrapped = wrapper("bias(queries, keys)", self.function, _KNOWN)
+        return f"Wrap it: {wrapped}, of shape [heads, queries, keys]; or pass call=."
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -197,7 +183,7 @@ class CalledBias(ForeignFunction):
         """The call with its sizes, as text for messages."""
         said = {"queries": f"queries [{queries}]", "keys": f"keys [{keys}]", "mask": f"mask [1, {keys}]"}
         said |= {"number of queries": str(queries), "number of keys": str(keys), "length": str(keys)}
-        said |= {"earlier keys": str(keys - queries)}
+        said |= {"offset": str(keys - queries)}
         return f"function({', '.join(said.get(word, word) for word in self.arguments.words)})"
 
     @property
@@ -229,7 +215,7 @@ class CalledBias(ForeignFunction):
         if word == "dtype":
             return self.library.dtype(self.dtype)
         earlier = len(keys) - len(queries) if self.aligned == "end" else 0
-        numbers = {"number of queries": len(queries), "earlier keys": earlier, "heads": self.heads, "device": None}
+        numbers = {"number of queries": len(queries), "offset": earlier, "heads": self.heads, "device": None}
         return numbers.get(word, len(keys))
 
     def _by_slopes(self, answer: Any, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:

@@ -16,9 +16,8 @@ from clockhands.errors import InvalidValue
 from clockhands.phrases import shown
 from clockhands.testing.functions._argument_names import (
     KNOWN,
-    NAMES,
     POSITIONS,
-    RESIZING,
+    QUANTITIES,
     SETTINGS,
     TABLES,
     arguments_of,
@@ -65,7 +64,7 @@ class CallShape:
     """The shape of a call.
 
     Attributes:
-        takes: The arguments, in order, as words of `NAMES`.
+        takes: The arguments, in order, quantities of `_argument_names`.
         returns: What it returns in place of tokens: ``"cos, sin"``, ``"sin, cos"`` or ``"freqs_cis"``; else empty.
         axes: The axes of its tokens, in its order.
         flat: Whether heads and width are one axis.
@@ -116,7 +115,7 @@ class CallShape:
     @property
     def is_table(self) -> bool:
         """Whether it returns rows, and takes no tokens to which they could be added."""
-        return (self.takes == ("positions",) and not self.returns) or "table" in self.takes
+        return self.takes == ("positions",) and not self.returns
 
     @property
     def counts(self) -> bool:
@@ -145,7 +144,7 @@ class CallShape:
         named = {word: f"{word} {x}" for word in ("x", "q", "k")}
         named |= {word: f"{word} {places}" for word in POSITIONS}
         if self.table is not None:
-            named |= {word: f"{word} {self.table.text(rotated)}" for word in (*TABLES, "table")}
+            named |= {word: f"{word} {self.table.text(rotated)}" for word in TABLES}
         return ", ".join(named.get(word, word) for word in self.takes)
 
 
@@ -186,10 +185,8 @@ def _can_be_made(words: tuple[str, ...], returns: str = "") -> bool:
     """Whether a check can make this call, and use what it returns."""
     given, settings = {*words}, {*words} & SETTINGS
     tokens, others = given & {"x", "q", "k"}, given - settings
-    if len(given) < len(words) or not given <= {*NAMES}:
+    if len(given) < len(words) or not given <= {*QUANTITIES}:
         return False
-    if given & RESIZING:
-        return "table" in given and given <= RESIZING and not returns
     if tokens not in (set(), {"x"}, {"q", "k"}):
         return False
     if "end" in given:  # then it returns the rows from position 0 on
@@ -227,7 +224,7 @@ def shapes(
         one_of("positions", places, PLACES, "It names the axes of the positions that the function takes.")
     if call is not None:
         return _layouts(_parsed(call), axes, places, spec)
-    own = {"x", "offset", "positions", "cu_seqlens", *RESIZING}
+    own = {"x", "offset", "positions", "cu_seqlens"}
     usual = [words for words in map(_words_of, CALLS) if words != ("x",) and "end" not in words]
     named = [
         CallShape(one.words, compared="q" in one.words or counted or one.guessed, **one.passing)
@@ -281,10 +278,6 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
         ("axes batch seq", "batch seq", "seq") if spec is not None and spec.number_of_axes > 1 else ("batch seq", "seq")
     )
     positions = (places,) if places is not None else usual if "positions" in one.takes else ("seq",)
-    if "table" in one.takes:
-        for rows in ("batch seq", "seq", "batch width"):
-            yield replace(one, table=TableLayout(rows, "rows"))
-        return
     if one.computes:
         for words, at in product(each, positions):
             yield _laid_out(one, words, at)

@@ -21,6 +21,8 @@ from clockhands.recognition.calling import (
     refusals,
 )
 from clockhands.recognition.suspects import RotaryObservations, rotation_suspects
+from clockhands.testing._checks import wrapper
+from clockhands.testing.functions._argument_names import KNOWN
 from clockhands.testing.functions._call_shapes import AXES, PAIRS, CallShape, axes_of, shapes
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart, sequence_part
 from clockhands.testing.functions._shaped_functions import ShapedFunction
@@ -37,6 +39,15 @@ _ALIKE = 2  # of one in which equal tokens are changed alike in all sequences an
 _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than what another layout gives
 _ADVISED_AXES = ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width")
 _ADVISED_CALLS = ("x, positions", "x", PAIRS)
+
+_WRAPPINGS = {
+    "rotated(x, positions)": (
+        ' ; x [seq, width], positions [seq], or pass axes= and call=, such as call="q, k, cos, sin".'
+    ),
+    "table(positions)": ", of shape [seq, width]; or def added(x, positions).",
+    "resized(table, size)": ", of shape [rows of the new grid, width].",
+}
+"""Functions that can be checked, of which a hint says that they are to be written, and what they return."""
 
 
 class Called(ShapedFunction):
@@ -62,7 +73,6 @@ class Called(ShapedFunction):
         call: str | CallShape | None = None,
         positions: str | None = None,
         rotary: Rotary | None = None,
-        resizing: Mapping[str, Any] | None = None,
         rank: int | None = None,
         ranks: int | None = None,
         zigzag: bool = False,
@@ -73,6 +83,7 @@ class Called(ShapedFunction):
         dtype: str = "float32",
         timeout: float = 60.0,
         first: str | None = None,
+        wrapping: str | None = None,
     ) -> None:
         """Find out how it is called, and with which library; its first tokens have the dtype ``first``, if given."""
         if not callable(function):
@@ -82,7 +93,7 @@ class Called(ShapedFunction):
         dtype = float_name(dtype)
         super().__init__(function, dtype, timeout)
         self.width, self.start, self.rotary, self.coordinates = width, start, rotary, coordinates
-        self.resizing: Mapping[str, Any] | None = resizing
+        self.wrapping: str = wrapping or ("table(positions)" if rotary is None else "rotated(x, positions)")
         self.heads: int = heads or 2
         self.all_heads: bool = heads is not None  # every call has this number
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
@@ -260,14 +271,7 @@ class Called(ShapedFunction):
                     continue
                 said = [f'axes="{axes}"'] * (shape.axes != self.axes) + [f'call="{call}"'] * (call != self.call)
                 return f"It can be called with {' and '.join(said)}: pass these."
-        if self.resizing is not None:
-            return "Wrap it: def resized(table, size): return ..., of shape [rows of the new grid, width]."
-        if self.rotary is None:
-            return "Wrap it: def table(positions): return ..., of shape [seq, width]; or def added(x, positions)."
-        return (
-            "Wrap it: def rotated(x, positions): return ... ; x [seq, width], positions [seq], or pass axes= and call="
-            ', such as call="q, k, cos, sin".'
-        )
+        return f"Wrap it: {wrapper(self.wrapping, self.function, KNOWN)}{_WRAPPINGS[self.wrapping]}"
 
     def unread_waves(self) -> dict[str, str]:
         """What is not checked of a right function that reads the first of two numbers for a pair alone, or nothing."""

@@ -17,20 +17,8 @@ from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import Report
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "q": ("query", "queries", "query_layer", "query_states", "xq"),
-    "k": ("key", "keys", "key_layer", "key_states", "xk"),
-    "of keys": (
-        "pos_key", "pos_keys", "pos_key_layer", "pos_k", "rel_key", "rel_keys", "rel_k", "key_pos", "r", "rel", "r_k",
-        "relative_key", "relative_keys", "rel_embeddings", "rel_emb", "relative_embeddings",
-    ),
-    "of queries": (
-        "pos_query", "pos_queries", "pos_query_layer", "pos_q", "rel_query", "rel_queries", "rel_q", "query_pos",
-        "relative_query",
-    ),
-}  # fmt: skip
-_KNOWN = meanings(_NAMES)
-_TERMS = {"of keys": ("q", "content-to-position"), "of queries": ("k", "position-to-content")}
+_KNOWN = meanings("q", "k", "table of keys", "table of queries")
+_TERMS = {"table of keys": ("q", "content-to-position"), "table of queries": ("k", "position-to-content")}
 _LONG, _WIDTHS = 24, (8, 16, 32, 64)
 _ERROR = 1e-3
 _NUMBERS = (2 * _LONG - 1, 2 * _LONG, 2 * _LONG + 1, _LONG, 512, 256, 128, 64, 32, 16, 8, *range(5, 66, 2))
@@ -43,11 +31,8 @@ Rows = np.ndarray
 """The row that a term reads for each query and key, [queries, keys]."""
 
 
-def scores_taken(function: Callable[..., Any]) -> dict[str, str] | None:
-    """What the parameters of a function mean, if they are queries or keys and a table of relative positions."""
-    takes = named_parameters(function, _KNOWN)
-    given = {*takes.values()} if takes else set()
-    return takes if any(table in given and content in given for table, (content, _) in _TERMS.items()) else None
+scores_taken = partial(named_parameters, known=_KNOWN, enough=(("q", "table of keys"), ("k", "table of queries")))
+"""What the parameters of a function mean, if they are queries or keys and a table of relative positions."""
 
 
 def check_scores(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:

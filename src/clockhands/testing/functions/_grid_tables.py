@@ -11,22 +11,21 @@ import numpy as np
 from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy, kind_of
 from clockhands.testing._checks import named
-from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule, first_judged, judged, named_parameters
+from clockhands.testing._number_rules import (
+    InputNumbers,
+    NamedCall,
+    NumberRule,
+    first_judged,
+    judged,
+    named_parameters,
+)
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import CannotCheck, Report
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "height": ("h", "grid_h", "grid_height", "num_rows", "patches_h", "ph", "latent_height"),
-    "width": ("w", "grid_w", "grid_width", "num_columns", "num_cols", "patches_w", "pw", "latent_width"),
-    "frames": ("num_frames", "f", "grid_t", "latent_frames", "t", "frame"),
-    "size": ("grid_size", "hw", "grid", "feat_shape", "spatial_shape", "shape"),
-    "latents": (
-        "hidden_states", "latent", "features", "feature", "feature_map", "feat", "sample", "image", "images", "x",
-    ),
-    "dim": ("embed_dim", "hidden_size", "d_model", "head_dim", "attention_head_dim", "num_pos_feats", "channels"),
-}  # fmt: skip
-_KNOWN = meanings(_NAMES)
+_KNOWN = meanings("height", "width", "frames", "size", "latents", "channels")
+_NO_DEFAULT = inspect.Parameter.empty
 _AXES = ("time", "row", "column")
+_BLOCKS = "cells in blocks of 2 x 2, as Qwen2-VL merges them"
 _SIZES = (3, 8, 12)  # of different lengths, so that one axis cannot be taken for another
 _SIDE = 32  # of a grid whose rows are compared with those of an encoding
 _WIDTHS = (64, 48, 32, 16, 96, 128, 24, 256)
@@ -49,17 +48,11 @@ class GridTable(NamedTuple):
 
 def grid_taken(function: Callable[..., Any]) -> dict[str, str] | None:
     """What the parameters of a function mean, if they are the sizes of a grid."""
-    takes = named_parameters(function, _KNOWN)
-    if not takes:
+    takes = named_parameters(function, _KNOWN, (("height", "width"), ("size",), ("latents",)))
+    if takes is None:
         return None
-    parameters = inspect.signature(getattr(function, "forward", function)).parameters
-    takes = {
-        name: word
-        for name, word in takes.items()
-        if word != "dim" or parameters[name].default is inspect.Parameter.empty
-    }
-    words = {*takes.values()}
-    return takes if {"height", "width"} <= words or words & {"size", "latents"} else None
+    given = inspect.signature(getattr(function, "forward", function)).parameters
+    return {name: word for name, word in takes.items() if word != "channels" or given[name].default is _NO_DEFAULT}
 
 
 def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
@@ -107,8 +100,8 @@ def _attempts(
     def attempt(three: bool, channels: int) -> T:
         frames, height, width = sizes
         given = {
-            "frames": frames, "height": height, "width": width, "size": sizes if three else sizes[1:], "dim": channels,
-            "latents": np.zeros((1, channels, *(sizes if three else sizes[1:]))),
+            "frames": frames, "height": height, "width": width, "size": sizes if three else sizes[1:],
+            "channels": channels, "latents": np.zeros((1, channels, *(sizes if three else sizes[1:]))),
         }  # fmt: skip
         cells = (frames if three and words & {"frames", "size", "latents"} else 1, height, width)
         made: list[GridTable] = []
@@ -126,10 +119,13 @@ def _attempts(
 
 
 def _unless_stretched(report: Report, table: GridTable) -> Report:
+    cells = _cells_of_blocks(table)
+    if _BLOCKS in report.like and cells is not None:
+        table = table._replace(columns=table.columns[np.argsort(cells)])
     if report.sound and (stretched := _stretched(table)):
         raise CannotCheck(
-            f"The function multiplies {stretched}: right only for a model that declares it. Each column follows one "
-            f"coordinate, and the cells come row by row.",
+            f"The highest frequency of {stretched}: right only for a model that declares it. Each column follows one "
+            f"coordinate, and the order of the cells is a published one.",
             "Name the encoding that is expected: --like PRESET:field=value or --like FILE.json of clockhands.to_json.",
         )
     return report
@@ -198,6 +194,11 @@ def _readings(table: GridTable) -> Iterator[NumberRule]:
     for column, axis in misplaced.items():
         expected[:, column] = _wave(table, column, int(axes[column]), axis)
     yield NumberRule(lambda _: _real(expected), words)
+    cells = _cells_of_blocks(table)
+    if cells is not None:
+        by_rows, _ = _followed(table._replace(columns=table.columns[np.argsort(cells)]), (0, 1, 2))
+        blocks = words.replace("cells row by row", _BLOCKS)
+        yield NumberRule(lambda _: _real(by_rows[cells]), blocks)
     if misplaced:
         columns = listed(f"{column} ({_AXES[axis]})" for column, axis in misplaced.items())
         yield NumberRule(lambda _: _real(rows), code="columns-of-next-axis", parameters={"columns": columns})
@@ -208,6 +209,15 @@ def _readings(table: GridTable) -> Iterator[NumberRule]:
             used = f"{' by '.join(_AXES[axis] for axis in kept)}, the {_AXES[kept[-1]]} changes fastest"
             parameters = {"used": used, "declared": f"the {_AXES[max(kept)]} changes fastest"}
             yield NumberRule(lambda _, other=other: _real(other), code="rows-in-another-order", parameters=parameters)
+
+
+def _cells_of_blocks(table: GridTable) -> np.ndarray | None:
+    """The cells, numbered row by row, in the order of blocks of 2 x 2; None of a grid that has none."""
+    frames, height, width = table.sizes
+    if height % 2 or width % 2:
+        return None
+    cells = np.arange(frames * height * width).reshape(frames, height // 2, 2, width // 2, 2)
+    return cells.swapaxes(2, 3).ravel()
 
 
 def _rate(table: GridTable, column: int, axis: int) -> float:
@@ -243,7 +253,7 @@ def _wave(table: GridTable, column: int, axis: int, other: int) -> np.ndarray:
 
 
 def _stretched(table: GridTable) -> str:
-    """The coordinate whose highest frequency is not that of the others, with the factor; empty if there is none."""
+    """The coordinates whose highest frequency is not 1, with it, where that of another is; empty if there are none."""
     if not np.iscomplexobj(table.columns):
         return ""
     axes = _followed(table, (0, 1, 2))[1]
@@ -254,5 +264,5 @@ def _stretched(table: GridTable) -> str:
     }
     if not any(abs(rate - 1) < _ERROR for rate in highest.values()):
         return ""
-    others = [f"the {_AXES[axis]} coordinate by {rate:.6g}" for axis, rate in highest.items() if abs(rate - 1) > _ERROR]
+    others = [f"the {_AXES[axis]} coordinate is {rate:.6g}" for axis, rate in highest.items() if abs(rate - 1) > _ERROR]
     return listed(others)

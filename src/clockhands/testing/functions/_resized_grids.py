@@ -16,31 +16,21 @@ from clockhands.recognition.suspects import resizing_mistakes, resizing_ways
 from clockhands.testing._checks import named
 from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule, first_judged, judged, named_parameters
 from clockhands.testing._usual_names import meanings
-from clockhands.testing.functions._argument_names import NAMES, RESIZING
+from clockhands.testing.functions._table_functions import TableFunction
 from clockhands.testing.reports import Report
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{word: NAMES[word] for word in RESIZING},
-    "table": (
-        *NAMES["table"], "pos_param", "pos_table", "pos_emb", "position_table", "pos_embedding_table", "weight",
-        "embeddings", "learned_table", "pe",
-    ),
-    "size": (*NAMES["size"], "grid", "hw", "shape", "out_size", "target_shape", "new_shape"),
-    "height": (*NAMES["height"], "grid_h", "new_h", "target_h", "h1", "patches_h", "num_patches_h", "height_patches"),
-    "width": (*NAMES["width"], "grid_w", "new_w", "target_w", "w1", "patches_w", "num_patches_w", "width_patches"),
-    "tokens": ("patches", "x", "hidden_states", "patch_embeds", "tokens"),
-}  # fmt: skip
-_KNOWN = meanings(_NAMES)
+_KNOWN = meanings("table", "size", "old_size", "height", "width", "prefix", "patches")
 _SIDES = (8, 4, 6, 7, 10, 12, 14, 16, 24, 27, 32)
 _WIDTHS = (16, 8, 32, 64)
 _ERROR = 1e-4
-_SHAPES: Mapping[str, Callable[[np.ndarray, tuple[int, int]], np.ndarray]] = {
-    "rows, width": lambda table, _: table,
-    "1, rows, width": lambda table, _: table[None],
+_SHAPES: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] = {
+    "seq, width": lambda table, _: table,
+    "batch, seq, width": lambda table, _: table[None],
     "height, width, channels": lambda table, old: table.reshape(*old, -1),
-    "1, height, width, channels": lambda table, old: table.reshape(1, *old, -1),
-    "1, channels, height, width": lambda table, old: np.moveaxis(table.reshape(*old, -1), -1, 0)[None],
+    "batch, height, width, channels": lambda table, old: table.reshape(1, *old, -1),
+    "batch, channels, height, width": lambda table, old: np.moveaxis(table.reshape(*old, -1), -1, 0)[None],
 }
+"""The shapes of a table, made of its rows and its grid; those with a height have no rows of other tokens."""
 _OBLONG = "an old grid that is not square"
 
 
@@ -48,16 +38,66 @@ class Resizing(NamedTuple):
     """A table [kept + cells of the old grid, width], and the new grid; ``kept`` rows at its start are of no grid."""
 
     values: np.ndarray
-    old: tuple[int, int]
-    rows: tuple[int, int]
+    old: tuple[int, ...]
+    rows: tuple[int, ...]
     kept: int
 
+    def given(self, shape: str) -> dict[str, Any]:
+        """What a function is given that takes the table in a shape."""
+        number = self.kept + math.prod(self.rows)
+        return {
+            "table": _SHAPES[shape](self.values, self.old), "size": self.rows, "old_size": self.old,
+            "height": self.rows[0], "width": self.rows[-1], "prefix": self.kept,
+            "patches": np.zeros((number, self.values.shape[1])),
+        }  # fmt: skip
 
-def resizing_taken(function: Callable[..., Any]) -> dict[str, str] | None:
-    """What the parameters of a function mean, if they are a learned table and the size of another grid."""
-    takes = named_parameters(function, _KNOWN)
-    words = {*takes.values()} if takes else set()
-    return takes if "table" in words and ("size" in words or {"height", "width"} <= words) else None
+    def read(self, answer: Any) -> np.ndarray:
+        """The rows of the new grid in an answer, [rows, width]."""
+        if not hasattr(answer, "shape") or as_numpy(answer).dtype.kind not in "fV":
+            raise Refused(f"it returned {kind_of(answer)}, not a table")
+        array, width = as_numpy(answer).astype(np.float64), self.values.shape[1]
+        if array.shape[-1] != width and array.shape[1 - array.ndim :][-3:] == (width, *self.rows):
+            array = np.moveaxis(array, -3, -1)
+        if array.size != (self.kept + math.prod(self.rows)) * width or array.shape[-1] != width:
+            grid = " x ".join(map(str, self.rows))
+            raise Refused(f"it returned shape {list(array.shape)} for a grid of {grid} and {self.kept} other rows")
+        return array.reshape(-1, width)
+
+
+class ResizedTable(TableFunction):
+    """A user's function of a learned table and a size, as a function of positions."""
+
+    def __init__(self, function: Callable[..., Any], takes: Mapping[str, str], one: Resizing, **options: Any) -> None:
+        """See `TableFunction`."""
+        self.one, self.form = one, ""
+        super().__init__(function, takes, one.values.shape[1], wrapping="resized(table, size)", **options)
+
+    def rows_at(self, positions: np.ndarray, dtype: str) -> np.ndarray:
+        """See `TableFunction`; the first call finds the shape in which it takes the table."""
+        refused: dict[str, Refused] = {}
+        for form in (self.form,) if self.form else ("batch, seq, width", *_SHAPES):  # most libraries have a batch
+            if "height" in form and (self.one.kept or len(self.one.old) == 1):
+                continue
+            try:
+                answer = self.answered(self.one.given(form), len(self.one.values), dtype)
+                rows = self.one.read(answer)
+            except Refused as error:
+                refused[form] = error
+                continue
+            self.numbers(answer)
+            self.form = form
+            return rows[positions]
+        raise Refused("; ".join(f"with a table [{form}] {error}" for form, error in refused.items()))
+
+    @property
+    def shape_words(self) -> dict[str, Any]:
+        """See `Called`."""
+        words = (f"table [{self.form}]" if word == "table" else word for word in self.takes.values())
+        return {"shape": f"function({', '.join(words)})"}
+
+
+resizing_taken = partial(named_parameters, known=_KNOWN, enough=(("table", "size"), ("table", "height", "width")))
+"""What the parameters of a function mean, if they are a learned table and the size of another grid."""
 
 
 def check_resizing(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
@@ -82,12 +122,8 @@ def check_resizing(function: Callable[..., Any], takes: Mapping[str, str], backe
         asked: list[InputNumbers] = []
         for old, rows in grids:
             one = Resizing(values, old, rows, kept)
-            given = {
-                "table": _SHAPES[shape](values, old), "old_size": old, "size": rows, "height": rows[0],
-                "width": rows[1], "prefix": kept, "tokens": np.zeros((kept + rows[0] * rows[1], width)),
-            }  # fmt: skip
             try:
-                got = called.answer(given, rows[0] * rows[1], lambda answer, it=one: _read(answer, it))
+                got = called.answer(one.given(shape), math.prod(rows), one.read)
             except Refused as error:
                 if old[0] == old[1]:
                     raise
@@ -104,26 +140,12 @@ def check_resizing(function: Callable[..., Any], takes: Mapping[str, str], backe
     )
 
 
-def _read(answer: Any, one: Resizing) -> np.ndarray:
-    """The rows of the new grid, [rows, width]."""
-    if not hasattr(answer, "shape") or as_numpy(answer).dtype.kind != "f":
-        raise Refused(f"it returned {kind_of(answer)}, not a table")
-    array, width = as_numpy(answer).astype(np.float64), one.values.shape[1]
-    if array.shape[-1] != width and array.shape[-3:] == (width, *one.rows):
-        array = np.moveaxis(array, -3, -1)
-    if array.size != (one.kept + one.rows[0] * one.rows[1]) * width or array.shape[-1] != width:
-        raise Refused(f"it returned shape {list(array.shape)} for a grid of {one.rows[0]} x {one.rows[1]}")
-    return array.reshape(-1, width)
-
-
 def _readings(first: Resizing) -> Iterator[NumberRule]:
     """The table in every way of interpolating it, and with the mistakes that do not depend on the way."""
     words = f"learned table of {' x '.join(map(str, first.old))} rows, resized to another grid"
     for way in resizing_ways():
-        yield NumberRule(
-            lambda one, way=way: _resized(one, way),
-            f"{words}: {', '.join(f'{name}={value!r}' for name, value in way.items())}",
-        )
+        said = ", ".join(f"{name}={value!r}" for name, value in way.items())
+        yield NumberRule(partial(_resized, way=way), f"{words}: {said}")
     for way in resizing_ways():
         for used, other in _OTHER_GRIDS.items():
             told = {"used": used, "declared": "the grids that are passed in, rows before columns"}
@@ -131,10 +153,16 @@ def _readings(first: Resizing) -> Iterator[NumberRule]:
                 lambda one, way=way, other=other: _resized(other(one), way), code="rows-moved", parameters=told
             )
         told = {"used": "row p is row p of the old table, where the new grid has as many cells"}
-        yield NumberRule(lambda one, way=way: _unchanged(one, way), code="rows-of-old-grid", parameters=told)
+        yield NumberRule(partial(_unchanged, way=way), code="rows-of-old-grid", parameters=told)
+        made: _Mistakes = {}
         for code, told, _ in resizing_mistakes(first.values, _declared(first, way)):
             if code in {"rows-of-old-grid", "rows-in-another-order"}:
-                yield NumberRule(partial(_mistaken, way=way, code=code, told=told), code=code, parameters=told)
+                rows = partial(_mistaken, way=way, used=told["used"], made=made)
+                yield NumberRule(rows, code=code, parameters=told)
+
+
+_Mistakes = dict[tuple[tuple[int, ...], ...], dict[str, np.ndarray]]
+"""The rows of each mistake, by what it uses: of one way, for each two grids."""
 
 
 _OTHER_GRIDS: Mapping[str, Callable[[Resizing], Resizing]] = {
@@ -146,7 +174,7 @@ _OTHER_GRIDS: Mapping[str, Callable[[Resizing], Resizing]] = {
 
 def _resized(one: Resizing, way: Mapping[str, Any]) -> np.ndarray:
     try:
-        return resize(one.values, one.rows, kept=one.kept, grid=one.old, **way)
+        return resize(one.values, **_declared(one, way))
     except ClockhandsError:
         return np.empty((0, 0))
 
@@ -159,6 +187,9 @@ def _declared(one: Resizing, way: Mapping[str, Any]) -> dict[str, Any]:
     return {**way, "rows": one.rows, "grid": one.old, "kept": one.kept}
 
 
-def _mistaken(one: Resizing, way: Mapping[str, Any], code: str, told: Mapping[str, str]) -> np.ndarray:
-    made = resizing_mistakes(one.values, _declared(one, way))
-    return next((rows for other, words, rows in made if (other, words) == (code, told)), np.empty((0, 0)))
+def _mistaken(one: Resizing, way: Mapping[str, Any], used: str, made: _Mistakes) -> np.ndarray:
+    grids = one.old, one.rows
+    if grids not in made:
+        mistakes = resizing_mistakes(one.values, _declared(one, way))
+        made[grids] = {told["used"]: rows for _, told, rows in mistakes}
+    return made[grids].get(used, np.empty((0, 0)))

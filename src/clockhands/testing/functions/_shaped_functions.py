@@ -7,7 +7,7 @@ import numpy as np
 
 from clockhands.encodings.rotary import Rotary
 from clockhands.recognition.calling import ForeignFunction, Refused, as_numpy, kind_of, library_name
-from clockhands.testing.functions._argument_names import POSITIONS, RESIZING, SETTINGS
+from clockhands.testing.functions._argument_names import POSITIONS, SETTINGS
 from clockhands.testing.functions._call_shapes import AXES, CallShape
 from clockhands.testing.functions._counted_rows import in_runs, numbered
 from clockhands.testing.functions._rank_parts import SequencePart
@@ -21,7 +21,6 @@ class ShapedFunction(ForeignFunction):
         shape: The shape in which it is called.
         width: The width of tokens, of a head.
         rotary: The spec from which its cosines, sines and settings are made; None for other codes.
-        resizing: The table that it resizes, with the sizes of grids; or None.
         part: The part of a sequence that it has, or None.
         coordinates: The number of coordinates of a position.
         heads: The number of heads of its tokens.
@@ -33,7 +32,6 @@ class ShapedFunction(ForeignFunction):
     shape: CallShape
     width: int
     rotary: Rotary | None
-    resizing: Mapping[str, Any] | None
     part: SequencePart | None
     coordinates: int
     heads: int
@@ -111,8 +109,6 @@ class ShapedFunction(ForeignFunction):
         answer = self.ask(arguments, x.size // self.width, self.shape.by_name)
         if self.shape.returns:
             return self._rotated(x if beside is None else beside, answer, positions)
-        if "table" in self.shape.takes:
-            return self._row_answer(answer, positions, x.shape)
         if self.shape.pairs:
             answer = parts_of(answer, "q, k")[beside is not None]
         elif isinstance(answer, Mapping) or (isinstance(answer, tuple | list) and len(answer) == 1):
@@ -120,7 +116,7 @@ class ShapedFunction(ForeignFunction):
         return self._inside(self._checked(answer, x.shape), x.shape)
 
     def _argument(self, word: str, x: np.ndarray, positions: Any, dtype: str, beside: np.ndarray | None) -> Any:
-        """One argument of a call, by its word in `NAMES`."""
+        """One argument of a call, by its word."""
         if word in {"x", "q"}:
             return self.library.floats(self._outside(x), dtype)
         if word == "k":
@@ -132,8 +128,6 @@ class ShapedFunction(ForeignFunction):
             asked = {"q_positions": beside is None, "k_positions": beside is not None}.get(word, True)
             seq = -1 - (self.coordinates > 1)
             return self.library.positions(self._places(positions if asked else np.flip(positions, seq), len(x)))
-        if word in RESIZING:
-            return self._resizing_argument(word, dtype)
         if word in {"cu_seqlens", "rank", "ranks"}:
             part = self.part or SequencePart(0, 1)
             if word == "cu_seqlens":
@@ -161,34 +155,6 @@ class ShapedFunction(ForeignFunction):
         if isinstance(made, tuple):
             return tuple(self.library.numbers(one, fine) for one in made)
         return self.library.numbers(made, fine)
-
-    def _resizing_argument(self, word: str, dtype: str) -> Any:
-        """One argument of a function that resizes a learned table: the table, sizes of grids, the rows before them."""
-        if self.resizing is None:
-            raise Refused("there is no table that it could resize: pass values= and resized=")
-        rows, old, kept = (self.resizing[name] for name in ("rows", "grid", "kept"))
-        if word != "table":
-            sizes = {"size": rows, "old_size": old, "height": rows[0], "width": rows[-1], "prefix": kept}
-            return sizes[word]
-        table = np.asarray(self.resizing["values"], np.float64)
-        assert self.shape.table is not None
-        if self.shape.table.axes == "batch width":
-            if kept or len(old) == 1:
-                raise Refused("its rows are no grid")
-            table = np.moveaxis(table.reshape(*old, -1), -1, 0)
-        return self.library.floats(table if self.shape.table.axes == "seq" else table[None], dtype)
-
-    def _row_answer(self, answer: Any, positions: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The rows of these positions in a table that was resized."""
-        rows = self.numbers(self.array_or_refuse(answer, kind_of(answer)))
-        assert self.shape.table is not None
-        assert self.resizing is not None
-        if self.shape.table.axes == "batch width" and rows.ndim == 4:
-            rows = np.moveaxis(rows, 1, -1)
-        wanted = self.resizing["kept"] + int(np.prod(self.resizing["rows"]))
-        if rows.size != wanted * self.width or rows.shape[-1] != self.width:
-            raise Refused(f"it returned shape {list(answer.shape)} for {wanted} rows of width {self.width}")
-        return np.broadcast_to(rows.reshape(wanted, self.width)[positions][..., None, :, :], shape)
 
     def _rotated(self, x: np.ndarray, answer: Any, positions: np.ndarray) -> np.ndarray:
         """Tokens rotated by the cosines and sines that it returned."""

@@ -38,7 +38,6 @@ class TableLayout(NamedTuple):
             "halves": f"{width}, both halves equal",
             "interleaved": f"{width}, neighbours equal",
             "pairs": f"{width // 2}, one for each pair",
-            "rows": "height, width" if self.axes == "batch width" else "width",
         }
         whole = " of all positions" if self.whole else ""
         return f"[{self.axes.replace(' ', ', ')}, {words[self.order]}]{whole}"

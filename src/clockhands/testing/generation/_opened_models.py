@@ -16,7 +16,7 @@ from clockhands.models.torch_threads import faster_alone
 from clockhands.phrases import shown
 from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_libraries
 from clockhands.testing._experiments import Unasked
-from clockhands.testing._usual_names import OF_FIRST_POSITION, OF_POSITIONS, meanings
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import (
     ARGUMENTS,
     COLUMNS,
@@ -30,15 +30,7 @@ from clockhands.testing.generation._measured_attention import is_measurable, kno
 from clockhands.testing.generation._started_caches import owners_of, started
 from clockhands.testing.reports import CannotCheck
 
-# What else they are called; an offset is the position of the first token of a call.
-_NAMES = {
-    "tokens": ("input_ids", "token_ids", "ids", "idx", "inputs"),
-    "positions": OF_POSITIONS,
-    "mask": ("attention_mask",),
-    "cache": ("past_key_values", "past_key_value", "kv_cache", "past_kv", "past", "kv", "caches", "state"),
-    "offset": OF_FIRST_POSITION,
-}
-_MEANT = meanings(_NAMES)
+_MEANT = meanings("tokens", "positions", "mask", "cache", "offset")
 
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000

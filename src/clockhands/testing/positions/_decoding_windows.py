@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,28 +10,15 @@ import numpy as np
 from clockhands.recognition.calling import Refused, as_numpy, kind_of
 from clockhands.testing._checks import named
 from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule, first_judged, judged, named_parameters
-from clockhands.testing._usual_names import OF_EARLIER_TOKENS, OF_POSITIONS, meanings
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import Report
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "before": (
-        *OF_EARLIER_TOKENS, "offsets", "start", "starts", "cache_offsets", "cache_len", "cache_lens", "cache_length",
-        "cache_lengths", "cached_len", "past_lens", "past_lengths", "prefill_len", "prefill_length", "prefix_len",
-        "prefix_length", "prompt_len", "context_len", "context_lens", "num_computed_tokens", "cur_len", "cur_pos",
-        "current_length", "kv_len", "prev_len", "num_past", "num_cached", "num_cached_tokens",
-    ),
-    "delta": ("rope_delta", "rope_deltas", "deltas", "mrope_position_delta", "mrope_position_deltas"),
-    "number": (
-        "n", "num_tokens", "n_tokens", "num_new_tokens", "new_tokens", "seq_len", "seq_length", "sequence_length",
-        "length", "q_len", "query_len", "query_length", "window", "window_size", "tokens_per_step",
-        "num_new", "new_len", "chunk_len", "chunk_size", "num_draft_tokens",
-    ),
-    "positions": (*OF_POSITIONS, "cache_position", "cache_positions"),
-    "step": ("decode_step", "decoding_step", "step_idx"),
-    "rows": ("batch_size", "batch", "bsz"),
-}  # fmt: skip
-_KNOWN = meanings(_NAMES)
-_ENOUGH = ({"before", "number"}, {"before", "step"}, {"before", "delta"}, {"positions", "delta"})
+_NUMBERS = ("number of tokens", "number of queries", "seq_len")
+_KNOWN = meanings("offset", "earlier", "delta", *_NUMBERS, "positions", "cache_positions", "step", "batch_size")
+_ENOUGH = (
+    *product(("offset", "earlier"), (*_NUMBERS, "step", "delta")),
+    *product(("positions", "cache_positions"), ("delta",)),
+)
 
 Window = Mapping[str, Any]
 """``before`` and ``delta`` of each row, the ``number`` of tokens, and the ``step`` of the first."""
@@ -48,10 +36,8 @@ _WINDOWS: Mapping[str, Window] = {
 }
 
 
-def windows_taken(function: Callable[..., Any]) -> dict[str, str] | None:
-    """What the parameters of a function mean, if they are those of a decoding step."""
-    takes = named_parameters(function, _KNOWN)
-    return takes if takes and any(words <= {*takes.values()} for words in _ENOUGH) else None
+windows_taken = partial(named_parameters, known=_KNOWN, enough=_ENOUGH)
+"""What the parameters of a function mean, if they are those of a decoding step."""
 
 
 def check_windows(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
@@ -65,7 +51,7 @@ def check_windows(function: Callable[..., Any], takes: Mapping[str, str], backen
     windows = {
         name: {
             **window,
-            "number": window["number"] if words & {"number", "positions"} else 1,
+            "number": window["number"] if words & {*_NUMBERS, "positions", "cache_positions"} else 1,
             "step": place if "step" in words else 0,
         }
         for place, (name, window) in enumerate(_WINDOWS.items())
@@ -74,7 +60,7 @@ def check_windows(function: Callable[..., Any], takes: Mapping[str, str], backen
     def attempt(shaped: Callable[[np.ndarray], Any], total: bool) -> Report:
         asked = []
         for name, window in windows.items():
-            given = _arguments(window, shaped, total)
+            given = _arguments(window, shaped, total, several=len(words & {*_NUMBERS}) > 1)
             if given is not None:
                 got = called.answer(given, window["number"], lambda answer, it=window: _read(answer, it))
                 asked.append(InputNumbers(name, window, got))
@@ -83,17 +69,27 @@ def check_windows(function: Callable[..., Any], takes: Mapping[str, str], backen
     return first_judged((form, partial(attempt, *how)) for form, how in _FORMS.items())
 
 
-def _arguments(window: Window, shaped: Callable[[np.ndarray], Any], total: bool) -> dict[str, Any] | None:
-    """The values of all words; None for several rows where there is one number for all."""
+def _arguments(
+    window: Window, shaped: Callable[[np.ndarray], Any], total: bool, several: bool
+) -> dict[str, Any] | None:
+    """The values of all words; None for several rows where there is one number for all.
+
+    Where a function takes ``several`` numbers of tokens, the length is that of all tokens.
+    """
     before, delta = window["before"], window["delta"]
     if shaped is _scalar and len(before) > 1:
         return None
     positions = before[:, None] + np.arange(window["number"])
-    number = window["number"] + (int(before.max()) if total else 0)
+    whole = window["number"] + int(before.max())
     return {
-        "before": shaped(before), "delta": shaped(delta), "positions": positions, "number": number,
-        "step": window["step"], "rows": len(before),
-    }  # fmt: skip
+        **dict.fromkeys(_NUMBERS, whole if total else window["number"]),
+        **({"seq_len": whole} if several else {}),
+        **dict.fromkeys(("offset", "earlier"), shaped(before)),
+        **dict.fromkeys(("positions", "cache_positions"), positions),
+        "delta": shaped(delta),
+        "step": window["step"],
+        "batch_size": len(before),
+    }
 
 
 def _scalar(numbers: np.ndarray) -> int:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,7 @@ from clockhands.testing._number_rules import InputNumbers, NamedCall, NumberRule
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import Report
 
-_NAMES: Mapping[str, tuple[str, ...]] = {
-    "mask": ("patch_attention_mask", "patch_mask", "patches_mask", "pixel_patch_mask", "valid_patches"),
-    "side": ("num_patches_per_side", "patches_per_side", "table_side", "side"),
-}
-_KNOWN = meanings(_NAMES)
+_KNOWN = meanings("mask of patches", "side of table")
 _SIDE = 32  # of the table, where the function is told
 _FULL = 101  # the side of an image of which no patch lies on a border, for tables of other sides
 
@@ -24,10 +21,8 @@ Image = tuple[int, int, int, int]
 """Rows and columns of patches of the batch, and of the image in its upper left."""
 
 
-def patches_taken(function: Callable[..., Any]) -> dict[str, str] | None:
-    """What the parameters of a function mean, if they are those of the positions of patches."""
-    takes = named_parameters(function, _KNOWN)
-    return takes if takes and "mask" in takes.values() else None
+patches_taken = partial(named_parameters, known=_KNOWN, enough=(("mask of patches",),))
+"""What the parameters of a function mean, if they are those of the positions of patches."""
 
 
 def check_patches(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
@@ -48,11 +43,13 @@ def check_patches(function: Callable[..., Any], takes: Mapping[str, str], backen
         height, width, rows, columns = image
         mask = np.zeros((1, height, width), bool)
         mask[:, :rows, :columns] = True
-        return called.answer({"mask": mask, "side": _SIDE}, height * width, lambda answer: _read(answer, image))
+        return called.answer(
+            {"mask of patches": mask, "side of table": _SIDE}, height * width, lambda answer: _read(answer, image)
+        )
 
     def attempt() -> Report:
         largest = int(ask((_FULL, _FULL, _FULL, _FULL)).max())
-        side = _SIDE if "side" in takes.values() else math.isqrt(largest + 1)
+        side = _SIDE if "side of table" in takes.values() else math.isqrt(largest + 1)
         images: Mapping[str, Image] = {
             "a whole image": (side, side, side, side),
             "a smaller image": (side, side, max(side // 2, 2), max(3 * side // 4, 3)),

@@ -10,64 +10,41 @@ import numpy as np
 from clockhands.phrases import listed
 from clockhands.recognition.calling import ForeignFunction, Refused, as_numpy, kind_of
 from clockhands.recognition.token_positions import PositionRule, Prompt
-from clockhands.testing._usual_names import meanings
+from clockhands.testing._checks import wrapper
+from clockhands.testing._usual_names import meanings, usual_names
 from clockhands.testing.reports import CannotCheck
-
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "input_ids": ("input_tokens", "tokens", "token_ids", "ids"),
-    "attention_mask": ("mask", "padding_mask"),
-    "image_grid_thw": ("image_grids", "image_grid", "grid_thw", "grids"),
-    "video_grid_thw": ("video_grids", "video_grid"),
-    "second_per_grid_ts": ("second_per_grids", "video_second_per_grid", "seconds_per_grid", "seconds"),
-    "mm_token_type_ids": ("token_type_ids", "token_types"),
-    "audio_seqlens": ("audio_feature_lengths", "audio_lengths"),
-    "use_audio_in_video": (),
-    "cu_seqlens": ("cu_seq_lens", "cu_seqlens_q", "cu_seq_lens_q", "cumulative_lengths"),
-    "document_lengths": ("seq_lens", "seqlens", "lengths"),
-    "document_ids": ("doc_ids", "segment_ids", "seq_idx", "sequence_ids"),
-    "seq_len": ("seq_length", "sequence_length", "length"),
-    "batch_size": ("batch", "bsz"),
-    "frames": ("num_frames", "latent_frames", "grid_t"),
-    "height": ("latent_height", "rows", "grid_h"),
-    "width": ("latent_width", "columns", "grid_w"),
-    "text_length": ("text_len", "text_seq_len", "txt_seq_len", "max_txt_seq_len"),
-    "spatial_merge_size": ("merge_size",),
-    "temporal_merge_size": ("temporal_conv_size",),
-    "tokens_per_second": ("position_id_per_seconds",),
-    "seconds_per_chunk": (),
-    "image_token_id": ("image_token_index", "image_token"),
-    "video_token_id": ("video_token_index", "video_token"),
-    "audio_token_id": ("audio_token_index", "audio_token"),
-    "vision_start_token_id": ("image_start_token_id", "vision_start_token"),
-    "vision_end_token_id": ("image_end_token_id", "vision_end_token"),
-    "video_start_token_id": (),
-    "video_end_token_id": (),
-    "audio_start_token_id": (),
-    "audio_end_token_id": (),
-    "config": ("hf_config", "model_config"),
-    "features": ("inputs", "model_inputs", "encoding", "encoded", "example"),
-}
-"""What a position function may be given, by the names that are usual for it."""
-
-KNOWN: Mapping[str, str] = meanings(NAMES)
-"""The key of `NAMES` for each of its names."""
 
 FEATURES = (
     "input_ids", "attention_mask", "image_grid_thw", "video_grid_thw", "second_per_grid_ts", "mm_token_type_ids",
 )  # fmt: skip
 """What a mapping of a processor holds."""
 
-_GIVEN = f"a check gives {', '.join(list(NAMES)[:6])} and {len(NAMES) - 6} others (docs/checking.md)."
+_CONSTANTS = (
+    "spatial_merge_size", "temporal_merge_size", "tokens_per_second", "seconds_per_chunk", "image_token_id",
+    "video_token_id", "audio_token_id", "vision_start_token_id", "vision_end_token_id", "video_start_token_id",
+    "video_end_token_id", "audio_start_token_id", "audio_end_token_id",
+)  # fmt: skip
+QUANTITIES = (
+    "features", *FEATURES, "fps", "audio_seqlens", "use_audio_in_video", "cu_seqlens", "document_lengths",
+    "document_ids", "seq_len", "batch_size", "frames", "height", "width", "text_length", "config", *_CONSTANTS,
+)  # fmt: skip
+KNOWN: Mapping[str, str] = meanings(*QUANTITIES)
+"""The quantity that each usual name means, of those that a position function may be given."""
+
+_GIVEN = f"a check gives {', '.join(FEATURES)} and {len(QUANTITIES) - len(FEATURES)} others (docs/checking.md)."
 _HINT = (
     "Name the arguments so, or say what they are, in their order: call='input_ids, image_grid_thw'; "
     "call='features' for one mapping of them."
 )
 
 _NONE: Mapping[str, tuple[int, ...]] = {
-    "image_grid_thw": (0, 3), "video_grid_thw": (0, 3), "second_per_grid_ts": (0,), "audio_seqlens": (0,),
+    "image_grid_thw": (0, 3), "video_grid_thw": (0, 3), "second_per_grid_ts": (0,), "fps": (0,), "audio_seqlens": (0,),
 }  # fmt: skip
 """The shape of an argument of which there is none."""
 
+_GRID_FRAMES = 2
+"""Frames of a video for each frame of its grid: transformers 5.23.0, models/qwen2_vl/video_processing_qwen2_vl.py,
+temporal_patch_size, which models/qwen2_5_vl/processing_qwen2_5_vl.py divides by the frames per second."""
 _BY_TOKEN = ("input_ids", "attention_mask", "mm_token_type_ids", "document_ids")
 _DOCUMENTS = frozenset({"cu_seqlens", "document_lengths", "document_ids"})
 
@@ -76,7 +53,7 @@ class PositionFunction(ForeignFunction):
     """A user's position function, called with the arguments that it names.
 
     Attributes:
-        takes: What it takes, as keys of `NAMES`, by the names of its parameters.
+        takes: What it takes, as quantities, by the names of its parameters.
         flat: Whether it is given one row of tokens, [seq], in place of a batch.
         by_name: The parameters that are passed by name: all of them, or none where a caller says what they are.
     """
@@ -115,6 +92,7 @@ class PositionFunction(ForeignFunction):
         if self.rule.latent:
             needed.append((any(part.kind == "text" for part in prompt.parts), {"text_length"}))
             needed.append((prompt.grids("video") is not None, {"frames"}))
+            needed.append((self.rule.per_second > 0, {"fps", "second_per_grid_ts"}))
         if prompt.shape[0] > 1:
             needed.append((True, {"input_ids", "attention_mask"}))
         missing = next((names for wanted, names in needed if wanted and not names & have), None)
@@ -139,6 +117,8 @@ class PositionFunction(ForeignFunction):
             raise Refused(f"it returned {kind_of(ids)}, not numbers of one shape")
         self.output = str(array.dtype)
         axes = len(self.rule.axes)
+        if self.rule.cell == "middle" and array.ndim > 2 and array.shape[-1] == 2:  # where cells start and end
+            array = array.mean(-1)
         return arranged(array, axes, *prompt.shape).astype(np.float64), None if deltas is None else _deltas(deltas)
 
     def _answer(self, given: dict[str, Any], tokens: int) -> Any:
@@ -178,7 +158,8 @@ def _parameters(function: Callable[..., Any]) -> dict[str, str]:
     if unknown or not takes:
         what = f"takes {listed(f'`{name}`' for name in unknown)}" if unknown else "names none of its arguments"
         name = getattr(function, "__qualname__", "")
-        hint = f"Pass the method of an instance in place of {name}." if "self" in unknown else _HINT
+        wrapped = f"{_HINT} Or wrap it: {wrapper('positions(input_ids, video_grid_thw, fps)', function, KNOWN)}"
+        hint = f"Pass the method of an instance in place of {name}." if "self" in unknown else wrapped
         raise CannotCheck(f"The function {what}; {_GIVEN}", hint)
     return takes
 
@@ -218,22 +199,13 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
     cells = next((part.cells for part in prompt.parts if part.kind in {"image", "video"}), (1, 1, 1))
     lengths = [count for row in prompt.lengths for count in row]
     audio = [rule.audio_features(part.tokens) for part in prompt.parts if part.kind != "text" and part.tokens]
-    constants = {
-        "spatial_merge_size": rule.merge,
-        "temporal_merge_size": rule.frame_merge,
-        "tokens_per_second": rule.per_second,
-        "seconds_per_chunk": rule.chunk,
-        "image_token_id": tokens.image,
-        "video_token_id": tokens.video,
-        "audio_token_id": tokens.audio,
-        "vision_start_token_id": tokens.image_start,
-        "vision_end_token_id": tokens.image_end,
-        "video_start_token_id": tokens.video_start,
-        "video_end_token_id": tokens.video_end,
-        "audio_start_token_id": tokens.audio_start,
-        "audio_end_token_id": tokens.audio_end,
-    }
-    held = {name: value for one, value in constants.items() for name in (one, *NAMES[one])}
+    values = (
+        rule.merge, rule.frame_merge, rule.per_second, rule.chunk, tokens.image, tokens.video, tokens.audio,
+        tokens.image_start, tokens.image_end, tokens.video_start, tokens.video_end, tokens.audio_start,
+        tokens.audio_end,
+    )  # fmt: skip
+    constants = dict(zip(_CONSTANTS, values, strict=True))
+    held = {name: value for one, value in constants.items() for name in (one, *usual_names(one))}
     return constants | {
         "config": SimpleNamespace(**held, vision_config=SimpleNamespace(**held)),
         "input_ids": prompt.ids,
@@ -241,6 +213,7 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "image_grid_thw": prompt.grids("image"),
         "video_grid_thw": prompt.grids("video"),
         "second_per_grid_ts": np.array([part.seconds for part in videos]) if videos else None,
+        "fps": _frames_per_second(rule, [part.seconds for part in videos]),
         "mm_token_type_ids": prompt.types,
         "audio_seqlens": np.array(audio, np.int64) if audio else None,
         "use_audio_in_video": prompt.audio_in_video,
@@ -254,6 +227,13 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "width": cells[2] * rule.merge,
         "text_length": sum(part.tokens for part in prompt.parts if part.kind == "text"),
     }
+
+
+def _frames_per_second(rule: PositionRule, seconds: Sequence[float]) -> Any:
+    """The frames per second of videos, or of one latent; None without any."""
+    if rule.latent:
+        return 1 / seconds[0] if seconds else None
+    return np.array([_GRID_FRAMES / each for each in seconds]) if seconds else None
 
 
 def _parts(answer: Any) -> tuple[Any, Any]:
@@ -295,6 +275,7 @@ def arranged(array: np.ndarray, axes: int, batch: int, seq: int) -> np.ndarray:
         *(
             (
                 ((axes, seq), lambda: array[:, None]),
+                ((1, axes, seq), lambda: array[0][:, None]),
                 ((seq, axes), lambda: array.T[:, None]),
                 ((seq,), lambda: np.tile(array, (axes, 1, 1))),
             )
