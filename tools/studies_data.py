@@ -136,7 +136,7 @@ def arm(results: Any, name: str) -> dict[str, Any]:
         if key.arm == name and key.task not in tasks and key.task in run:
             facts = [each.facts for each in results.trials if each.key[:2] == key[:2] and each.state == "finished"]
             tasks[key.task] = {
-                "steps": study.training_of(key).steps,
+                "steps": max((each.get("steps", 0) for each in facts), default=0) or study.training_of(key).steps,
                 "learning_rate": study.training_of(key).learning_rate,
                 "layers": study.model_of(key).layers,
                 "parameters": facts[0]["parameters"] if facts else None,

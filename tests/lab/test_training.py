@@ -18,6 +18,7 @@ from clockhands.lab.tasks import IGNORED
 from late import Late
 
 torch, training = Late("torch"), Late("clockhands.lab._training")
+keeping = Late("clockhands.lab._keeping")
 
 ARMS: dict[str, str] = {
     "none": 'code = "none"',
@@ -71,6 +72,28 @@ def rows(folder: Path, arm: str = "rotary", seed: int = 0, tell: Callable = lamb
 
 def chosen(measured: list[Measurement], **fields: Any) -> list[float]:
     return [row.value for row in measured if all(getattr(row, name) == value for name, value in fields.items())]
+
+
+def test_training_ends_on_a_plateau_as_one_of_that_many_steps_ends(tmp_path: Path):
+    """By the training curve alone; a trial that was killed ends at the same step, and its last model is kept."""
+    how = {"task": "absolute", "evaluation": ", threshold = 0.5"}
+    long = 'plateau = 1\nduration = "2000 steps"'
+    study = studies.parse(text("rotary", **how).replace('duration = "12 steps"', long))
+    keep = keeping.Keeping(tmp_path / "kept", "it", keeping.kept_steps((), 2000))
+    key, quiet = Key("task", "rotary", 0), lambda _: None
+    made = training.TrialRun(study, key, tmp_path / "state.pt", "cpu", quiet, keeping=keep).run()
+    steps = made["facts"]["steps"]
+    curve = [row[2] for row in made["rows"] if row[:2] == ["training", "loss"]]
+    assert 4 <= steps < 2000
+    assert curve[-1] >= min(curve[:-1])
+    assert all(curve[end] < min(curve[:end]) for end in range(1, len(curve) - 1))
+    assert made["facts"]["kept"]["steps"][-1] == steps
+    assert (tmp_path / "kept" / f"{steps:08}.safetensors").exists()
+    fixed = studies.parse(text("rotary", **how).replace('"12 steps"', f'"{steps} steps"'))
+    other = training.TrialRun(fixed, key, tmp_path / "other.pt", "cpu", quiet).run()
+    assert made["rows"] == other["rows"]
+    again = training.TrialRun(study, key, tmp_path / "state.pt", "cpu", quiet).run()
+    assert again["rows"] == made["rows"]  # from the last checkpoint
 
 
 # What it starts from

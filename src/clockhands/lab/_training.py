@@ -32,7 +32,7 @@ from clockhands.encodings import sampling
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.formats import files
 from clockhands.lab import study as studies
-from clockhands.lab._keeping import Keeping, kept_bytes
+from clockhands.lab._keeping import Keeping, kept_bytes, kept_steps
 from clockhands.lab._model import Transformer
 from clockhands.lab._model_codes import ModelCode, sizes_for
 from clockhands.lab._start import load_start
@@ -279,6 +279,7 @@ class TrialRun:
         self.sums = [self.sums[0] + number, self.sums[1] + norm, max(self.sums[2], norm), self.sums[3] + 1]
         if self.step % self.training.record == 0 or self.step in (1, self.steps):
             self._record()
+            self._end_on_plateau()
         curve = self.plan.evaluation.curve
         # After a drop, the loss at the end shows the recovery, also if no curve is requested.
         at_end = self.step == self.steps and (curve or self.dropped)
@@ -341,6 +342,19 @@ class TrialRun:
         ):
             self._add("training", measure, value)
         self.sums = [0.0, 0.0, 0.0, 0.0]
+
+    def _end_on_plateau(self) -> None:
+        """Make this step the last one if no late point of the training curve is below all before (`plateau`).
+
+        The held-out loss has no say: training does not stop where what is reported is best.
+        """
+        late = self.training.plateau
+        losses = [each.value for each in self.rows if (each.kind, each.measure) == ("training", "loss")]
+        if not late or len(losses) <= late or min(losses[-late:]) < min(losses[:-late]):
+            return
+        self.steps = self.step
+        if self.keeping is not None:
+            self.keeping = dataclasses.replace(self.keeping, steps=kept_steps(self.keeping.steps, self.step))
 
     def _add(
         self,

@@ -368,6 +368,8 @@ def _check(study: Study, key: Key, arm: Arm, training: Training) -> None:
         raise InvalidValue(
             f"`{'drop' if arm.drop else 'positions'}` needs a position encoding, but the arm has none.", "Leave it out."
         )
+    if arm.drop is not None and training.plateau:
+        raise InvalidValue("`drop` needs a training whose end is known, and `plateau` ends it.", "Leave `plateau` out.")
     if arm.drop is not None and arm.drop.at[1] == "%" and arm.drop.at[0] > 100:
         raise InvalidValue(
             f"`drop.at` must be at most 100 % of the training, got {arm.drop.at[0]:g} %.", 'Write at = "75 %", say.'

@@ -340,6 +340,12 @@ class Training:
     duration: tuple[float, str] = _duration(
         'How long: steps, or text with a unit ("800_000 tokens").', (400.0, "steps")
     )
+    plateau: int = _whole(
+        "Training ends before `duration` when none of so many points of the training curve is below all before them; "
+        "0 never.",
+        0,
+        0,
+    )
     learning_rate: float = _above_zero(
         "AdamW's learning rate after warm-up; an arm may have its own.", LARGEST_RATE, 3e-3
     )

@@ -189,10 +189,11 @@ class _Task:
     def setting(self) -> str:
         model, training, arms, seeds = self.plan.model, self.plan.training, len(self.plan.arms), len(self.plan.seeds)
         size = f"{number_of(model.layers, 'layer')} of width {model.width}, {model.heads} heads"
+        steps = f"{'at most ' if training.plateau else ''}{training.steps:,} steps"
         return (
             f"{number_of(arms, 'arm')}, {number_of(seeds, 'seed')}. "
             f"Model: {f'starts from {model.start}' if model.start else size}. "
-            f"Training: {training.steps:,} steps of {training.sequences:,} sequences of {training.length:,} tokens. "
+            f"Training: {steps} of {training.sequences:,} sequences of {training.length:,} tokens. "
             f"Evaluation: {listed(self.protocols)} at {listed(f'{each:,}' for each in self.lengths)} tokens."
         )
 
