@@ -172,6 +172,10 @@ def of_unsigned_distances(seq_len):
     return ch.table(ch.Sinusoidal(16), abs(np.arange(1 - seq_len, seq_len)))
 
 
+def of_distances_all_negative(seq_len, dim):
+    return ch.table(ch.Sinusoidal(dim), -abs(np.arange(1 - seq_len, seq_len)))
+
+
 def of_distances_with_base(seq_len, dim, theta=500.0):
     return ch.table(ch.Sinusoidal(dim, theta), abs(np.arange(1 - seq_len, seq_len)))
 
@@ -368,6 +372,7 @@ FAULTY = {
     video_frames_fastest: "rows-in-another-order",
     video_split_elsewhere: "columns-of-next-axis",
     of_unsigned_distances: "sign-for-negative-positions",
+    of_distances_all_negative: "sign-for-negative-positions",
     resized_exchanged: "rows-moved",
     unchanged_if_as_many: "rows-of-old-grid",
     from_a_square: "rows-moved",

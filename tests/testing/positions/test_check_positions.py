@@ -312,7 +312,9 @@ def test_latents_and_their_faults(cases):
                 assert report.codes == {code} - {None}, str(report)
 
 
-def ltx_bounds(num_frames, height, width, fps=24.0, *, fault=None, causal=True, stride=(8, 32, 32), cell="bounds"):
+def ltx_bounds(
+    num_frames, height, width, fps=24.0, offset_sec=0.0, *, fault=None, causal=True, stride=(8, 32, 32), cell="bounds"
+):
     """Where the cells of a latent video start and end, in seconds and pixels, [1, 3, tokens, 2]; or one coordinate."""
     cells = np.indices((num_frames, width, height) if fault == "by column" else (num_frames, height, width))
     if fault == "by column":
@@ -322,6 +324,7 @@ def ltx_bounds(num_frames, height, width, fps=24.0, *, fault=None, causal=True, 
     if causal:
         ends[0] = np.maximum(ends[0] + 1 - stride[0], 0)
     ends[0] /= {"24 a second": 24.0, "frames": 1.0}.get(fault, fps)
+    ends[0] += offset_sec * (fault != "begin")
     if fault == "exchanged":
         ends = ends[[0, 2, 1]]
     return {"bounds": ends[None], "start": ends[..., 0], "middle": ends.mean(-1), "end": ends[..., 1]}[cell]
@@ -335,6 +338,7 @@ LTX_FAULTS = [
     ({"causal": False}, "first-frame-not-causal"),
     ({"stride": (8, 1, 1)}, "cells-not-scaled"),
     ({"stride": (1, 1, 1)}, "cells-not-scaled"),
+    ({"fault": "begin"}, "begin-ignored"),
     ({"fault": "frames"}, "time-step"),
     ({"fault": "24 a second"}, "seconds-cut"),
     ({"fault": "exchanged"}, "rows-and-columns-exchanged"),
@@ -349,6 +353,14 @@ def test_seconds_and_pixels_of_latents_and_their_faults(cases):
             assert report.codes == {code} - {None}, str(report)
             assert report.sound == (code is None), str(report)
     assert check_positions(functools.partial(ltx_bounds, cell="start"), like="ltx_video").sound
+
+
+def test_seconds_before_a_video_are_not_checked_where_a_function_takes_none():
+    def bounds(num_frames, height, width, fps, **_):
+        return ltx_bounds(num_frames, height, width, fps)
+
+    report = check_positions(bounds, like="ltx2")
+    assert report.left_out == {"a latent video that continues at 2.5 s": "it takes no offset_seconds"}
 
 
 def test_frames_per_second_are_given_in_place_of_seconds():

@@ -173,7 +173,7 @@ def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
         _of_cells(rule, axis.transpose(order).ravel(), stride, rule.causal and not number)
         for number, (axis, stride) in enumerate(zip(np.indices(shape), rule.stride, strict=True))
     )
-    time = frame_times(rule, time, run.seconds if video else None)
+    time = frame_times(rule, time, run.seconds if video else None) + run.begins * (rule.begins == "added")
     if rule.time_origin == "start":
         time = time + start * (rule.video_scale if video else rule.image_scale)
     if rule.origin == "middle":

@@ -23,12 +23,14 @@ class PromptPart:
         tokens: Of text and audio, the number of tokens; of a video, those of the audio in it.
         cells: Of an image or a video, the number of frames, rows and columns of its tokens.
         seconds: Of a video, the time from one frame to the next.
+        begins: Of a video that continues another, the time of its first frame in seconds.
     """
 
     kind: str
     tokens: int = 0
     cells: tuple[int, int, int] = (1, 1, 1)
     seconds: float = 1.0
+    begins: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Run:
         grid: The grid in patches, (frames, rows, columns).
         seconds: The time from one frame to the next.
         mixed: Of a video with audio, the type of each token: its two marks on each side, cells and audio.
+        begins: The time of its first frame, of a video that continues another.
     """
 
     kind: str
@@ -48,6 +51,7 @@ class Run:
     grid: tuple[int, int, int] = (0, 0, 0)
     seconds: float = 1.0
     mixed: tuple[int, ...] = ()
+    begins: float = 0.0
 
     @property
     def types(self) -> tuple[int, ...]:
@@ -174,7 +178,7 @@ def _runs(part: PromptPart, rule: PositionRule) -> Iterator[Run]:
     elif part.kind == "video" and part.tokens:
         yield audible_run(rule, grid, part.seconds, part.tokens)
     elif rule.latent:
-        yield Run(part.kind, (tokens.image,) * cells, grid, part.seconds)
+        yield Run(part.kind, (tokens.image,) * cells, grid, part.seconds, begins=part.begins)
     else:
         count = part.tokens if part.kind == "audio" else cells
         yield _mark(getattr(tokens, f"{part.kind}_start"))
@@ -209,14 +213,14 @@ def prompts_of(rule: PositionRule) -> list[Prompt]:
     """The prompts that tell the rules and the faults apart."""
     known = packaged(__file__, "prompts.toml")
     if rule.latent:
-        latents = [_written(row, rule) for group in _groups_of_latents(rule) for row in known[group]]
-        # Where positions are seconds, all latents are videos.
-        return [each for each in latents if not rule.per_second or each.grids("video") is not None]
+        return [_written(row, rule) for group in _groups_of_latents(rule) for row in known[group]]
     prompts = [_written(row, rule) for group in _groups(rule) for row in known[group]]
     return [*prompts, replace(prompts[0], name="the first prompt again")]  # shows what is kept from an earlier call
 
 
 def _groups_of_latents(rule: PositionRule) -> tuple[str, ...]:
+    if rule.per_second:
+        return ("latent_seconds",)
     return ("latent",) if rule.text == "none" else ("latent", "latent_and_text")
 
 
@@ -247,6 +251,6 @@ def _part(kind: str, *numbers: Any) -> PromptPart:
         rows, columns = numbers
         return PromptPart(kind, cells=(1, rows, columns))
     if kind == "video":
-        frames, rows, columns, seconds, *audio = numbers
-        return PromptPart(kind, *audio, cells=(frames, rows, columns), seconds=seconds)
+        frames, rows, columns, seconds, audio, begins = (*numbers, 0, 0)[:6]
+        return PromptPart(kind, audio, (frames, rows, columns), seconds, begins)
     return PromptPart(kind, *numbers)

@@ -60,6 +60,7 @@ class PositionRule:
         origin: Where rows and columns are counted from: ``"start"`` of the run, ``"zero"``, or the ``"middle"``.
         time_origin: Where times are counted from: ``"start"`` or ``"zero"``.
         image_scale, video_scale: What the start of a run is multiplied by in its times.
+        begins: Whether the seconds at which a video begins are ``"added"`` or ``"ignored"``.
         grid_shift: What is added to the coordinates of cells.
         stride: What a cell of a latent stands for: frames of the video, and pixels down and across.
         causal: Whether the first frame of a latent stands for one frame of the video, whatever the stride.
@@ -114,6 +115,7 @@ class PositionRule:
     time_origin: str = "start"
     image_scale: float = 1.0
     video_scale: float = 1.0
+    begins: str = "added"
     grid_shift: int = 0
     stride: tuple[float, ...] = (1.0, 1.0, 1.0)
     causal: bool = False

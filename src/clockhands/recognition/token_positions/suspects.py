@@ -150,6 +150,8 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
         yield other("grid-shifted", {"shift": f"{shift:+}"}, grid_shift=shift)
     for cell in {"start", "middle", "end"} - {rule.cell} if set(rule.stride) != {1.0} else ():
         yield other("cells-at-another-place", {"used": cell, "declared": rule.cell}, cell=cell)
+    if rule.latent and rule.per_second:
+        yield other("begin-ignored", begins="ignored")
     if rule.causal:
         yield other("first-frame-not-causal", causal=False)
     for stride in {(1.0, 1.0, 1.0), (rule.stride[0], 1.0, 1.0), (1.0, *rule.stride[1:])} - {rule.stride}:

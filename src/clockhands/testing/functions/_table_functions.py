@@ -131,19 +131,19 @@ def _readings(first: LengthTable) -> Iterator[NumberRule]:
     relative = len(first.rows) > first.length
     what = "distances" if relative else "positions"
 
-    def numbers(one: LengthTable, spec: Sinusoidal, back: bool, unsigned: bool) -> np.ndarray:
+    def numbers(one: LengthTable, spec: Sinusoidal, back: bool, sign: int) -> np.ndarray:
         at = list(one.positions())[back]
         try:
-            return table(spec, np.abs(at) if unsigned else at, "float64")
+            return table(spec, sign * np.abs(at) if sign else at, "float64")
         except ClockhandsError:  # it has no such positions
             return np.empty((0, 0))
 
     for spec, back in itertools.product(specs, (False, True)):
         order = f"from the {'last' if back else 'first'} to the {'first' if back else 'last'}"
         words = f"{describe(spec)}; a row for each of the {what}, {order}"
-        yield NumberRule(partial(numbers, spec=spec, back=back, unsigned=False), words)
-    for spec in specs if relative else ():
-        rows = partial(numbers, spec=spec, back=False, unsigned=True)
+        yield NumberRule(partial(numbers, spec=spec, back=back, sign=0), words)
+    for spec, sign in itertools.product(specs, (1, -1)) if relative else ():
+        rows = partial(numbers, spec=spec, back=False, sign=sign)
         yield NumberRule(rows, code="sign-for-negative-positions")
 
 

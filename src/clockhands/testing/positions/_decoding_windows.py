@@ -120,6 +120,15 @@ def _read(answer: Any, window: Window) -> np.ndarray:
     return axes[0]
 
 
+_MISUSED: Mapping[Any, str] = {
+    0: "it is left out",
+    -1: "it is subtracted",
+    2: "it is added twice",
+    "first": "that of the first row is added to every row",
+}
+"""What the delta is multiplied by, or whose it is."""
+
+
 def _readings(words: set[str]) -> Iterator[NumberRule]:
     """The right positions, and those of known faults."""
     has_delta = "delta" in words
@@ -141,31 +150,20 @@ def _readings(words: set[str]) -> Iterator[NumberRule]:
     yield NumberRule(positions(), words_of)
     if "step" in words:  # steps may be counted from 1
         yield NumberRule(positions(shift=-1), words_of)
-    yield NumberRule(positions(step=0), code="window-at-one-position")
-    for shift in (1, -1, 2, -2):
-        count = "one" if abs(shift) == 1 else "two"
-        yield NumberRule(
-            positions(shift=shift),
-            code="window-shifted",
-            parameters={"by": f"{count} {'later' if shift > 0 else 'earlier'}"},
-        )
-    yield NumberRule(positions(before=0, delta=0), code="window-from-zero")
-    yield NumberRule(
-        positions(before=2), code="window-shifted", parameters={"by": "later, by the number of earlier tokens"}
-    )
-    yield NumberRule(positions(before="first", delta="first"), code="positions-of-first-sequence")
-    yield NumberRule(positions(before="first"), code="positions-of-first-sequence")
-    if has_delta:
-        for delta, how in (
-            (0, "it is left out"),
-            (-1, "it is subtracted"),
-            (2, "it is added twice"),
-        ):
-            yield NumberRule(positions(delta=delta), code="delta-misused", parameters={"how": how})
-            yield NumberRule(positions(delta=delta, step=0), code="window-at-one-position")
-        yield NumberRule(
-            positions(delta="first"),
-            code="delta-misused",
-            parameters={"how": "that of the first row is added to every row"},
-        )
-        yield NumberRule(positions(before=0), code="window-from-zero")
+    at_one, shifted, of_first = "window-at-one-position", "window-shifted", "positions-of-first-sequence"
+    faults: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+        (at_one, {}, {"step": 0}),
+        (shifted, {"by": "one later"}, {"shift": 1}),
+        (shifted, {"by": "one earlier"}, {"shift": -1}),
+        (shifted, {"by": "two later"}, {"shift": 2}),
+        (shifted, {"by": "two earlier"}, {"shift": -2}),
+        ("window-from-zero", {}, {"before": 0, "delta": 0}),
+        (shifted, {"by": "later, by the number of earlier tokens"}, {"before": 2}),
+        (of_first, {}, {"before": "first", "delta": "first"}),
+        (of_first, {}, {"before": "first"}),
+    ]
+    for delta, how in _MISUSED.items() if has_delta else ():
+        faults += [("delta-misused", {"how": how}, {"delta": delta}), (at_one, {}, {"delta": delta, "step": 0})]
+    faults += [("window-from-zero", {}, {"before": 0})] * has_delta
+    for code, parameters, changes in faults:
+        yield NumberRule(positions(**changes), code=code, parameters=parameters)

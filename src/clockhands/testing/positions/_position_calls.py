@@ -25,8 +25,9 @@ _CONSTANTS = (
     "video_end_token_id", "audio_start_token_id", "audio_end_token_id",
 )  # fmt: skip
 QUANTITIES = (
-    "features", *FEATURES, "fps", "audio_seqlens", "use_audio_in_video", "cu_seqlens", "document_lengths",
-    "document_ids", "seq_len", "batch_size", "frames", "height", "width", "text_length", "config", *_CONSTANTS,
+    "features", *FEATURES, "fps", "offset_seconds", "audio_seqlens", "use_audio_in_video", "cu_seqlens",
+    "document_lengths", "document_ids", "seq_len", "batch_size", "frames", "height", "width", "text_length", "config",
+    *_CONSTANTS,
 )  # fmt: skip
 KNOWN: Mapping[str, str] = meanings(*QUANTITIES)
 """The quantity that each usual name means, of those that a position function may be given."""
@@ -93,6 +94,7 @@ class PositionFunction(ForeignFunction):
             needed.append((any(part.kind == "text" for part in prompt.parts), {"text_length"}))
             needed.append((prompt.grids("video") is not None, {"frames"}))
             needed.append((self.rule.per_second > 0, {"fps", "second_per_grid_ts"}))
+            needed.append((any(part.begins for part in prompt.parts), {"offset_seconds"}))
         if prompt.shape[0] > 1:
             needed.append((True, {"input_ids", "attention_mask"}))
         missing = next((names for wanted, names in needed if wanted and not names & have), None)
@@ -213,6 +215,7 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "image_grid_thw": prompt.grids("image"),
         "video_grid_thw": prompt.grids("video"),
         "second_per_grid_ts": np.array([part.seconds for part in videos]) if videos else None,
+        "offset_seconds": sum(part.begins for part in prompt.parts),
         "fps": _frames_per_second(rule, [part.seconds for part in videos]),
         "mm_token_type_ids": prompt.types,
         "audio_seqlens": np.array(audio, np.int64) if audio else None,
