@@ -241,6 +241,20 @@ def test_faults_of_every_shape_are_named(cases):
             assert said in report.explanations[0].message
 
 
+def test_tables_of_a_length_are_returned_in_either_order():
+    def fixed(dim, seq_len, theta=10000.0):
+        return written.table_of_length(dim, seq_len, theta)[::-1]
+
+    report = check_rotary(fixed, HALVES, length=600)
+    assert report.called["shape"] == "function(dim, end, theta) -> sin, cos"
+    assert "which of two tables its callers take for the cosines" in report.left_out
+    told = check_rotary(fixed, HALVES, length=600, call="dim, end, theta -> sin, cos")
+    assert "which of two tables its callers take for the cosines" not in told.left_out
+    call = "dim, end -> sin, cos"
+    wrong = check_rotary(fixed, ch.Rotary(16, base=5e5), length=600, call=call, raises=False)
+    assert wrong.codes == {"another-base"}
+
+
 ORDERS = ("halves", "interleaved", "pairs")
 SLIPS = {
     None: set(),

@@ -22,7 +22,13 @@ from clockhands.testing.functions._argument_names import (
     TABLES,
     arguments_of,
 )
-from clockhands.testing.functions._wave_tables import ONE_FOR_EACH_PAIR, OTHER_FORMS, RETURNED, TableLayout
+from clockhands.testing.functions._wave_tables import (
+    ONE_FOR_EACH_PAIR,
+    OTHER_FORMS,
+    RETURNED,
+    SINES_FIRST,
+    TableLayout,
+)
 
 AXES = ("batch", "heads", "seq", "width")
 PLACES = ("seq", "batch seq", "seq axes", "batch seq axes", "axes seq", "axes batch seq")
@@ -264,7 +270,9 @@ def _returned(one: CallShape, spec: Rotary | None) -> Iterator[str]:
     if one.has_tokens and "end" not in given:
         yield ""
     if given - SETTINGS - {"x"} in ({"positions"}, {"end"}):
-        yield from (form for form in RETURNED if form != "sin, cos")
+        yield from (form for form in RETURNED if form != SINES_FIRST)
+    if given - SETTINGS == {"end"}:  # tables of a length are returned in both orders, as in GPT-J
+        yield SINES_FIRST
 
 
 def _laid_out(one: CallShape, axes: str, places: str, table: TableLayout | None = None) -> CallShape:

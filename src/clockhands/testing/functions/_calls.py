@@ -26,6 +26,7 @@ from clockhands.testing.functions._argument_names import KNOWN
 from clockhands.testing.functions._call_shapes import AXES, PAIRS, CallShape, axes_of, shapes
 from clockhands.testing.functions._rank_parts import ROWS, SequencePart, sequence_part
 from clockhands.testing.functions._shaped_functions import ShapedFunction
+from clockhands.testing.functions._wave_tables import SINES_FIRST
 from clockhands.testing.reports import CannotCheck
 
 _DIFFERS = "its numbers differ"
@@ -274,7 +275,12 @@ class Called(ShapedFunction):
         return f"Wrap it: {wrapper(self.wrapping, self.function, KNOWN)}{_WRAPPINGS[self.wrapping]}"
 
     def unread_waves(self) -> dict[str, str]:
-        """What is not checked of a right function that reads the first of two numbers for a pair alone, or nothing."""
+        """What is not checked of a right function that reads the first of two numbers for a pair alone, or nothing.
+
+        Of one that returns sines and cosines, in an order that only its callers know, this order.
+        """
+        if self.shape.returns == SINES_FIRST and self.tried:
+            return {"which of two tables its callers take for the cosines": "it returns the sines first"}
         table = self.shape.table
         if table is None or table.order not in {"halves", "interleaved"} or self.part is not None:
             return {}

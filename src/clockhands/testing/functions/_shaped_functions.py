@@ -11,7 +11,7 @@ from clockhands.testing.functions._argument_names import POSITIONS, SETTINGS
 from clockhands.testing.functions._call_shapes import AXES, CallShape
 from clockhands.testing.functions._counted_rows import in_runs, numbered
 from clockhands.testing.functions._rank_parts import SequencePart
-from clockhands.testing.functions._wave_tables import parts_of, rotated_by, setting_of, table_of, waves_in
+from clockhands.testing.functions._wave_tables import WAVES, parts_of, rotated_by, setting_of, table_of, waves_in
 
 
 class ShapedFunction(ForeignFunction):
@@ -173,6 +173,8 @@ class ShapedFunction(ForeignFunction):
         held = list(waves_in(held, self.shape.returns))
         if "positions" not in self.shape.takes:  # it returned all rows from position 0 on
             held = [rows.reshape(-1, rows.shape[-1]) for rows in held]
+            if self.shape.returns == WAVES and not held[0][0].any() and held[1][0].all():  # the sines of position 0
+                raise Refused("it returns the sines first")
             if len(held[0]) <= np.max(positions, initial=0):
                 raise Refused(f"it returned {len(held[0]):,} rows for {int(np.max(positions)) + 1:,} positions")
             held = [rows[positions] for rows in held]

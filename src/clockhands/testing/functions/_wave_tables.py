@@ -13,7 +13,7 @@ from clockhands.recognition.calling import Refused, kind_of
 from clockhands.recognition.suspects import StagedRotary
 from clockhands.testing.functions._argument_names import KNOWN
 
-WAVES = "cos, sin"
+WAVES, SINES_FIRST = "cos, sin", "sin, cos"
 
 
 class TableLayout(NamedTuple):
@@ -70,7 +70,7 @@ ONE_FOR_EACH_PAIR = frozenset({"freqs_cis", "wave_pairs", "matrices"})
 
 RETURNED: Mapping[str, _Read] = {
     WAVES: lambda cosine, sine: (cosine, sine),
-    "sin, cos": lambda sine, cosine: (cosine, sine),
+    SINES_FIRST: lambda sine, cosine: (cosine, sine),
     "freqs_cis": lambda table: (table.real, table.imag),
     "wave_pairs": lambda table: (table[..., 0], table[..., 1]),
     "matrices": lambda table: (table[..., 0, 0], table[..., 1, 0]),
@@ -148,7 +148,7 @@ def parts_of(answer: Any, words: str) -> tuple[Any, ...]:
     return tuple(answer)
 
 
-_WORDS = {WAVES: "cosines and sines", "sin, cos": "cosines and sines", "q, k": "queries and keys", "x": "an array"}
+_WORDS = {WAVES: "cosines and sines", SINES_FIRST: "cosines and sines", "q, k": "queries and keys", "x": "an array"}
 
 
 def waves_in(tables: list[np.ndarray], returns: str) -> tuple[np.ndarray, np.ndarray]:
