@@ -29,7 +29,8 @@ QUANTITIES = (
     "document_lengths", "document_ids", "seq_len", "batch_size", "frames", "height", "width", "text_length", "config",
     *_CONSTANTS,
 )  # fmt: skip
-KNOWN: Mapping[str, str] = meanings(*QUANTITIES)
+# Of a model's forward pass, a padding mask may as well be true where there is padding.
+KNOWN: Mapping[str, str] = meanings(*QUANTITIES) | {"padding_mask": "attention_mask"}
 """The quantity that each usual name means, of those that a position function may be given."""
 
 _GIVEN = f"a check gives {', '.join(FEATURES)} and {len(QUANTITIES) - len(FEATURES)} others (docs/checking.md)."
