@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from clockhands.measures.claims.studies import real_model
+from clockhands.lab.results import interval
+from clockhands.measures.claims.studies import Estimate, estimated, real_model
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "probing.md"
 END = "<!-- end -->\n"
@@ -215,8 +216,29 @@ def distorted() -> str:
     )
 
 
+def prices() -> str:
+    """What faults cost SmolLM2 on texts of three kinds, the dearest on speeches first."""
+    kinds = real_model("smollm2_prices")["kinds"]
+    heads = ("nats per token", *(f"{kind}, {len(of_texts['loss'])} texts" for kind, of_texts in kinds.items()))
+    names = [name for name in next(iter(kinds.values())) if name != "sha256"]
+    found = {name: [estimated(dict(enumerate(each[name]))) for each in kinds.values()] for name in names}
+    dearest = sorted(names, key=lambda name: -found[name][0].mean)
+    rows = ((LOSS if name == "loss" else f"`{name}`", *map(with_interval, found[name])) for name in dearest)
+    return table(heads, rows)
+
+
+LOSS = "loss without a fault"
+
+
+def with_interval(value: Estimate) -> str:
+    """A mean over texts, with its 95 % interval by Student's t."""
+    low, high = interval(value.seeds.values()) or (value.mean, value.mean)
+    return f"{rounded(value.mean)} [{rounded(low)}, {rounded(high)}]"
+
+
 TABLES: dict[str, Callable[[], str]] = {
-    each.__name__: each for each in (minilm, smollm2, sinusoids, recall, along_training, removed, learned, distorted)
+    each.__name__: each
+    for each in (prices, minilm, smollm2, sinusoids, recall, along_training, removed, learned, distorted)
 }
 
 
