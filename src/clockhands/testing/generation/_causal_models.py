@@ -2,8 +2,9 @@
 
 import copy
 import functools
+import itertools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -136,6 +137,33 @@ class CausalModel:
         if not hasattr(logits, "shape") or not hasattr(logits, "dtype"):
             raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
         return logits, cache
+
+    def given(self, positions: np.ndarray) -> np.ndarray | None:
+        """Positions, for a model that takes them; one that counts them itself is left to count."""
+        return positions if "positions" in self.takes else None
+
+    def in_pieces(
+        self,
+        tokens: np.ndarray,
+        cuts: Sequence[int],
+        *,
+        itself: bool = False,
+        turn: Callable[[Any], Any] = lambda cache: cache,
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """Logits and cache after each piece of some texts, from one cut to the next.
+
+        Args:
+            tokens: [batch, seq].
+            cuts: The first token of each piece after the first one.
+            itself: Whether it counts positions itself though it takes them.
+            turn: What becomes of the cache between two pieces.
+        """
+        cache = None
+        for start, stop in itertools.pairwise([0, *cuts, tokens.shape[1]]):
+            at = np.broadcast_to(np.arange(start, stop), (len(tokens), stop - start))
+            cache = turn(held(cache)) if start else None
+            logits, cache = self(tokens[:, start:stop], None if itself else self.given(at), None, cache)
+            yield logits, cache
 
     @property
     def returned(self) -> int:
@@ -278,6 +306,17 @@ def _start(positions: np.ndarray) -> int:
     if (positions != start + np.arange(positions.shape[1])).any():
         raise Refused("it takes one position for a call, that of the first token")
     return start
+
+
+def held(cache: Any) -> Any:
+    """A cache that a call returned.
+
+    Raises:
+        Unasked: There is none.
+    """
+    if cache is None:
+        raise Unasked("it returns no cache")
+    return cache
 
 
 def logits_and_cache(answer: Any) -> tuple[Any, Any]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
-from clockhands.testing.generation._caches import KeyPlaces
 from clockhands.testing.generation._causal_models import CausalModel
 from clockhands.testing.generation._imposed_faults import ExpectedCall
+from clockhands.testing.generation._key_places import KeyPlaces
 from clockhands.testing.generation.texts import GenerationSubject
 
 ROOM = 2.0
@@ -114,9 +114,8 @@ def places_after_padding(it: GenerationSubject, one: ExperimentRun) -> list[tupl
         size, past = tokens.shape[1], sum(call.size for call, _ in calls)
         first = calls[0][0].size if calls else size
         call = ExpectedCall(
-            right, past, past, first, len(calls), padded=True, packed=False, masked=True, unmasked=right[:, -1:] + 1,
-            given=False, joined=0, memory=memory,
-        )  # fmt: skip
+            right, past, past, first, len(calls), memory, padded=True, masked=True, unmasked=right[:, -1:] + 1
+        )
         found = [places.of_last(cache, tokens[text, -1:].tolist(), text) for text in range(len(tokens))]
         shown = [each for each in found if each is not None]
         calls.append((call, np.concatenate(shown) if len(shown) == len(found) else None))

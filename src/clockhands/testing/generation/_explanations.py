@@ -12,18 +12,8 @@ from clockhands.phrases import listed, number_of
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
-from clockhands.testing.generation._caches import (
-    NOWHERE,
-    KeyPlaces,
-    holds_positions,
-    moved_keys,
-    places_of_keys,
-    prefilled,
-    reversed_rows,
-    rotated_alike,
-    rows_of,
-    rows_that_are_written,
-)
+from clockhands.testing.generation._cache_arrays import rows_of, with_rows
+from clockhands.testing.generation._changed_caches import moved_keys
 from clockhands.testing.generation._changed_calls import (
     ROOM,
     CallArguments,
@@ -34,6 +24,15 @@ from clockhands.testing.generation._changed_calls import (
 )
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
+from clockhands.testing.generation._key_places import (
+    NOWHERE,
+    KeyPlaces,
+    grown_cache,
+    holds_positions,
+    places_of_keys,
+    rotated_alike,
+    rows_that_are_written,
+)
 from clockhands.testing.generation._measured_attention import (
     is_measurable,
     measured_calls,
@@ -325,7 +324,7 @@ def _of_pads(it: GenerationSubject) -> tuple[str, dict[str, Any]]:
         said = []
         for token in (it.model.pad, (it.model.pad + 1) % it.model.vocabulary):
             row = np.concatenate([np.full(pads, token), text])[None]
-            at = np.maximum(np.arange(row.shape[1]) - pads, 0)[None] if "positions" in it.model.takes else None
+            at = it.model.given(np.maximum(np.arange(row.shape[1]) - pads, 0)[None])
             said.append(it.model.fresh()(row, at, mask)[0][0, pads:])
         if (np.abs(said[0] - it.wanted[1]) <= it.allowed).all():
             return "", {}
@@ -363,8 +362,8 @@ def _by_lost_order(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -
         return []
     text = it.texts[1]
     with suppress(Refused, Unasked):
-        cache, axes = prefilled(it, len(text) - 1)
-        if cache is None or not axes:
+        _, axes = grown_cache(it.model, text[:-1], [len(text) - 2])
+        if not axes:
             return []
         other = it.alone(text[[1, 0, *range(2, len(text))]])[-1]
         if np.abs(other - it.wanted[1][-1]).max() <= it.allowed:
@@ -378,7 +377,7 @@ def _by_lost_order(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -
             mask = call.mask
             if mask is not None:
                 mask = np.concatenate([mask[..., past - 1 :: -1], mask[..., past:]], axis=-1)
-            return replace(call, mask=mask, cache=reversed_rows(call.cache, axes))
+            return replace(call, mask=mask, cache=with_rows(call.cache, lambda size: np.arange(size)[::-1], axes))
 
         names = [name for name, one in failed.items() if unchanged(it, one, in_reverse)]
         if not any(name.startswith(_PIECES) for name in names):

@@ -1,6 +1,6 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -18,10 +18,10 @@ from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
-from clockhands.testing.generation._caches import reads_states_of_pieces, states_of
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
+from clockhands.testing.generation._kept_states import accounted_by_states
 from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
@@ -32,23 +32,6 @@ from clockhands.testing.reports import CannotCheck, Failure, Report, settled
 
 # Tokens of the longest text, and the most that it is made longer by itself: beyond that somebody shall say so.
 LENGTH, LONGEST = 16, 512
-
-_OF_STATES = frozenset({"packing", "packing by positions alone", "rejected tokens"})
-_BY_STATES = (
-    "by design of the class, which keeps a state of all earlier tokens, as recurrent layers and convolutions do: no "
-    "document is kept apart and no token taken out"
-)
-_OF_PADS = "left padding without positions"
-"""Its pads are tokens like others, and a state keeps them."""
-_IN_PIECES = frozenset({
-    "chunks", "chunks without positions", "a copied cache", "a pickled cache", "two continuations of one text",
-    "two alternating texts", "a text after padding",
-})  # fmt: skip
-"""Experiments in which several tokens go on from a cache at once."""
-_BY_SINGLE_TOKENS = (
-    "by design of the class, whose layers that keep a state read it for a single token alone, and begin from zero with "
-    "a piece of several tokens: pass what follows a cache one token at a time"
-)
 
 
 def check_generation(
@@ -139,7 +122,7 @@ def check_generation(
             failed.remove(one)
     accounted = {name for one in reasons for name in one.evidence.get("explains", ())}
     unknown = [one.experiment.name for one in failed if one.experiment.name not in accounted]
-    by_states = _by_states(subject, unknown, {one.experiment.name for one in asked})
+    by_states = accounted_by_states(subject, unknown, {one.experiment.name for one in asked})
     by_states = by_states or _by_selection(subject, unknown)
     noted |= by_states
     failed = [one for one in failed if one.experiment.name not in by_states]
@@ -202,18 +185,6 @@ def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dic
         except (Unasked, Refused) as reason:
             left_out[experiment.name] = str(reason)
     return asked, left_out
-
-
-def _by_states(subject: GenerationSubject, failed: Sequence[str], asked: Collection[str]) -> dict[str, str]:
-    """Why states of earlier tokens account for all failures that nothing else explains; empty where they do not."""
-    left = set(failed) - _OF_STATES
-    if "left padding" in asked and "left padding" not in failed:
-        left -= {_OF_PADS}
-    if not failed or left - _IN_PIECES or not (states := states_of(subject)):
-        return {}
-    if left and reads_states_of_pieces(subject, states):
-        return {}
-    return {name: _BY_SINGLE_TOKENS if name in left else _BY_STATES for name in failed}
 
 
 def _by_selection(subject: GenerationSubject, failed: Sequence[str]) -> dict[str, str]:
@@ -372,13 +343,10 @@ def parted(it: GenerationSubject) -> tuple[str, int] | None:
     text, half = it.texts[0], len(it.texts[0]) // 2
     with suppress(Refused, Unasked):
         whole, pieces = it.model.fresh(), it.model.fresh()
-        at = np.arange(len(text))[None] if "positions" in it.model.takes else None
         with _heard(whole) as one:
-            whole(text[None], at)
+            list(whole.in_pieces(text[None], []))
         with _heard(pieces) as many:
-            cache = None
-            for start, stop in [(0, half), *((step, step + 1) for step in range(half, len(text)))]:
-                _, cache = pieces(text[None, start:stop], None if at is None else at[:, start:stop], None, cache)
+            list(pieces.in_pieces(text[None], range(half, len(text))))
         share = it.allowed / max(float(np.abs(it.wanted[0]).max()), it.allowed)
         for name, said in one.items():
             wanted, got = (np.concatenate(each) if each else np.zeros((0, 0)) for each in (said, many[name]))

@@ -32,13 +32,13 @@ class ExpectedCall:
         kept: How many of them are still in the cache.
         first: Tokens of the first call of the text.
         number: How many calls came before.
+        memory: What the model keeps outside of its caches.
         padded: Whether the mask hides some tokens of a row.
         packed: Whether its rows hold several documents.
         masked: Whether a mask is given.
         unmasked: How many tokens of each row its mask leaves, [batch, 1]; None without a mask of keys.
         given: Whether positions are given.
         joined: Rows of the first of two joined caches; 0 where none were joined.
-        memory: What the model keeps outside of its caches.
         answered: Whether the model under test answered this call as it would with its tokens at other positions.
     """
 
@@ -47,13 +47,13 @@ class ExpectedCall:
     kept: int
     first: int
     number: int
-    padded: bool
-    packed: bool
-    masked: bool
-    unmasked: np.ndarray | None
-    given: bool
-    joined: int
     memory: dict[str, Any]
+    padded: bool = False
+    packed: bool = False
+    masked: bool = False
+    unmasked: np.ndarray | None = None
+    given: bool = False
+    joined: int = 0
     answered: Callable[[np.ndarray], bool] = bool
 
     @property
@@ -142,11 +142,7 @@ def places_under(fault: ImposedFault, starts: Sequence[int], size: int) -> np.nd
     found = []
     for number, (start, stop) in enumerate(itertools.pairwise([*starts, size])):
         first = starts[1] if number else stop
-        right = np.arange(start, stop)[None]
-        call = ExpectedCall(
-            right, start, start, first, number, padded=False, packed=False, masked=False, unmasked=None,
-            given=False, joined=0, memory=memory,
-        )  # fmt: skip
+        call = ExpectedCall(np.arange(start, stop)[None], start, start, first, number, memory)
         found.append(fault.keys(call)[0])
     return np.concatenate(found)
 
@@ -225,13 +221,13 @@ class FaultyModel(CausalModel):
             int(held["present"][0].sum()),
             held["first"] if past else size,
             held["calls"],
+            self.memory,
             padded,
             (mask is not None and mask.ndim == 3) or (bool((sees != causal).any()) and mask is None and not past),
             mask is not None,
             mask.sum(-1, keepdims=True) if mask is not None and mask.ndim == 2 else None,
             positions is not None,
             held["joined"],
-            self.memory,
             answered,
         )
         keys = self.fault.keys(call)

@@ -168,23 +168,16 @@ class Measured:
     layers: int
 
 
-def recorded_calls(it: GenerationSubject, pieces: Sequence[np.ndarray]) -> list[Any]:
-    """What a fresh model computes in calls of these pieces, [tokens] or [texts, tokens], one after the other.
+def recorded_calls(it: GenerationSubject, tokens: np.ndarray, cuts: Sequence[int] = ()) -> list[Any]:
+    """What a fresh model computes in the calls of some texts [texts, tokens], from one cut to the next.
 
     Raises:
         Refused, Unasked: It cannot be called like that.
     """
     from clockhands.models.recorded_calls import recorded_into
 
-    model, cache, start, calls = it.model.fresh(), None, 0, []
-    model = replace(model, watch=partial(recorded_into, calls))
-    for piece in pieces:
-        tokens = np.atleast_2d(piece)
-        at = np.broadcast_to(start + np.arange(tokens.shape[1]), tokens.shape) if "positions" in model.takes else None
-        _, cache = model(tokens, at, None, cache)
-        if cache is None and len(pieces) > 1:
-            raise Unasked("it returns no cache")
-        start += tokens.shape[1]
+    calls: list[Any] = []
+    list(replace(it.model.fresh(), watch=partial(recorded_into, calls)).in_pieces(tokens, cuts))
     return calls
 
 
@@ -215,7 +208,7 @@ def reference_of(it: GenerationSubject) -> ReferencePass | None:
         if size > _MOST and times > 1:
             continue
         with suppress(Refused, Unasked):
-            (call,) = recorded_calls(it, [np.full(size, it.texts[0][0])])
+            (call,) = recorded_calls(it, np.full((1, size), it.texts[0][0]))
             whole = [each for each in call.products if each.queries.shape[1] == each.keys.shape[1] == size]
             return ReferencePass(call, size, allowed) if whole and len(whole) == len(call.products) else None
     return None
@@ -245,7 +238,7 @@ def shifts_by_length(it: GenerationSubject) -> list[LengthShift]:
     allowed = max(LEAST, 64 * UNIT[it.model.counts.dtype])
     found: list[LengthShift] = []
     with suppress(Refused, Unasked):
-        ((short,), (long,)) = (recorded_calls(it, [np.full(each, it.texts[0][0])]) for each in (size - more, size))
+        ((short,), (long,)) = (recorded_calls(it, np.full((1, each), it.texts[0][0])) for each in (size - more, size))
         for layer, (one, other) in enumerate(zip(short.products, long.products, strict=False)):
             sides: list[tuple[Side, Any, Any]] = [
                 ("queries", one.queries, other.queries),
@@ -274,11 +267,11 @@ def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured 
     scores: list[ScoreRow] = []
     tables: list[ReadTable] = []
     for way in ways:
+        starts = np.cumsum([0, *way[:-1]]).tolist()
         try:
-            calls = recorded_calls(it, [np.full(each, it.texts[0][0]) for each in way])
+            calls = recorded_calls(it, np.full((1, sum(way)), it.texts[0][0]), starts[1:])
         except (Refused, Unasked):
             continue
-        starts = np.cumsum([0, *way[:-1]]).tolist()
         if any(len(call.products) != len(reference.call.products) for call in calls):
             return None
         for call, start, length in zip(calls, starts, way, strict=True):

@@ -37,7 +37,7 @@ def faults_of_pass(it: GenerationSubject) -> list[Told] | None:
         for texts in _TEXTS:
             tokens = np.arange(texts) * (it.model.vocabulary // texts) if it.model.vocabulary > texts else np.arange(1)
             with suppress(Refused, Unasked):
-                (call,) = recorded_calls(it, [np.repeat(tokens[:, None], size, axis=1)])
+                (call,) = recorded_calls(it, np.repeat(tokens[:, None], size, axis=1))
                 products = call.products
                 whole = [one for one in products if one.queries.shape[1] == one.keys.shape[1] == size]
                 if not whole or len(whole) < len(products):

@@ -10,7 +10,9 @@ import numpy as np
 from clockhands.phrases import number_of
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Experiment, Unasked
-from clockhands.testing.generation._caches import CHANGED, copied, pickled
+from clockhands.testing.generation._cache_arrays import copied, pickled
+from clockhands.testing.generation._causal_models import held
+from clockhands.testing.generation._changed_caches import CHANGED
 from clockhands.testing.generation.texts import GenerationSubject
 
 
@@ -57,7 +59,7 @@ def _without_keys(it: GenerationSubject) -> list[Answer]:
     tokens, mask, positions, pads = _padded(it)
     if not any(pads):
         raise Unasked("its texts have one length")
-    logits, _ = it.model(tokens, positions if "positions" in it.model.takes else None, mask)
+    logits, _ = it.model(tokens, it.model.given(positions), mask)
     return [
         Answer(
             f"the pads of text {row + 1} of a batch, which see no key",
@@ -74,7 +76,8 @@ def _without_keys(it: GenerationSubject) -> list[Answer]:
 def _right_padded(it: GenerationSubject) -> list[Answer]:
     most = len(it.texts[0])
     tokens, mask = _batch(it, it.texts, left=False)
-    logits, _ = it.model(tokens, _whole(it, tokens), mask)
+    at = np.broadcast_to(np.arange(most), tokens.shape)
+    logits, _ = it.model(tokens, it.model.given(at), mask)
     return [
         it.reply(
             f"text {row + 1} of a batch, before {number_of(most - len(text), 'pad')}",
@@ -92,13 +95,12 @@ def _padded_decoding(it: GenerationSubject) -> list[Answer]:
     starts = [len(it.texts[row]) - steps for row in order]
     most = max(starts)
     tokens, mask = _batch(it, [it.texts[row][:start] for row, start in zip(order, starts, strict=True)])
-    _, cache = it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
-    _kept(cache)
+    _, cache = it.model(tokens, it.model.given(np.maximum(mask.cumsum(-1) - 1, 0)), mask)
     said = []
     for step in range(steps):
         latest = np.array([[it.texts[row][start + step]] for row, start in zip(order, starts, strict=True)])
         mask = np.concatenate([mask, np.ones((len(order), 1), bool)], axis=1)
-        logits, cache = it.model(latest, _given(it, np.array(starts)[:, None] + step), mask, cache)
+        logits, cache = it.model(latest, it.model.given(np.array(starts)[:, None] + step), mask, held(cache))
         said.append(logits[:, 0])
     got = np.stack(said, axis=1)
     return [
@@ -131,20 +133,6 @@ def _packed(it: GenerationSubject, by_mask: bool) -> list[Answer]:
     ]
 
 
-def _in_pieces(
-    it: GenerationSubject, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
-) -> np.ndarray:
-    """The logits of a text that is given piece by piece, each from one cut to the next."""
-    cache, said = None, []
-    for start, stop in zip([0, *cuts], [*cuts, len(it.texts[text])], strict=True):
-        where = None if itself else _given(it, np.arange(start, stop)[None])
-        logits, cache = it.model(it.texts[text][None, start:stop], where, None, cache)
-        _kept(cache)
-        cache = cache if turn is None else turn(cache)
-        said.append(logits[0])
-    return np.concatenate(said)
-
-
 def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
     size = len(it.texts[0])
     ways = {
@@ -154,16 +142,14 @@ def _chunked(it: GenerationSubject, itself: bool) -> list[Answer]:
         "all but 2 tokens, then 2": [size - 2],
     }
     return [
-        _pieces_reply(it, f"{name}", 0, [cut for cut in cuts if cut < size], itself=itself)
-        for name, cuts in ways.items()
+        _pieces_reply(it, name, 0, [cut for cut in cuts if cut < size], itself=itself) for name, cuts in ways.items()
     ]
 
 
-def _pieces_reply(
-    it: GenerationSubject, asked: str, text: int, cuts: list[int], *, itself: bool = False, turn: Callable | None = None
-) -> Answer:
-    got = _in_pieces(it, text, cuts, itself=itself, turn=turn)[cuts[0] :]
-    return it.reply(asked, got, it.wanted[text][cuts[0] :], cuts[0])
+def _pieces_reply(it: GenerationSubject, asked: str, text: int, cuts: list[int], **how: Any) -> Answer:
+    """What follows the first piece of a text that is given piece by piece."""
+    _, *said = it.model.in_pieces(it.texts[text][None], cuts, **how)
+    return it.reply(asked, np.concatenate([logits[0] for logits, _ in said]), it.wanted[text][cuts[0] :], cuts[0])
 
 
 def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
@@ -184,42 +170,25 @@ def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
 def _forked(it: GenerationSubject) -> list[Answer]:
     """One beginning, two ends: the second one is not moved by the first."""
     text, half = it.texts[0], len(it.texts[0]) // 2
-    _, cache = it.model(text[None, :half], _given(it, np.arange(half)[None]))
-    _kept(cache)
-    other, where = text[None, half:][:, ::-1], _given(it, np.arange(half, len(text))[None])
-    # What is copied goes on first: what is kept outside of the cache is then that of the other end.
-    it.model(other, where, None, copied(cache))
-    logits, _ = it.model(text[None, half:], where, None, cache)
-    return [
-        it.reply(
-            "a text continued after a copy of its cache was continued differently",
-            logits[0],
-            it.wanted[0][half:],
-            half,
-        )
-    ]
+
+    def continued_differently(cache: Any) -> Any:
+        # What is copied goes on first: what is kept outside of the cache is then that of the other end.
+        it.model(text[None, half:][:, ::-1], it.model.given(np.arange(half, len(text))[None]), None, copied(cache))
+        return cache
+
+    asked = "a text continued after a copy of its cache was continued differently"
+    return [_pieces_reply(it, asked, 0, [half], turn=continued_differently)]
 
 
 def _alternating(it: GenerationSubject) -> list[Answer]:
     """Two texts, each with its own cache, given by turns."""
-    caches: list = [None, None]
-    said: list[list[np.ndarray]] = [[], []]
-    cuts = [[0, len(text) // 2, len(text) - 1, len(text)] for text in it.texts[:2]]
-    for step in range(3):
-        for row, text in enumerate(it.texts[:2]):
-            start, stop = cuts[row][step : step + 2]
-            where = _given(it, np.arange(start, stop)[None])
-            logits, caches[row] = it.model(text[None, start:stop], where, None, caches[row])
-            _kept(caches[row])
-            said[row].append(logits[0])
+    texts = it.texts[:2]
+    by_turns = zip(*(it.model.in_pieces(text[None], [len(text) // 2, len(text) - 1]) for text in texts), strict=True)
+    _, *later = [[logits[0] for logits, _ in each] for each in by_turns]
     return [
-        it.reply(
-            f"text {row + 1} of two texts given alternately",
-            np.concatenate(parts[1:]),
-            it.wanted[row][cuts[row][1] :],
-            cuts[row][1],
-        )
-        for row, parts in enumerate(said)
+        it.reply(f"text {row + 1} of two texts given alternately", np.concatenate(parts), it.wanted[row][half:], half)
+        for row, parts in enumerate(zip(*later, strict=True))
+        for half in [len(texts[row]) // 2]
     ]
 
 
@@ -256,12 +225,9 @@ def _at_each_position(it: GenerationSubject) -> list[Answer]:
 def _after_padding(it: GenerationSubject) -> list[Answer]:
     """A padded batch, then a text in two pieces: nothing of the padding is left behind."""
     tokens, mask = _batch(it, [it.texts[1], it.texts[0]])
-    it.model(tokens, _given(it, np.maximum(mask.cumsum(-1) - 1, 0)), mask)
-    return [
-        _pieces_reply(
-            it, "after a padded batch, a text in two pieces", 0, [len(it.texts[0]) // 2], itself=it.model.counting
-        )
-    ]
+    it.model(tokens, it.model.given(np.maximum(mask.cumsum(-1) - 1, 0)), mask)
+    asked = "after a padded batch, a text in two pieces"
+    return [_pieces_reply(it, asked, 0, [len(it.texts[0]) // 2], itself=it.model.counting)]
 
 
 def _again(it: GenerationSubject) -> list[Answer]:
@@ -288,20 +254,6 @@ def _batch(it: GenerationSubject, texts: list[np.ndarray], *, left: bool = True)
         there = slice(most - len(text), most) if left else slice(len(text))
         tokens[row, there], mask[row, there] = text, True
     return tokens, mask
-
-
-def _given(it: GenerationSubject, positions: np.ndarray) -> np.ndarray | None:
-    """Positions, for a model that takes them; one that counts them itself is left to count."""
-    return positions if "positions" in it.model.takes else None
-
-
-def _whole(it: GenerationSubject, tokens: np.ndarray) -> np.ndarray | None:
-    return _given(it, np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape))
-
-
-def _kept(cache: object) -> None:
-    if cache is None:
-        raise Unasked("it returns no cache")
 
 
 @dataclass(frozen=True)

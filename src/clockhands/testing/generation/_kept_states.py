@@ -1,0 +1,80 @@
+"""Models that keep a state of all earlier tokens, as recurrent layers do, and what such a state accounts for."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from clockhands.recognition.calling import FLOATS, as_numpy, dtype_of
+from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied, mapped
+from clockhands.testing.generation._key_places import one_value
+from clockhands.testing.generation.texts import GenerationSubject
+
+_OF_STATES = frozenset({"packing", "packing by positions alone", "rejected tokens"})
+_BY_STATES = (
+    "by design of the class, which keeps a state of all earlier tokens, as recurrent layers and convolutions do: no "
+    "document is kept apart and no token taken out"
+)
+_OF_PADS = "left padding without positions"
+"""Its pads are tokens like others, and a state keeps them."""
+_IN_PIECES = frozenset({
+    "chunks", "chunks without positions", "a copied cache", "a pickled cache", "two continuations of one text",
+    "two alternating texts", "a text after padding",
+})  # fmt: skip
+"""Experiments in which several tokens go on from a cache at once."""
+_BY_SINGLE_TOKENS = (
+    "by design of the class, whose layers that keep a state read it for a single token alone, and begin from zero with "
+    "a piece of several tokens: pass what follows a cache one token at a time"
+)
+
+
+def accounted_by_states(subject: GenerationSubject, failed: Sequence[str], asked: Collection[str]) -> dict[str, str]:
+    """Why states of earlier tokens account for all failures that nothing else explains; empty where they do not."""
+    left = set(failed) - _OF_STATES
+    if "left padding" in asked and "left padding" not in failed:
+        left -= {_OF_PADS}
+    if not failed or left - _IN_PIECES or not (states := states_of(subject)):
+        return {}
+    if left and _reads_states_of_pieces(subject, states):
+        return {}
+    return {name: _BY_SINGLE_TOKENS if name in left else _BY_STATES for name in failed}
+
+
+def states_of(it: GenerationSubject) -> frozenset[Path]:
+    """The arrays, of its cache or its modules, of all earlier tokens together, as recurrences keep them.
+
+    Such an array keeps its shape and changes with each token, not in the row of that token alone.
+    """
+    size = len(it.texts[0]) // 2
+    if it.model.window is not None and it.model.window <= size:
+        return frozenset()  # full windows keep their shape, too
+    found: set[Path] = set()
+    kept: list[dict[Path, Any]] = []
+    for tokens in (size - 1, size):
+        model = it.model.fresh()
+        _, cache = model(it.texts[0][None, :tokens])
+        kept.append({path: as_numpy(array) for path, array in (*arrays_of(cache), *arrays_of(model.kept_arrays()))})
+    before, after = kept
+    for path, array in after.items():
+        older = before.get(path)
+        if older is None or older.shape != array.shape or dtype_of(array) not in FLOATS:
+            continue
+        changed = np.argwhere(np.abs(array - older) > one_value(older)).T
+        axes = [len(np.unique(places)) for places, length in zip(changed, array.shape, strict=True) if length > 1]
+        if axes and min(axes) > 1:
+            found.add(path)
+    return frozenset(found)
+
+
+def _reads_states_of_pieces(it: GenerationSubject, states: frozenset[Path]) -> bool:
+    """Whether each state of its cache changes something of a piece of several tokens that goes on from it."""
+    text, half = it.texts[0], len(it.texts[0]) // 2
+
+    def rest(of: Path | None) -> np.ndarray:
+        def without(cache: Any) -> Any:
+            return mapped(copied(cache), lambda path, array: array * 0 if path == of else array)
+
+        _, (logits, _) = it.model.fresh().in_pieces(text[None], [half], turn=without)
+        return logits
+
+    return not any(np.array_equal(rest(None), rest(path)) for path in states)
