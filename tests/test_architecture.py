@@ -92,6 +92,7 @@ LATE = {
     "testing/kinds.py": "each kind is imported when it is asked for",
     "testing/encodings/_laws.py": "PyTorch is optional",
     "testing/modules/_module_check.py": "PyTorch is optional",
+    "testing/generation/_image_requests.py": "PyTorch is optional",
     "testing/generation/_measured_attention.py": "PyTorch is optional",
     "testing/generation/texts.py": "PyTorch is optional",
     "testing/plugin.py": "pytest loads it in every run, also where nothing is checked",

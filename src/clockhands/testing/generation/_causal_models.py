@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -219,6 +219,13 @@ class CausalModel:
         return replace(self, answers=None)
 
 
+class EncoderOutput(NamedTuple):
+    """What a decoder reads of an encoder, by name or by place."""
+
+    last_hidden_state: Any
+    attention_mask: Any = None
+
+
 @dataclass
 class TransformersModel(CausalModel):
     """A causal model of the Transformers library.
@@ -227,6 +234,10 @@ class TransformersModel(CausalModel):
         model: The module.
         pristine: It as it was; never called.
         first: The position id of a text's first token: RoBERTa's classes count from the one after that of padding.
+        source: What the encoder of an encoder-decoder model gives for one text, [1, tokens, width]: its decoder is the
+            causal model then, and what it takes has names that begin with ``decoder_``. None for other models.
+        first_call: What it is given beside a text with its first call, such as an image.
+        numbering: The position ids of a text whose positions are not its places, [axes, 1, tokens].
         head: The part of the output head that makes the compared logits, by the names of its tensors: the whole one is
             a fifth of what a pass of a small model reads. Empty where the model is asked for all logits.
     """
@@ -234,6 +245,9 @@ class TransformersModel(CausalModel):
     model: Any = None
     pristine: Any = None
     first: int = 0
+    source: np.ndarray | None = None
+    first_call: Mapping[str, Any] = field(default_factory=dict)
+    numbering: np.ndarray | None = None
     head: Mapping[str, Any] = field(default_factory=dict)
 
     def answer_of(
@@ -246,16 +260,19 @@ class TransformersModel(CausalModel):
         def tensor(array: np.ndarray, dtype: Any = torch.int64) -> Any:
             return torch.from_numpy(np.ascontiguousarray(array)).to(home.device, dtype)
 
-        given: dict[str, Any] = {"input_ids": tensor(tokens), "use_cache": keep}
+        given: dict[str, Any] = {self.argument("input_ids"): tensor(tokens), "use_cache": keep}
         if positions is not None:
-            given["position_ids"] = tensor(positions + self.first)
+            numbers = positions + self.first if self.numbering is None else self.numbering[:, :, positions[0]]
+            given[self.argument("position_ids")] = tensor(numbers)
         if mask is not None and mask.ndim == 2:
-            given["attention_mask"] = tensor(mask)
+            given[self.argument("attention_mask")] = tensor(mask)
         elif mask is not None:
             hidden = torch.finfo(home.dtype).min
-            given["attention_mask"] = tensor(np.where(mask, 0.0, 1.0), home.dtype)[:, None] * hidden
-        if cache is not None:
-            given["past_key_values"] = cache
+            given[self.argument("attention_mask")] = tensor(np.where(mask, 0.0, 1.0), home.dtype)[:, None] * hidden
+        if self.source is not None:
+            read = tensor(np.repeat(self.source, len(tokens), axis=0), home.dtype)
+            given["encoder_outputs"] = EncoderOutput(read)
+        given |= {"past_key_values": cache} if cache is not None else self.first_call
         with torch.no_grad():
             # Where weights are tied, the embedding keeps the whole table.
             parted = functools.partial(torch.func.functional_call, self.model, dict(self.head), (), tie_weights=False)
@@ -266,6 +283,10 @@ class TransformersModel(CausalModel):
         if cache is None and room is not None and room <= tokens.shape[-1]:
             raise Unasked(f"the {type(kept).__name__} that it makes for a text has no room for more tokens")
         return answer.logits, kept
+
+    def argument(self, name: str) -> str:
+        """What the model calls an argument of its decoder."""
+        return name if self.source is None else f"decoder_{name}"
 
     @property
     def copied(self) -> bool:

@@ -146,7 +146,7 @@ def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any
 
     def rotated_rows(path: Path, array: Any) -> Any:
         own = specs.get(path)
-        return array if own is None else rerotate(array, own, np.arange(size), by + np.arange(size))
+        return array if own is None else rerotate(array, own, _places(own, 0, size), _places(own, by, size))
 
     return mapped(cache, rotated_rows)
 
@@ -208,10 +208,17 @@ def _spec_of_rows(spec: Rotary, alike: Any) -> Rotary | None:
     own = [replace(spec.at_original, layout=each, reordered=False, blocks=(), **whole) for each in layouts]
     rows = as_numpy(alike).astype(np.float64)
     first = np.repeat(rows[..., :1, :], tokens, axis=-2)
-    off = [np.abs(rerotate(first, each, np.zeros(tokens), np.arange(tokens)) - rows).max() for each in own]
+    start, places = 0 * _places(spec, 0, tokens), _places(spec, 0, tokens)
+    off = [np.abs(rerotate(first, each, start, places) - rows).max() for each in own]
     return (
         own[int(np.argmin(off))] if min(off) < 0.5 * max(off) else replace(spec.at_original, reordered=False, **whole)
     )
+
+
+def _places(spec: Rotary, start: int, size: int) -> np.ndarray:
+    """The positions of a text, the same on every axis."""
+    at = start + np.arange(size)
+    return at if spec.number_of_axes == 1 else np.repeat(at[:, None], spec.number_of_axes, axis=1)
 
 
 def _by(it: GenerationSubject) -> int:

@@ -24,6 +24,7 @@ from clockhands.testing.generation._changed_calls import (
 )
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
+from clockhands.testing.generation._kept_states import states_of
 from clockhands.testing.generation._key_places import (
     NOWHERE,
     KeyPlaces,
@@ -50,8 +51,14 @@ _PIECES = ("one token", "chunks")
 
 _WITH_CACHE = frozenset({
     "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
+    "a text beside a batch",
 })  # fmt: skip
 """Others in which later pieces are like those of one text."""
+
+_BY_TURNS = frozenset({
+    "two continuations of one text", "two alternating texts", "a text beside a batch", "images by turns",
+})  # fmt: skip
+"""Experiments in which what is kept outside of a cache is that of another text."""
 
 BY_CALL_LENGTH = "positions-by-call-length"
 """The code of a model whose single passes agree with each other only where they are of one length."""
@@ -117,8 +124,8 @@ def _by_measurement(it: GenerationSubject, unknown: Sequence[str]) -> list[_Reas
     pieces = [name for name in unknown if name in _WITH_CACHE or name.startswith(_PIECES)]
     if not any(name.startswith(_PIECES) for name in unknown):
         return []  # what else fails follows from what is explained
-    if not is_measurable(it.model) or (reference := reference_of(it)) is None:
-        return []
+    if not is_measurable(it.model) or (reference := reference_of(it)) is None or states_of(it):
+        return []  # what a state adds differs from position to position
     measured = measured_calls(it, reference)
     if measured is None:
         return []
@@ -262,7 +269,7 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
             places = KeyPlaces(it)
             others = [name for name, one in failed.items() if name not in steps and misplaced(it, one, places)]
             found.append((code, told, [*steps, *others]))
-    state = [name for name in ("two continuations of one text", "two alternating texts") if name in failed]
+    state = [name for name in failed if name in _BY_TURNS]
     if state and not any(name.startswith((*_PIECES, "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
         removed = ("rows removed from the cache", "rejected tokens")

@@ -100,8 +100,9 @@ def check_generation(
     first = getattr(called, "first", 0)
     if first:
         notes["position ids from 0"] = f"they begin at {first}, as the model counts where none are passed"
-    # A class that counts from the id of padding counts no padding, wherever it stands in a text.
-    drawn = texts_of(called.vocabulary, size, without=called.pad if first else None)
+    # A class that counts from the id of padding counts no padding, wherever it stands in a text, as some decoders do.
+    counted = first == 0 and getattr(called, "source", None) is None
+    drawn = texts_of(called.vocabulary, size, without=None if counted else called.pad)
     texts = drawn if tokens is None else _given_texts(tokens, called.vocabulary)
     subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
     try:
@@ -190,7 +191,7 @@ def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dic
 def _by_selection(subject: GenerationSubject, failed: Sequence[str]) -> dict[str, str]:
     """Why a selection of keys accounts for failures: among scores that are nearly equal, rounding selects others."""
     model = subject.model
-    if not failed or not isinstance(model, TransformersModel):
+    if not failed or not isinstance(model, TransformersModel) or model.source is not None:
         return {}
     if not selects_keys(model.fresh().model, model.library.positions(subject.texts[0][None])):
         return {}

@@ -6,7 +6,7 @@ Only where positions are added to tokens, layers behind a wrong one differ in mo
 found nowhere says nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,7 +26,8 @@ LEAST = 1e-3  # of the largest number of a row: what several layers may round to
 _LONGER = (4, 3, 2, 1)  # times the tokens of the longest text that the pass of reference may have
 
 NOTHING_ADDED = "nothing is added to the scores"
-"""A relation of scores."""
+FROM_ZERO = "what is added to the scores is that of queries that count from 0"
+"""Relations of scores."""
 
 _MOST = 256  # tokens of that pass, if a text is not longer
 
@@ -96,21 +97,39 @@ class ReadTable:
 
 @dataclass(frozen=True, eq=False)
 class ReferencePass:
-    """One pass over the repeated token, longer than any text."""
+    """One pass over the repeated token, longer than any text.
+
+    Attributes:
+        call: What it computed.
+        size: Its tokens.
+        allowed: How far numbers may be off, of the largest one of a row.
+        before: Which products of the call are those of the text with itself, and how many keys stand before the text.
+    """
 
     call: Any
     size: int
     allowed: float
+    before: Mapping[int, int]
+
+    def attentions(self, call: Any) -> list[Any]:
+        """The products of a text with itself in any call of the model: those with other keys are left out."""
+        chosen = ((call.products[number], keys) for number, keys in self.before.items())
+        return [replace(each, keys=each.keys[:, keys:], scores=each.scores[:, :, keys:]) for each, keys in chosen]
+
+    @cached_property
+    def own(self) -> list[Any]:
+        """The attentions of this pass."""
+        return self.attentions(self.call)
 
     @cached_property
     def queries(self) -> list["RowPlaces"]:
         """Of each attention."""
-        return [RowPlaces(each.queries, self.allowed) for each in self.call.products]
+        return [RowPlaces(each.queries, self.allowed) for each in self.own]
 
     @cached_property
     def keys(self) -> list["RowPlaces"]:
         """Of each attention."""
-        return [RowPlaces(each.keys, self.allowed) for each in self.call.products]
+        return [RowPlaces(each.keys, self.allowed) for each in self.own]
 
 
 class RowPlaces:
@@ -208,10 +227,25 @@ def reference_of(it: GenerationSubject) -> ReferencePass | None:
         if size > _MOST and times > 1:
             continue
         with suppress(Refused, Unasked):
-            (call,) = recorded_calls(it, np.full((1, size), it.texts[0][0]))
-            whole = [each for each in call.products if each.queries.shape[1] == each.keys.shape[1] == size]
-            return ReferencePass(call, size, allowed) if whole and len(whole) == len(call.products) else None
+            (call,), (shorter,) = (recorded_calls(it, np.full((1, size - less), it.texts[0][0])) for less in (0, 1))
+            before = _keys_before(call.products, shorter.products)
+            return ReferencePass(call, size, allowed, before) if before else None
     return None
+
+
+def _keys_before(products: Sequence[Any], shorter: Sequence[Any]) -> dict[int, int]:
+    """The products of a text with itself, by number, each with the keys that stand before the text, as learned ones do.
+
+    With one token less there is one key less: the keys of another text, as of a cross attention, stay.
+    """
+    found = {}
+    for number, (one, other) in enumerate(zip(products, shorter, strict=False)):
+        keys, fewer = (each.keys.shape[1] - each.queries.shape[1] for each in (one, other))
+        if one.queries.shape[1] == other.queries.shape[1] or keys != fewer or keys < 0:
+            continue
+        if np.array_equal(one.keys[:, :keys], other.keys[:, :keys]):
+            found[number] = keys
+    return found
 
 
 @dataclass(frozen=True)
@@ -278,11 +312,11 @@ def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured 
             rows += _placed(reference, call, start, length)
             scores += _scored(reference, call, start, length)
         tables += _read(it, reference, calls, starts, way)
-    return Measured(rows, scores, tables, len(reference.call.products)) if rows else None
+    return Measured(rows, scores, tables, len(reference.before)) if rows else None
 
 
 def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[PlacedRow]:
-    for layer, product in enumerate(call.products):
+    for layer, product in enumerate(reference.attentions(call)):
         queries, keys = reference.queries[layer], reference.keys[layer]
         new = range(start, start + size)
         sides: list[tuple[Side, RowPlaces, np.ndarray, range]] = [("queries", queries, product.queries, new)]
@@ -300,8 +334,8 @@ def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
 
 
 def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[ScoreRow]:
-    for layer, product in enumerate(call.products):
-        of_one_pass = reference.call.products[layer].scores
+    for layer, product in enumerate(reference.attentions(call)):
+        of_one_pass = reference.own[layer].scores
         for inside in range(size):
             right = start + inside
             got, wanted = product.scores[:, inside], of_one_pass[:, right]
@@ -311,7 +345,7 @@ def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
             if in_order and not np.array_equal(seen, meant):
                 missed = int(np.setxor1d(seen, meant)[0])
             elif in_order and got.shape[0] == wanted.shape[0]:
-                row = QueryScores(of_one_pass, got[:, seen], seen, right, reference.allowed)
+                row = QueryScores(of_one_pass, got[:, seen], seen, right, inside, reference.allowed)
                 relation = row.relation(_products_of(product, inside)[:, seen])
             yield ScoreRow(layer, size, start, right, (len(seen), len(meant)), missed, relation)
 
@@ -338,12 +372,22 @@ def _beside_mean(scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores:
-    """The scores of one query, [heads, seen keys], beside those of one pass, [heads, tokens, keys]."""
+    """The scores of one query, [heads, seen keys], beside those of one pass, [heads, tokens, keys].
+
+    Attributes:
+        of_one_pass: Those of one pass.
+        got: Its own.
+        seen: The positions of the keys.
+        right: Its position.
+        inside: Its place in its call.
+        allowed: As of a `ReferencePass`.
+    """
 
     of_one_pass: np.ndarray
     got: np.ndarray
     seen: np.ndarray
     right: int
+    inside: int
     allowed: float
 
     def relation(self, products: np.ndarray) -> str:
@@ -351,6 +395,8 @@ class QueryScores:
         wanted, got, products = self._wanted_at(self.right), _beside_mean(self.got), _beside_mean(products)
         if len(self.seen) < 2 or self._same(got, wanted):
             return ""
+        if self._counts_from_zero():
+            return FROM_ZERO
         factor = float((products * got).sum() / max(float((products**2).sum()), 1e-30))
         if self._same(got, factor * products) and not self._same(wanted, factor * products):
             return NOTHING_ADDED
@@ -365,6 +411,15 @@ class QueryScores:
         if None not in steps:
             return f"other numbers are added to the scores: {steps[0]:.3g} from key to key instead of {steps[1]:.3g}"
         return "other numbers are added to the scores"
+
+    def _counts_from_zero(self) -> bool:
+        """Whether keys up to its place in the call have the scores that a query at this position has for them."""
+        keys = self.seen[self.seen <= self.inside]
+        if len(keys) < 2 or self.inside == self.right:
+            return False
+        right, counted = (_beside_mean(self.of_one_pass[:, at, keys]) for at in (self.right, self.inside))
+        got = _beside_mean(self.got[:, : len(keys)])
+        return self._same(got, counted) and not self._same(got, right)
 
     def _wanted_at(self, position: int) -> np.ndarray:
         return _beside_mean(self.of_one_pass[:, position, self.seen])

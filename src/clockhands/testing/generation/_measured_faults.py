@@ -6,6 +6,7 @@ from typing import Any
 from clockhands.configs.resolved import layer_ranges
 from clockhands.phrases import listed
 from clockhands.testing.generation._measured_attention import (
+    FROM_ZERO,
     NOTHING_ADDED,
     LengthShift,
     Measured,
@@ -154,6 +155,9 @@ def _of_scores(measured: Measured, wrong: Sequence[PlacedRow]) -> Iterator[Told]
     if related and all(one.relation == NOTHING_ADDED for one in later):
         yield "bias-lost-in-decode", {}
         return
+    from_zero = [one for one in related if one.relation == FROM_ZERO]
+    if from_zero and all(one in from_zero or one.right - one.start < 2 for one in related):
+        related = from_zero  # the first tokens of a call have too few keys to show it
     said = []
     for relation in dict.fromkeys(one.relation.split(":")[0] for one in related):
         own = [one for one in related if one.relation.startswith(relation)]

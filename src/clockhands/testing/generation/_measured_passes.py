@@ -38,13 +38,15 @@ def faults_of_pass(it: GenerationSubject) -> list[Told] | None:
             tokens = np.arange(texts) * (it.model.vocabulary // texts) if it.model.vocabulary > texts else np.arange(1)
             with suppress(Refused, Unasked):
                 (call,) = recorded_calls(it, np.repeat(tokens[:, None], size, axis=1))
-                products = call.products
-                whole = [one for one in products if one.queries.shape[1] == one.keys.shape[1] == size]
-                if not whole or len(whole) < len(products):
+                whole = [one for one in call.products if one.queries.shape[1] == one.keys.shape[1] == size]
+                if not whole:
                     return None
-                if len(products[0].queries) == texts * texts:
+                if len(whole[0].queries) == texts * texts:
                     continue  # heads and texts would not be told apart
-                return [*_without_effect(it, call, texts, size, allowed), *_rotated_apart(call, allowed)]
+                # Beside other attentions it is not known whose the code for positions is.
+                alone = len(whole) == len(call.products)
+                without = [*_without_effect(it, call, texts, size, allowed)] if alone else []
+                return [*without, *_rotated_apart(whole, allowed)]
     return None
 
 
@@ -85,16 +87,15 @@ def _by_distance(scores: np.ndarray, allowed: float) -> bool:
     return bool((own.max(axis=1) - own.min(axis=1)).max(initial=0) > allowed * max(float(np.abs(own).max()), 1e-30))
 
 
-def _rotated_apart(call: Any, allowed: float) -> Iterator[Told]:
+def _rotated_apart(products: Sequence[Any], allowed: float) -> Iterator[Told]:
     """Keys that are rotated by other angles than queries of the same tokens, by one factor."""
     found: dict[float, list[int]] = {}
-    for layer, product in enumerate(call.products):
+    for layer, product in enumerate(products):
         ratio = _ratio(product, allowed)
         if ratio is not None and ratio != 1:
             found.setdefault(ratio, []).append(layer)
     for ratio, layers in found.items():
-        where = "" if len(layers) == len(call.products) else f", in attention {layer_ranges(layers)}"
-        where += "" if len(layers) == len(call.products) else f" of {len(call.products)}"
+        where = "" if len(layers) == len(products) else f", in attention {layer_ranges(layers)} of {len(products)}"
         twice = ": they are rotated twice" if ratio == 2 else ": in the other direction" if ratio == -1 else ""
         how = f"at each position the angle of a key is {ratio:g} times that of a query{twice}{where}"
         how = f"keys are not rotated, and queries are{where}" if ratio == 0 else how

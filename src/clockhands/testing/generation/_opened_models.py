@@ -3,17 +3,17 @@
 import copy
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from clockhands.errors import InvalidType
 from clockhands.models.opened_modules import text_config
 from clockhands.models.torch_threads import faster_alone
-from clockhands.phrases import shown
+from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_libraries
 from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import meanings
@@ -26,6 +26,7 @@ from clockhands.testing.generation._causal_models import (
     every,
 )
 from clockhands.testing.generation._hidden_states import reading_states
+from clockhands.testing.generation._last_token_models import engine_model
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import owners_of, started
 from clockhands.testing.reports import CannotCheck
@@ -34,6 +35,7 @@ _MEANT = meanings("tokens", "positions", "mask", "cache", "offset")
 
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
+_OF_SOURCE = 7  # tokens of the text that an encoder has read
 _THREE = np.array([[1, 0, 1]])
 _TELLING = 64  # times nearer: the same numbers but for rounding
 
@@ -44,16 +46,12 @@ def opened(
     """The model that is meant, and how it is called."""
     if forward is None and _of_transformers(model):
         return _from_transformers(model, vocabulary, timeout)
-    fn = model if forward is None else forward
-    if not callable(fn):
-        raise InvalidType(
-            f"Expected a causal model, got {shown(fn)}.",
-            "Give a model of Transformers, or forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
-        )
+    owner = model if forward is None else forward
+    fn = owner if callable(owner) else engine_model(owner) or _refused(owner)
     takes, names = _taken(fn)
     tried: list[tuple[str, Refused]] = []
     for library in likely_libraries(fn) if backend is None else (backend,):
-        made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(fn))
+        made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(owner))
         try:
             made = made.sized() if vocabulary is None else made
             made(_THREE)
@@ -83,6 +81,16 @@ def opened(
     ) from tried[-1][1]
 
 
+def _refused(model: Any) -> NoReturn:
+    methods = [name for name in dir(type(model)) if not name.startswith("_") and callable(getattr(model, name, None))]
+    own = f"Its methods are {listed(methods)}. " if methods and not isinstance(model, Collection | int | float) else ""
+    raise InvalidType(
+        f"Expected a causal model, got {shown(model)}.",
+        f"{own}Give a model of Transformers, an engine whose prefill(tokens) and decode(tokens, state) return logits "
+        "and a state, or forward=, a function(tokens, positions, mask, cache) -> (logits, cache).",
+    )
+
+
 def _of_transformers(model: Any) -> bool:
     if not hasattr(model, "config") or not hasattr(model, "forward") or not hasattr(model, "parameters"):
         return False
@@ -99,9 +107,6 @@ def _argument_names(model: Any) -> set[str]:
 def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> TransformersModel:
     config = text_config(model)
     taken = _argument_names(model)
-    takes = {"tokens", "cache"} | ({"positions"} & {"positions" if "position_ids" in taken else ""})
-    if "attention_mask" in taken:
-        takes.add("mask")
     if next(model.parameters()).is_meta:
         raise CannotCheck(
             "The model is on the device meta: it has no values, so it cannot be called.", "Load its weights first."
@@ -113,14 +118,17 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
         Library("torch"),
         vocabulary or _known(config, "vocab_size") or 0,
         timeout,
-        frozenset(takes),
         counting=True,
         window=_window(config),
-        layers=_known(config, "num_hidden_layers"),
+        layers=_known(config, "decoder_layers") or _known(config, "num_hidden_layers"),
         pad=_known(config, "pad_token_id") or 0,
         alone=_faster_alone(model),
         model=model,
+        source=_source(config, taken),
     )
+    names = {"position_ids": "positions", "attention_mask": "mask"}
+    takes = {meant for name, meant in names.items() if made.argument(name) in taken}
+    made.takes = frozenset({"tokens", "cache", *takes})
     made = _copied_model(made) if small else made
     if not made.copied and training:
         raise CannotCheck(
@@ -139,6 +147,14 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
     made.by_queries = _is_of_library(model) or _takes_masks_of_queries(made)
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _source(config: Any, taken: Collection[str]) -> np.ndarray | None:
+    """What stands for the output of an encoder, drawn at random; None for a model that has none."""
+    width = _known(config, "d_model") or _known(config, "hidden_size")
+    if not {"encoder_outputs", "decoder_input_ids"} <= set(taken) or width is None:
+        return None
+    return np.random.default_rng(6).standard_normal((1, _OF_SOURCE, width))
 
 
 def _known(config: Any, name: str) -> int | None:
