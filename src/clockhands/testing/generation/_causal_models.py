@@ -41,6 +41,14 @@ class Counts:
 
 
 @dataclass
+class HandedCache:
+    """A cache with what else the first call of a text leaves behind and later calls of it are passed, by argument."""
+
+    cache: Any
+    handed: dict[str, Any]
+
+
+@dataclass
 class CausalModel:
     """A causal model as a function of NumPy arrays.
 
@@ -62,6 +70,7 @@ class CausalModel:
             it is given.
         watch: Opened around each call, in its thread.
         columns: Numbers of a row of its logits, if there are more than tokens.
+        handed: Arguments of later calls: the module and its attribute in which the first call of a text left each.
         by_queries: Whether its mask may say for each query which keys it sees.
     """
 
@@ -81,6 +90,7 @@ class CausalModel:
     starts: Callable[[int], Any] | None = None
     watch: Callable[[], AbstractContextManager[Any]] | None = None
     columns: int | None = None
+    handed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     by_queries: bool = True
 
     def __call__(
@@ -183,6 +193,9 @@ class CausalModel:
         """In a thread of its own: call it with what it takes."""
         if positions is None:
             positions = np.broadcast_to(np.arange(tokens.shape[1]), tokens.shape)
+        handed: dict[str, Any] = {}
+        if isinstance(cache, HandedCache):
+            cache, handed = cache.cache, cache.handed
         if cache is None and keep and self.starts is not None:
             cache = self.starts(len(tokens))
         given = {
@@ -197,9 +210,14 @@ class CausalModel:
         else:
             if "offset" in self.names:
                 given["offset"] = _start(positions)
-            answer = call(**{name: given[meant] for meant, name in self.names.items()})
+            answer = call(**{name: given[meant] for meant, name in self.names.items()}, **handed)
         logits, kept = logits_and_cache(answer)
-        return logits, cache if kept is None and self.starts is not None else kept
+        kept = cache if kept is None and self.starts is not None else kept
+        if kept is not None and self.handed:
+            # What the first call of a text left: a later one may leave what another text did.
+            left = {name: getattr(owner, attribute) for name, (owner, attribute) in self.handed.items()}
+            kept = HandedCache(kept, handed or left)
+        return logits, kept
 
     @property
     def copied(self) -> bool:

@@ -28,7 +28,7 @@ from clockhands.testing.generation._causal_models import (
 from clockhands.testing.generation._hidden_states import reading_states
 from clockhands.testing.generation._last_token_models import engine_model
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
-from clockhands.testing.generation._started_caches import owners_of, started
+from clockhands.testing.generation._started_caches import owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
 
 _MEANT = meanings("tokens", "positions", "mask", "cache", "offset")
@@ -70,6 +70,7 @@ def opened(
             made = replace(made, vocabulary=known, columns=made.vocabulary)
         _refuse_dropout(made)
         made = started(made)
+        made.handed = _handed(made)
         made.counts = Counts(dtype=made.counts.dtype, library=made.counts.library)
         return made
     arguments = ", ".join(names.values() or (name for name in ARGUMENTS if name in takes))
@@ -79,6 +80,18 @@ def opened(
         "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
         "[batch, seq], mask is None or [batch, keys], and cache is None at first; arguments and cache may be absent.",
     ) from tried[-1][1]
+
+
+def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:
+    """Arguments that have the name of an attribute of the module, as the offset of an image has that a call returns."""
+    owners = owners_of(model.forward)
+    return {
+        name: (owner, attribute)
+        for name in unknown_arguments(model)
+        for owner in owners
+        for attribute in (name, f"_{name}")
+        if hasattr(owner, attribute)
+    }
 
 
 def _refused(model: Any) -> NoReturn:

@@ -78,7 +78,7 @@ def _ways(model: CausalModel) -> Iterator[CausalModel]:
     """The model with each way in which its cache may begin."""
     fn = model.forward
     named = {"cache": model.names["cache"]} if "cache" in model.names else {}
-    others = [] if "cache" in model.takes else [{"cache": name} for name in _unknown(model)]
+    others = [] if "cache" in model.takes else [{"cache": name} for name in unknown_arguments(model)]
     for cache in [named] if "cache" in model.takes else others:
         caching = replace(model, names={**model.names, **cache}, takes=model.takes | {"cache"})
         flags = _flags(fn)
@@ -111,7 +111,7 @@ def _signed(fn: Any) -> Any:
     return getattr(fn, "forward", fn)
 
 
-def _unknown(model: CausalModel) -> list[str]:
+def unknown_arguments(model: CausalModel) -> list[str]:
     """Arguments that may be left out, and of whose names none is known."""
     with suppress(TypeError, ValueError):
         parameters = inspect.signature(_signed(model.forward)).parameters.values()
