@@ -101,6 +101,48 @@ class Added(Attention):
         return self.attended(queries, *cache.added(keys, values))
 
 
+class Crossed(Attention):
+    """Queries of the text see the keys of another text as well."""
+
+    def __init__(self, number, slip):
+        super().__init__(number, slip)
+        self.other = nn.Parameter(torch.randn(1, HEADS, 5, HEAD))
+
+    def forward(self, x, cache):
+        return super().forward(x, cache) + self.attended(
+            next(self.heads(x)), self.other, self.other, seen=torch.tensor(True)
+        )
+
+
+class Prefixed(Attention):
+    """Three learned keys stand before the text."""
+
+    def __init__(self, number, slip):
+        super().__init__(number, slip)
+        self.before = nn.Parameter(torch.randn(1, HEADS, 3, HEAD))
+
+    def attended(self, queries, keys, values, bias=0.0, seen=None):
+        seen = nn.functional.pad(causal(queries.shape[2], keys.shape[2]), (3, 0), value=True)
+        first = self.before.expand(len(keys), -1, -1, -1)
+        keys, values = (torch.cat([first, each], 2) for each in (keys, values))
+        return super().attended(queries, keys, values, bias, seen)
+
+
+class Bucketed(Attention):
+    """Scores have a learned number for each distance up to 12, and no rotation."""
+
+    def __init__(self, number, slip):
+        super().__init__(number, slip)
+        self.numbers = nn.Parameter(2 * torch.randn(HEADS, 13))
+
+    def forward(self, x, cache):
+        queries, keys, values = self.heads(x)
+        start = 0 if self.slip == "bias of the call" else cache.length
+        keys, values = cache.added(keys, values)
+        distances = torch.arange(start, start + x.shape[1])[:, None] - torch.arange(keys.shape[2])
+        return self.attended(queries, keys, values, self.numbers[:, distances.clamp(0, 12)])
+
+
 class Model(nn.Module):
     """A model whose cache is a list of objects that a function beside it makes."""
 
@@ -227,3 +269,53 @@ class OwnClass(Model):
             seen = seen & attention_mask[:, None, None, :keys].bool()
         logits = self.logits(input_ids, cache, seen, position_ids)
         return SimpleNamespace(logits=logits, past_key_values=cache)
+
+
+class Engine:
+    """Code that serves a model: prompts are read one by one, and decoded as a batch padded on the left."""
+
+    def __init__(self, slip=None):
+        self.model, self.slip = OwnClass(None), slip
+
+    def prefill(self, prompt):
+        answer = self.model(prompt[None])
+        return answer.logits[0, -1], answer.past_key_values
+
+    def merge(self, states):
+        longest = max(state[0].length for state in states)
+        pads = torch.tensor([longest - state[0].length for state in states])
+        merged = empty_cache(self.model)
+        for layer, kept in enumerate(merged):
+            kept.keys, kept.values = (
+                torch.cat(
+                    [
+                        functional.pad(getattr(state[layer], name), (0, 0, longest - state[layer].length, 0))
+                        for state in states
+                    ]
+                )
+                for name in ("keys", "values")
+            )
+        return merged, pads
+
+    def decode(self, state, token):
+        cache, pads = state
+        past = cache[0].length
+        positions = past - pads[:, None] * (self.slip != "padding counted")
+        mask = torch.arange(past + 1) >= pads[:, None]
+        return self.model(token[:, None], cache, mask, positions).logits[:, -1], (cache, pads)
+
+
+class KeepsOffset(Model):
+    """Positions begin at a number that the first call of a text leaves in the model, or that the caller passes."""
+
+    def __init__(self, slip=None):
+        super().__init__()
+        self.keeps, self.offset_of_text = slip == "kept", None
+
+    def forward(self, ids, cache=None, offset_of_text=None):
+        cache = cache or empty_cache(self)
+        if not cache[0].length:
+            self.offset_of_text = ids[:, :1] % 5
+        offset = self.offset_of_text if self.keeps or offset_of_text is None else offset_of_text
+        at = offset + torch.arange(cache[0].length, cache[0].length + ids.shape[1])
+        return self.logits(ids, cache, None, at)

@@ -435,3 +435,64 @@ def test_what_differs_by_a_selection_of_keys_is_not_judged(cases):
             assert report.sound, str(report)
             judged = [why for why in report.left_out.values() if why.startswith("keys are selected by an indexer")]
             assert bool(judged) == (keys == 8)
+
+
+_READ = {**_NAMED, "d_model": 32, "decoder_start_token_id": 0}
+_BART = {**_READ, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+_BART |= {"encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "init_std": 0.3}
+_T5 = {**_READ, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "initializer_factor": 2.0}
+DECODERS = {
+    "T5ForConditionalGeneration": ("T5Config", _T5),
+    "BartForConditionalGeneration": ("BartConfig", _BART | {"max_position_embeddings": 96}),
+    "M2M100ForConditionalGeneration": ("M2M100Config", _BART | {"max_position_embeddings": 96}),
+    "WhisperForConditionalGeneration": ("WhisperConfig", _BART | {"num_mel_bins": 8, "max_target_positions": 96}),
+}
+
+
+def test_decoders_are_checked_with_one_output_of_their_encoder(cases, monkeypatch):
+    def decoder(kind):
+        config, fields = DECODERS[kind]
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            return getattr(transformers, kind)(getattr(transformers, config)(**fields)).eval()
+
+    for kind in DECODERS:
+        with cases(kind):
+            report = checked(decoder(kind))
+            assert report.sound, str(report)
+            assert {"chunks", "one token at a time", "two alternating texts"} <= set(report.experiments)
+    from transformers.models.bart import modeling_bart as module
+
+    table = module.BartLearnedPositionalEmbedding
+    right = table.forward
+    monkeypatch.setattr(table, "forward", lambda self, ids, *_, **__: right(self, ids))  # no earlier tokens
+    with cases("counts from 0"):
+        report = checked(decoder("BartForConditionalGeneration"))
+        assert report.codes == {"decode-positions"}, str(report)
+        assert "(each call counts from 0)" in report.explanations[0].message
+
+
+def test_an_image_moves_the_positions_of_its_own_text_alone():
+    text = _LLAMA | {"head_dim": 8, "max_position_embeddings": 256}
+    text |= {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}}
+    vision = {"depth": 1, "hidden_size": 32, "num_heads": 4, "intermediate_size": 32, "out_hidden_size": 32}
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        config = transformers.Qwen2_5_VLConfig(
+            text_config=text, vision_config=vision, image_token_id=60, video_token_id=61, vision_start_token_id=58
+        )
+        model = transformers.Qwen2_5_VLForConditionalGeneration(config).eval()
+    report = checked(model)
+    assert report.sound, str(report)
+    assert "images by turns" in report.experiments
+
+    def own_offset(_, args, given):  # later calls of an image take the offset that the last one left in the model
+        cache, ids = given.get("past_key_values"), given.get("position_ids")
+        if cache is not None and cache.get_seq_length() and ids is not None and ids.ndim == 3:
+            given = {name: each for name, each in given.items() if name != "position_ids"}
+        return args, given
+
+    model.register_forward_pre_hook(own_offset, with_kwargs=True)
+    report = checked(model)
+    assert report.codes == {"model-keeps-state"}, str(report)
+    assert [failure.experiment for failure in report.failures] == ["images by turns"]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from clockhands.errors import InvalidType
 from clockhands.testing import CannotCheck, check_generation
 
 
@@ -112,3 +113,44 @@ def test_any_config_or_none_is_taken_and_a_mask_of_queries_is_not_asked_of_a_cla
     with cases("wrong"):
         report = check_generation(models.OwnClass(SimpleNamespace(), "second layer further"), raises=False)
         assert report.codes == {"decode-positions"}, str(report)
+
+
+def test_keys_of_another_text_and_learned_keys_do_not_hide_what_later_calls_do(models, cases):
+    for attention in (models.Crossed, models.Prefixed):
+        with cases(attention.__name__):
+            assert check_generation(models.Model(None, attention), raises=False).sound
+            report = check_generation(models.Model("second layer further", attention), raises=False)
+            assert report.codes == {"decode-positions"}, str(report)
+            assert "in attention 1 of 2" in said(report)
+
+
+def test_a_bias_whose_queries_count_from_0_is_named_so(models):
+    assert check_generation(models.Model(None, models.Bucketed), raises=False).sound
+    report = check_generation(models.Model("bias of the call", models.Bucketed), raises=False)
+    assert report.codes == {"decode-bias"}, str(report)
+    assert "what is added to the scores is that of queries that count from 0" in said(report)
+
+
+class Server:
+    def run(self, prompt):
+        return prompt
+
+
+def test_an_engine_is_checked_by_its_own_prefill_merge_and_decode(models):
+    report = check_generation(models.Engine(), raises=False)
+    assert report.sound, str(report)
+    assert {"left padding and decoding", "chunks", "a text beside a batch"} <= set(report.experiments)
+    report = check_generation(models.Engine("padding counted"), raises=False)
+    assert report.codes == {"padding-shifts"}, str(report)
+    assert "after 6 pads, later calls get positions that are 6 too high" in said(report)
+    with pytest.raises(InvalidType, match="Its methods are run"):
+        check_generation(Server())
+
+
+def test_what_the_last_text_left_is_no_part_of_another_text(models):
+    """Texts of five first tokens show it, and what a caller is to pass on is passed on."""
+    report = check_generation(models.KeepsOffset(), raises=False)
+    assert report.sound, str(report)
+    report = check_generation(models.KeepsOffset("kept"), raises=False)
+    assert report.codes == {"model-keeps-state"}, str(report)
+    assert "two alternating texts" in {failure.experiment for failure in report.failures}
