@@ -61,10 +61,10 @@ def check_generation(
     Args:
         model: A causal model of Transformers, or an encoder-decoder model, of which the decoder is checked; a function
             like `forward`; or an engine whose ``prefill(tokens)`` and ``decode(tokens, state)`` return the logits of
-            the last token and a state, with ``merge(states)`` for batches if there is one. A small model of Transformers
-            is copied for every experiment and never changed. One of more than 20 million numbers is asked itself and
-            must be in eval mode, as is one whose copies would call it: a function assigned to ``model.forward`` calls
-            the module that it was made for.
+            the last token and a state, with ``merge(states)`` for batches if there is one. A small model of
+            Transformers is copied for every experiment and never changed. One of more than 20 million numbers is asked
+            itself and must be in eval mode, as is one whose copies would call it: a function assigned to
+            ``model.forward`` calls the module that it was made for.
         forward: A function(tokens [batch, seq], positions [batch, seq], mask, cache) -> (logits [batch, seq,
             vocabulary], cache), of arrays of one's own library. ``cache`` is None at first; ``mask`` is None, or
             booleans [batch, keys] of the keys that are no padding, or [batch, seq, keys] of those that each query sees
