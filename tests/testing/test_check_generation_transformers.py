@@ -484,7 +484,7 @@ def test_an_image_moves_the_positions_of_its_own_text_alone():
         model = transformers.Qwen2_5_VLForConditionalGeneration(config).eval()
     report = checked(model)
     assert report.sound, str(report)
-    assert "images by turns" in report.experiments
+    assert "alternating images" in report.experiments
 
     def own_offset(_, args, given):  # later calls of an image take the offset that the last one left in the model
         cache, ids = given.get("past_key_values"), given.get("position_ids")
@@ -495,4 +495,4 @@ def test_an_image_moves_the_positions_of_its_own_text_alone():
     model.register_forward_pre_hook(own_offset, with_kwargs=True)
     report = checked(model)
     assert report.codes == {"model-keeps-state"}, str(report)
-    assert [failure.experiment for failure in report.failures] == ["images by turns"]
+    assert [failure.experiment for failure in report.failures] == ["alternating images"]

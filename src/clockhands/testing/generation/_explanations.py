@@ -55,8 +55,8 @@ _WITH_CACHE = frozenset({
 })  # fmt: skip
 """Others in which later pieces are like those of one text."""
 
-_BY_TURNS = frozenset({
-    "two continuations of one text", "two alternating texts", "a text beside a batch", "images by turns",
+_ALTERNATING = frozenset({
+    "two continuations of one text", "two alternating texts", "a text beside a batch", "alternating images",
 })  # fmt: skip
 """Experiments in which what is kept outside of a cache is that of another text."""
 
@@ -269,7 +269,7 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
             places = KeyPlaces(it)
             others = [name for name, one in failed.items() if name not in steps and misplaced(it, one, places)]
             found.append((code, told, [*steps, *others]))
-    state = [name for name in failed if name in _BY_TURNS]
+    state = [name for name in failed if name in _ALTERNATING]
     if state and not any(name.startswith((*_PIECES, "a copied")) for name in every):
         # One text alone goes on rightly: what it goes on from is not in its cache.
         removed = ("rows removed from the cache", "rejected tokens")

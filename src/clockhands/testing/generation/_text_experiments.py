@@ -182,29 +182,29 @@ def _forked(it: GenerationSubject) -> list[Answer]:
 
 
 def _alternating(it: GenerationSubject) -> list[Answer]:
-    """Texts of several lengths and first tokens, each with its own cache, given by turns."""
+    """Texts of several lengths and first tokens, each with its own cache, given alternately."""
     texts = [*it.texts[:2], *(it.texts[0][first:] for first in (1, 2, 3))]
     wanted = [*it.wanted[:2], *map(it.alone, texts[2:])]
-    said = _by_turns([(it.model, text[None], len(text) // 2) for text in texts])
+    said = _interleaved([(it.model, text[None], len(text) // 2) for text in texts])
     return [
-        _last(it, f"text {row + 1} of {len(texts)} texts given by turns", got[0], right)
+        _last(it, f"text {row + 1} of {len(texts)} texts given alternately", got[0], right)
         for row, (got, right) in enumerate(zip(said, wanted, strict=True))
     ]
 
 
 def _beside_batch(it: GenerationSubject) -> list[Answer]:
-    """A text and a batch of others, given by turns."""
+    """A text and a batch of others, given alternately."""
     text, other = it.texts[:2]
     batch = np.stack([other, text[-len(other) :]])
     wanted = it.wanted[0], it.wanted[1], it.alone(batch[1])
     try:
-        said = _by_turns([(it.model, each, len(other) // 2) for each in (text[None], batch)])
+        said = _interleaved([(it.model, each, len(other) // 2) for each in (text[None], batch)])
     except Refused:
         # What works by itself, and not by turns, is wrong.
-        apart = (_by_turns([(it.model.fresh(), each, len(other) // 2)])[0] for each in (text[None], batch))
+        apart = (_interleaved([(it.model.fresh(), each, len(other) // 2)])[0] for each in (text[None], batch))
         said = [np.full_like(each, np.nan) for each in apart]
     return [
-        _last(it, f"{name}, given by turns", got, right)
+        _last(it, f"{name}, given alternately", got, right)
         for name, got, right in zip(
             ("a text beside a batch", "text 1 of a batch beside a text", "text 2 of a batch beside a text"),
             (row for each in said for row in each),
@@ -215,15 +215,15 @@ def _beside_batch(it: GenerationSubject) -> list[Answer]:
 
 
 def _images(it: GenerationSubject) -> list[Answer]:
-    """Texts with images of two sizes, and one without, given by turns."""
+    """Texts with images of two sizes, and one without, given alternately."""
     text = it.texts[2]
     requests = [(each.model, each.tokens, each.start) for each in image_requests(it)]
     runs: list[tuple[CausalModel, np.ndarray, int]] = [*requests, (it.model, text[None], len(text) // 2)]
     wholes = [next(model.fresh().in_pieces(tokens, []))[0][0] for model, tokens, _ in runs]
     names = "a text with a small image", "a text with a larger image", "a text without an image"
     return [
-        _last(it, f"{name}, given by turns", got[0], whole)
-        for name, got, whole in zip(names, _by_turns(runs), wholes, strict=True)
+        _last(it, f"{name}, given alternately", got[0], whole)
+        for name, got, whole in zip(names, _interleaved(runs), wholes, strict=True)
     ]
 
 
@@ -233,7 +233,7 @@ def _last(it: GenerationSubject, asked: str, got: np.ndarray, whole: np.ndarray)
     return it.reply(asked, got, whole[first:], first)
 
 
-def _by_turns(runs: Sequence[tuple[CausalModel, np.ndarray, int]]) -> list[np.ndarray]:
+def _interleaved(runs: Sequence[tuple[CausalModel, np.ndarray, int]]) -> list[np.ndarray]:
     """What is answered to each request after its first call, each with its own cache.
 
     Args:
@@ -386,7 +386,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _alternating)
     yield GenerationExperiment("a text beside a batch", "A text and a batch stay in their own caches.", _beside_batch)
     if takes_images(it.model):
-        yield GenerationExperiment("images by turns", "An image moves the positions of its own text alone.", _images)
+        yield GenerationExperiment("alternating images", "An image moves the positions of its own text alone.", _images)
     yield from (GenerationExperiment(*one) for one in CHANGED)
     yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)
