@@ -312,7 +312,8 @@ class KeepsOffset(Model):
         super().__init__()
         self.keeps, self.offset_of_text = slip == "kept", None
 
-    def forward(self, ids, cache=None, offset_of_text=None):
+    def forward(self, ids, cache=None, offset_of_text=None, slip=None):
+        assert slip is None, "an attribute that no call sets is no state of a text"
         cache = cache or empty_cache(self)
         if not cache[0].length:
             self.offset_of_text = ids[:, :1] % 5

@@ -83,15 +83,19 @@ def opened(
 
 
 def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:
-    """Arguments that have the name of an attribute of the module, as the offset of an image has that a call returns."""
+    """Arguments with the name of an attribute that each call sets anew, as the offset is that an image gives a text."""
     owners = owners_of(model.forward)
-    return {
+    attributes = {
         name: (owner, attribute)
         for name in unknown_arguments(model)
         for owner in owners
         for attribute in (name, f"_{name}")
         if hasattr(owner, attribute)
     }
+    before = {name: getattr(*place) for name, place in attributes.items()}
+    if attributes:
+        model(_THREE)
+    return {name: place for name, place in attributes.items() if getattr(*place) is not before[name]}
 
 
 def _refused(model: Any) -> NoReturn:

@@ -386,7 +386,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment("two alternating texts", "A text stays in its own cache.", _alternating)
     yield GenerationExperiment("a text beside a batch", "A text and a batch stay in their own caches.", _beside_batch)
     if takes_images(it.model):
-        yield GenerationExperiment("alternating images", "An image has no effect on the positions of other texts.", _images)
+        yield GenerationExperiment("alternating images", "An image has no effect on other texts.", _images)
     yield from (GenerationExperiment(*one) for one in CHANGED)
     yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)
