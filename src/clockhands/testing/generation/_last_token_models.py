@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from clockhands.recognition.calling import Refused, library_name
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import held, logits_and_cache
 
 _PREFILLS = ("prefill", "prefill_one", "prefill_step", "start")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
-_STATES = ("state", "cache", "kv_cache", "past", "batch", "seq", "sequence", "request")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,9 @@ def engine_model(engine: Any) -> LastTokenModel | None:
     )
     if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
         return None
-    state_first = next(iter(inspect.signature(decode).parameters)) in _STATES
+    first, second = inspect.signature(decode).parameters
+    meant = meanings("cache", "tokens")
+    state_first = meant.get(first) == "cache" or meant.get(second) == "tokens"
 
     def read(tokens: Any) -> tuple[Any, Any]:
         return logits_and_cache(_of_either(prefill, tokens[0], tokens))
