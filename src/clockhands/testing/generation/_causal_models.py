@@ -241,6 +241,8 @@ class EncoderOutput(NamedTuple):
     """What a decoder reads of an encoder, by name or by place."""
 
     last_hidden_state: Any
+    hidden_states: Any = None
+    attentions: Any = None
     attention_mask: Any = None
 
 
