@@ -39,7 +39,7 @@ from clockhands.encodings.presets import presets
 from clockhands.encodings.rotary import Rotary, XPos, rotate
 from clockhands.encodings.scaling import Dynamic, Linear, Llama3, LongRope, MixedNtk, Ntk, Proportional, Yarn
 from clockhands.encodings.specs import to_dict
-from clockhands.measures.adding._score_terms import commuting_form, four_terms, offset_share
+from clockhands.measures.adding._score_terms import commuting_form, offset_share
 from clockhands.measures.ladders._angle_errors import FROM_A_BASE, WAYS, phase_errors, rounded
 from clockhands.measures.ladders.turning import completes
 from clockhands.measures.shifts._kernels import first_negative, first_rise, kernel_bound, kernel_by_distance
@@ -399,7 +399,7 @@ def shifts() -> Iterator[Case]:
 
 
 def attention() -> Iterator[Case]:
-    """Two sentences through one layer of drawn weights, with each code, and what a score is made of."""
+    """Two sentences through one layer of drawn weights, with each code, and how much of a score is the distance's."""
     heads, width = 2, 32
     size = width // heads
     for seed in (0, 7):
@@ -426,7 +426,6 @@ def attention() -> Iterator[Case]:
                     "mean": outputs.mean(0).tolist(),
                 }
                 if code == "sinusoidal":
-                    case["shares"] = list(four_terms(plain, rows, query[0], key[0]).to_dict().values())
                     case["offset_share"] = offset_share((query[0], key[0]), table(Sinusoidal(width), 64, "float64"))
                 yield case
     form = commuting_form(4, "halves", np.arange(4.0), np.arange(4.0) - 1.5)

@@ -35,6 +35,18 @@
   // Every sentence below the lesson that is read, from top to bottom.
   sentences: () => [...document.querySelectorAll("#explorer :is(.opening p, .story h2, .answer, .says)")]
     .filter((each) => each.checkVisibility()).map((each) => each.textContent).join(" "),
+  // How many words are in view in the whole page and in the lesson: pieces of text with a letter in them, labels of
+  // pictures and controls among them; of a list that is closed only the chosen one.
+  words: () => {
+    const inView = (text) => text.parentElement.checkVisibility() && !text.parentElement.closest("script, option:not(:checked)");
+    const of = (place) => {
+      const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+      let count = 0;
+      while (texts.nextNode()) if (inView(texts.currentNode)) count += texts.currentNode.data.match(/\S*\p{L}\S*/gu)?.length ?? 0;
+      return count;
+    };
+    return [".lesson", "body"].map((place) => of(document.querySelector(place)));
+  },
   // All that is written, wherever it stands.
   written: () => [...document.querySelectorAll("#explorer :is(p, text, li, td, th, dd, label, button)")]
     .map((each) => each.textContent).join("\n"),

@@ -32,7 +32,9 @@ def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(tab, cases)
                 put(tab, "distance", seed=seed, shift=k)
                 behind, ahead = share(spec, seed, k), share(spec, seed, -k)
                 assert abs(behind - ahead) > 1e-4
-                words = f"a key of # random values.* # with the key {k} tokens behind the query, and # with it as far "
+                words = (
+                    f"a key of # random values.* is # with the key {k} tokens behind the query, and # with it as far "
+                )
                 says(tab, "#distance .figure .says", f"{words}ahead", spec.head_width, behind, ahead, rel=6e-3)
                 shown = float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
                 assert shown == pytest.approx(behind, abs=1e-9)

@@ -259,7 +259,7 @@ def test_the_other_token_with_nearly_the_same_sine_is_named(quiet_page, explorer
             says(
                 tab,
                 "#pair .note",
-                "nearest sine on the other side of the wave is #: its sine differs by # only, its cosine by #",
+                "on the other side of the wave the nearest is #: its sine differs by # only, its cosine by #",
                 other,
                 off[other],
                 apart,

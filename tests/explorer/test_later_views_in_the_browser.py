@@ -118,27 +118,26 @@ def test_what_the_simple_codes_lose(quiet_page, explorer):
     with quiet_page(explorer) as tab:
         put(tab, "common", width=width, length=length)
         put(tab, "clock", position=position)
-        says(tab, "naive", "grows without bound, here to #,", length - 1)
-        says(tab, "naive", "a step of one position is # here", 1 / (length - 1), rel=6e-3)
-        says(tab, "spacing", "almost exactly after #; .* all hands are together again after #", twin, gained)
-        says(tab, "spacing", "of # rows the nearest two are # apart", length, from_first[1:].min(), rel=6e-3)
         waves = [2 * math.pi / rate for rate in ch.Sinusoidal(width).rates]
-        words = "same factor, here #: .* from # tokens to #,"
+        words = "same factor, here #, from # tokens to #:"
         says(tab, "spacing", words, waves[1] / waves[0], waves[0], waves[-1], rel=6e-3)
         panel = '[data-naive="{}"] figcaption'
         says(tab, panel.format("counter"), "at position # its numbers are # times", length - 1, length - 1)
         says(tab, panel.format("normalised"), "grows by # in a text of # tokens", 1 / (length - 1), length, rel=6e-3)
         says(tab, panel.format("single"), "positions 0 and #, or any two # apart", twin, twin)
+        says(tab, panel.format("even"), "after # tokens all hands", gained)
         steps = np.linalg.norm(np.diff(ch.table(SineOnly(width), length, "float64"), axis=0), axis=1)
         says(tab, panel.format("sine"), "step is # in one place and # in another", steps.min(), steps.max(), rel=6e-3)
         jump = 2 ** (length - 1).bit_length() // 2
         says(tab, panel.format("binary"), "from # to # all # digits flip", jump - 1, jump, jump.bit_length())
         even_length, never = math.sqrt(width / 2), sum(length < wave for wave in waves)
         says(tab, panel.format("paper"), "one length, #, and one step, #;", even_length, from_first[1], rel=6e-3)
+        assert from_first[1:].min() == from_first[1]
+        says(tab, panel.format("paper"), "neighbours are the nearest rows of all")
         says(tab, panel.format("paper"), "price: # of # pairs never", never, width // 2)
         # The curves are the distances from the position that all views share, and the twin is marked on one.
         for view in ("naive", "spacing"):
-            says(tab, f"#{view} .naive-note", "distance from position #", position)
+            says(tab, f"#{view} .naive-panel .plot .name:last-child", "distance from row #", position)
         marks = tab.locator('#spacing [data-naive="single"] [data-marked]').all()
         assert {each.get_attribute("data-marked") for each in marks} in ({str(position + twin)}, {str(position - twin)})
 

@@ -9,6 +9,7 @@ import pytest
 import clockhands as ch
 from browsing import eventually, expect, settled, watched
 from clockhands.encodings.ladders import Geometric
+from explorer.facts import fact
 from exploring import plain, resize
 
 pytestmark = pytest.mark.slow
@@ -34,6 +35,8 @@ def test_the_first_screen_has_the_title_a_field_and_the_whole_picture(tab):
         tab.evaluate("scrollTo(0, 0)")
         opening = tab.locator("#lesson-opening")
         expect(opening.locator("h1")).to_have_text("How transformers know where words are")
+        # The picture is the largest thing on it.
+        assert opening.locator(".picture svg").bounding_box()["height"] > 0.25 * height
         for part in ("h1", "#lesson-sentence", ".picture svg", ".onward"):
             expect(opening.locator(part)).to_be_in_viewport(ratio=1)
         # Text and pictures keep to the width of the lesson.
@@ -65,6 +68,13 @@ def test_every_step_asks_before_it_answers_in_few_words(tab):
         assert words <= 85, (words, each.locator(".said").inner_text())
     written = tab.locator(".lesson :is(h1, .lead, .said)").all_inner_texts()
     assert sum(len(text.split()) for text in written) <= 900
+    lesson, page = fact(tab, "words")  # with every answer open
+    assert 500 < lesson <= 900
+    assert 2500 < page <= 3500
+    # What counts is what is in view, and every word of it.
+    tab.evaluate("document.querySelector('.opening').append(' three more words 1 2')")
+    assert fact(tab, "words") == [lesson, page + 3]
+    tab.evaluate("document.querySelector('.opening').lastChild.remove()")
 
 
 def test_answers_hold_the_numbers_that_python_computes(tab):

@@ -133,7 +133,7 @@ def test_the_two_waves_of_a_pair(quiet_page, explorer, pair, position):
         says(
             tab,
             "pair",
-            "again at #, where no token is: it lies between the tokens # and #",
+            "again at #, between the tokens # and #",
             twin,
             math.floor(twin),
             math.floor(twin) + 1,
@@ -239,7 +239,7 @@ def test_a_cell_that_is_pressed_moves_position_and_pair_everywhere(quiet_page, e
         says(tab, "pair", "sine of pair # is # at position #", pair, round(float(sine), 3), row)
         says(tab, "shift", "rotates pair # by", pair)
         says(tab, "shift", "and by # rad from position #", 3 * PAPER.rates[pair], row)
-        says(tab, "#naive .naive-note", "distance from position #", row)
+        says(tab, "#naive .naive-panel .plot .name:last-child", "distance from row #", row)
         says(tab, "#ladder .note", "Pair #: # tokens per rotation", pair, 2 * math.pi / PAPER.rates[pair])
         holds(tab, "precision", "position", row)
         chosen = tab.locator("#clock .hand.chosen")

@@ -100,24 +100,6 @@ export function sentenceAttention(words, { code = "none", seed = 0, heads = 2, w
   return { ...attentionOf(tokens, weights, options), words, tokens, rows };
 }
 
-// The four terms of a head's scores (x_i + p_i) M (x_j + p_j), M = W_Q W_K^T, before any division: each [n, n], row by
-// row, and the share of each in the sum of their variances over all pairs.
-export function scoreTerms(tokens, rows, query, key) {
-  const count = tokens.length, headWidth = query.length / tokens[0].length;
-  const by = (vectors, matrix) => vectors.map((vector) => projectedBy(vector, matrix, headWidth));
-  const asked = { content: by(tokens, query), position: by(rows, query) };
-  const offered = { content: by(tokens, key), position: by(rows, key) };
-  const named = { contentContent: ["content", "content"], contentPosition: ["content", "position"], positionContent: ["position", "content"], positionPosition: ["position", "position"] };
-  const found = {}, spreads = {};
-  for (const [name, [ours, theirs]] of Object.entries(named)) {
-    found[name] = Float64Array.from({ length: count * count }, (_, place) => innerProduct(asked[ours][Math.floor(place / count)], offered[theirs][place % count]));
-    spreads[name] = squaresAbout(found[name]);
-  }
-  const sum = Object.values(spreads).reduce((total, each) => total + each, 0);
-  found.shares = Object.fromEntries(Object.entries(spreads).map(([name, each]) => [name, sum === 0 ? 0 : each / sum]));
-  return found;
-}
-
 function squaresAbout(numbers) {
   const mean = numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
   return numbers.reduce((sum, each) => sum + (each - mean) ** 2, 0);

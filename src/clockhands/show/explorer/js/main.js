@@ -77,7 +77,6 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     root, store, data, models, addModel, addCode, redraw,
     onModels: (tell) => audiences.push(tell),
     missing: () => book.missing,
-    shows: (view) => shown.includes(view),
     code: (state) => book.code(state),
     spec: (state) => book.spec(state),
     given: (state) => book.given(state),

@@ -33,7 +33,7 @@ export function shuffleStep(words) {
     const seen = weightsOf(typed), mixed = order.map((place) => typed[place]), again = weightsOf(mixed);
     worst = Math.max(0, ...order.flatMap((from, row) => order.map((to, column) => Math.abs(again[row][column] - seen[from][to]))));
     const narrow = plot.width < 560, { left, top } = plot.inner;
-    const side = Math.min(26, (narrow ? plot.width - left - 8 : (plot.width - left - 110) / 2 - 8) / Math.max(typed.length, 1));
+    const side = Math.min(40, (narrow ? plot.width - left - 8 : (plot.width - left - 110) / 2 - 8) / Math.max(typed.length, 1));
     const panels = narrow ? [[left, top, mixed, again]] : [[left, top, typed, seen], [left + side * typed.length + 110, top, mixed, again]];
     plot.resize(top + side * Math.max(typed.length, 3) + 8);
     plot.clear().ink.append(...panels.map(([x, y, names, rows], panel) => svg("g", {},
@@ -65,7 +65,7 @@ export function countStep(words) {
     words: "The first idea: add the position, 0, 1, 2, …, to every number of the word.",
     question: "At position 500, how much of the sum is still the word?",
     options: ["about half", "almost nothing"], right: 1,
-    answer: () => `At position ${number(position)} the word is ${number(100 * share(), 2)} % of the sum: all words look alike. And a longer text brings numbers that were never seen.`,
+    answer: () => `At position ${number(position)} the word is ${number(100 * share(), 2)} % of the sum: all words look alike.`,
     shown: () => move(500),
     plot: { height: 240, margin: { top: 28, right: 8, bottom: 24, left: 8 }, label: "The sixteen numbers of two words, with their position added" },
   });

@@ -2,7 +2,7 @@
 
 import { additiveCode, sinusoidalSpec } from "../codes.js";
 import { css, diverging } from "../colours.js";
-import { line, number, svg } from "../draw.js";
+import { line, svg } from "../draw.js";
 import { geometricLadder, phaseAt } from "../ladders.js";
 import { dial } from "./dial.js";
 import { draggedAngle, lessonSlider, lessonStep } from "./frame.js";
@@ -54,10 +54,10 @@ export function speedsStep() {
   let position = 7;
   const step = lessonStep({
     id: "speeds", title: "Many speeds, as digits have",
-    words: "One hand comes round and repeats. Binary digits show the way out: the last flips at every step, the first hardly ever. Clocks do the same, smoothly.",
+    words: "One hand repeats. Binary digits show the way out: the last flips at every step, the first hardly ever. Clocks do so smoothly.",
     question: "Which clock tells 7 from 8, and which 7 from 700?",
     options: ["fast one, slow one", "slow one, fast one"], right: 0,
-    answer: () => "Fast clocks tell neighbours apart; slow ones, which have not come round, tell far places. Together they mark every position.",
+    answer: () => "Fast clocks tell neighbours apart; slow ones, which have not come round, far places.",
     plot: { height: 190, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Eight clocks from slow to fast, over the eight last binary digits of the position" },
   });
   const { plot } = step;
@@ -89,7 +89,7 @@ export function rowStep() {
     words: "Write down sine and cosine of each clock: sixteen numbers, added to the word at that position. This is the code of 2017.",
     question: "Which rows are most like row 7?",
     options: ["1 and 13, a turn of the fastest clock away", "6 and 8"], right: 1,
-    answer: () => `Of these, ${nearest().map(([at, by]) => `row ${at} (${by.toFixed(2)} away)`).join(" and ")} are nearest. Near places have near rows, and no two rows are equal.`,
+    answer: () => `Of these, ${nearest().map(([at, by]) => `row ${at} (${by.toFixed(2)} away)`).join(" and ")} are nearest. No two rows are equal.`,
     plot: { height: 330, margin: { top: 22, right: 60, bottom: 8, left: 34 }, label: "The rows of the first 24 positions, sixteen numbers each" },
   });
   const { plot } = step;

@@ -23,7 +23,7 @@ function ownModel(app) {
   return html("section", { id: "lesson-model", class: "step last", "aria-labelledby": "lesson-model-title" },
     html("div", { class: "said" },
       html("h2", { id: "lesson-model-title" }, "And your model?"),
-      html("p", {}, "Does every program read your files as they were trained? This command checks it; drop its JSON anywhere on this page to see the model’s clocks."),
+      html("p", {}, "Does every program read your files as they were trained? This command checks; drop its JSON on this page to see the model’s clocks."),
       html("pre", {}, html("code", {}, "clockhands audit MODEL --json > model.json")),
       html("p", {}, button("Open the audit of a model", () => app.scrollTo("model")))));
 }

@@ -25,7 +25,7 @@ export function beyondStep() {
     words: `Trained on ${number(TRAINED)} tokens, slow hands went round only in part: the shaded part of each clock. Fast ones have been everywhere.`,
     question: "Read token 5 000. What is new to the model?",
     options: ["nothing: angles repeat", "slow hands, where they never were"], right: 1,
-    answer: () => `At position ${number(position)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that no training text had. Nothing taught the model what they mean.`,
+    answer: () => `At position ${number(position)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that no training text had.`,
     shown: () => { position = 5000; slider.place(position); step.draw(); },
     plot: { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the position" },
   });
@@ -47,7 +47,7 @@ export function slowerStep() {
   const missed = (ladder) => Array.from({ length: TOLD_PAIRS }, (_, pair) => unseen(ladder, pair, SERVED)).filter(Boolean).length;
   const step = lessonStep({
     id: "slower", title: "Slow the hands",
-    words: `To read ${number(SERVED)} tokens, turn hands slower, so that they stay where training has seen them (●). Each bar is one hand’s speed, of the trained one.`,
+    words: `To read ${number(SERVED)} tokens, turn hands slower, so that they stay where training has seen them (●). Bars: each hand’s speed, of the trained one.`,
     question: "Which way slows fast hands too, and blurs neighbours?",
     options: ["linear", "NTK", "YaRN"], right: 0,
     answer: () => `Linear: all run at a quarter. NTK spares fast hands, and leaves ${missed(made[2][1])} at new angles (○). YaRN keeps fast hands exactly, and slows only those that never came round.`,
@@ -74,7 +74,7 @@ export function baseStep() {
   const score = (ladder, at) => kernelAt(ladder, at) / TOLD_PAIRS;
   const step = lessonStep({
     id: "base", title: "A program reads another base",
-    words: `Llama 3’s slow hands come from base ${number(DECLARED_BASE)}. Programs that overlook the field take ${number(READ_BASE)}, and raise no error.`,
+    words: `Llama 3’s slow hands come from base ${number(DECLARED_BASE)}. Programs that overlook it take ${number(READ_BASE)}, and raise no error.`,
     question: "Where are the two scores equal?",
     options: ["nowhere", "at distance 0 only"], right: 1,
     answer: () => `They are equal at 0, then part. At distance ${number(distance)} the score is ${number(score(MISREAD, distance), 2)} in place of ${number(score(DECLARED, distance), 2)}. Short tests can pass.`,

@@ -18,7 +18,7 @@ export function ropeStep() {
     words: "Today’s models add nothing. They rotate the query by its position, the key by its own. Here is one pair: thin arrows before, thick after.",
     question: "Move both by the same number. The angle between them …",
     options: ["stays", "changes"], right: 0,
-    answer: () => `It stays: both turn alike, so only the distance, ${Math.abs(query - key)}, is left in their dot product. The word’s own arrows decide the rest.`,
+    answer: () => `It stays: both turn alike, so only the distance, ${Math.abs(query - key)}, is left in their dot product.`,
     shown: () => move(12),
     plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" },
   });
@@ -65,7 +65,7 @@ export function curveStep() {
   let distance = 12;
   const step = lessonStep({
     id: "curve", title: "All pairs, one curve",
-    words: "A head of 64 numbers has 32 such pairs, from fast to slow. Its score is their sum. Here query and key are equal.",
+    words: "A head of 64 numbers has 32 such pairs; its score is their sum. Here query and key are equal.",
     question: "How does the score run with distance?",
     options: ["it falls evenly", "it falls, with waves"], right: 1,
     answer: () => `It falls with waves: near tokens agree in all pairs, far ones only in the slow. At distance ${distance}: ${number(kernelAt(HEAD, distance) / HEAD_PAIRS, 2)} of the score at 0.`,

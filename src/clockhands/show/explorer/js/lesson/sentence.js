@@ -1,4 +1,4 @@
-// The opening of the page: a sentence that the reader types, and over each word the clocks of its position, which run there.
+// The opening of the page: a sentence that the reader types, and above each word the clocks of its position, which run there.
 
 import { button } from "../controls.js";
 import { Plot, html, svg } from "../draw.js";
@@ -8,6 +8,7 @@ import { dial } from "./dial.js";
 export const FIRST_SENTENCE = "the dog bites the man today";
 const MOST_WORDS = 12;
 const SHOWN_CLOCKS = 4, FASTEST_FIRST = geometricLadder(SHOWN_CLOCKS, 2 * SHOWN_CLOCKS, 100);
+const NAMED_ROWS = 62, NARROW_LINE = 640, WIDEST_WORD = 240; // px: the names at the left, a line for small letters, and of a word
 const RUNNING = 2400; // ms until the last word's hands have arrived
 
 export function wordsOfSentence(text) {
@@ -25,23 +26,24 @@ export function sentenceOpening(changed) {
   const place = html("div", { class: "picture" });
   const element = html("section", { id: "lesson-opening", class: "lesson-opening", "aria-label": "Your sentence" },
     html("h1", {}, "How transformers know where words are"),
-    html("p", { class: "lead" }, "Attention compares words, and cannot see their order. So each position gets a row of clocks, and each clock its own speed."),
+    html("p", { class: "lead" }, "Attention compares words, and cannot see their order. So each position gets a set of clocks, each with its own speed."),
     html("div", { class: "typed" }, html("label", { for: "lesson-sentence" }, "Your sentence"), field),
     place,
-    button("Shuffle it, and see what attention notices ↓", () => document.getElementById("lesson-order").scrollIntoView(), { class: "onward" }));
-  const plot = new Plot(place, { height: 200, margin: { top: 0, right: 0, bottom: 0, left: 0 }, label: "The words of the sentence, each under the four clocks of its position" });
+    button("Shuffle it: what does attention see? ↓", () => document.getElementById("lesson-order").scrollIntoView(), { class: "onward" }));
+  const plot = new Plot(place, { height: 200, margin: { top: 0, right: 0, bottom: 0, left: 0 }, label: "The words of the sentence, each below the four clocks of its position, from fast to slow" });
   let words = wordsOfSentence(FIRST_SENTENCE), moment = Infinity;
   const draw = () => {
-    const { radius, columns, across, tall } = layout(plot.width, words);
-    plot.resize(tall * Math.max(1, Math.ceil(words.length / columns)));
-    plot.clear().ink.append(...words.map((word, position) => {
-      const x = (position % columns) * across, y = Math.floor(position / columns) * tall + radius + 6, at = Math.min(position, moment);
-      const dials = Array.from({ length: SHOWN_CLOCKS }, (_, pair) => dial(x + radius + 4 + pair * (2 * radius + 6), y, radius, phaseAt(FASTEST_FIRST, pair, at)));
-      const middle = x + SHOWN_CLOCKS * (radius + 3);
-      return svg("g", { class: at < position ? "waiting" : "arrived" }, dials,
-        svg("text", { class: "word", x: middle, y: y + radius + 26, "text-anchor": "middle" }, word),
-        svg("text", { x: middle, y: y + radius + 44, "text-anchor": "middle" }, `position ${position}`));
-    }));
+    if (!plot.width) plot.measure();
+    const { radius, columns, across, step } = layout(plot.width, words), tall = SHOWN_CLOCKS * step + 64, lines = Math.max(1, Math.ceil(words.length / columns));
+    plot.resize(tall * lines);
+    plot.clear().ink.append(...Array.from({ length: lines }, (_, at) => [["fast", radius + 9], ["slow", (SHOWN_CLOCKS - 1) * step + radius + 9], ["position", tall - 18]].map(([name, y]) => svg("text", { x: 0, y: at * tall + y }, name))).flat(),
+      ...words.map((word, position) => {
+        const x = NAMED_ROWS + (position % columns + 0.5) * across, y = Math.floor(position / columns) * tall, at = Math.min(position, moment);
+        return svg("g", { class: at < position ? "waiting" : "arrived" },
+          Array.from({ length: SHOWN_CLOCKS }, (_, pair) => dial(x, y + radius + 5 + pair * step, radius, phaseAt(FASTEST_FIRST, pair, at))),
+          svg("text", { class: "word", x, y: y + tall - 38, "text-anchor": "middle" }, word),
+          svg("text", { x, y: y + tall - 18, "text-anchor": "middle" }, position));
+      }));
     plot.settle();
   };
   const run = () => {
@@ -60,9 +62,10 @@ export function sentenceOpening(changed) {
   return { element, run, redraw: () => { plot.measure(); draw(); }, words: () => words };
 }
 
-// As many words in a line as have room, each with its clocks side by side.
+// As many words in a line as have room, and as many in each as in the next: each above its position, below its clocks.
 function layout(width, words) {
-  const longest = Math.max(3, ...words.map((word) => [...word].length)), room = Math.floor((width / Math.max(words.length, 5) - 18) / SHOWN_CLOCKS - 6) / 2;
-  const radius = width < 640 ? 13 : Math.min(Math.max(room, 17), 26), across = Math.max(SHOWN_CLOCKS * (2 * radius + 6) + 18, longest * (width < 640 ? 9.5 : 12) + 14);
-  return { radius, across, columns: Math.max(1, Math.floor(width / across)), tall: 2 * radius + 66 };
+  const room = width - NAMED_ROWS, longest = Math.max(3, ...words.map((word) => [...word].length)), fit = Math.max(1, Math.floor(room / (longest * (width < NARROW_LINE ? 8.2 : 12) + 6)));
+  const lines = Math.max(1, Math.ceil(words.length / fit)), columns = Math.max(1, Math.ceil(words.length / lines)), across = Math.min(room / columns, WIDEST_WORD);
+  const radius = Math.min(across / 2 - 5, lines > 1 ? 16 : 34);
+  return { radius, columns, across, step: 2 * radius + (width < NARROW_LINE ? 7 : 10) };
 }

@@ -100,7 +100,7 @@ export const added = {
       drawSum(sum, lengths, made.rotary);
       if (!made.rotary) drawFound(found, made, state, across());
       section.answer(made.rotary ? saidOfTurned(lengths, state) : saidOfSum(made, lengths, state));
-      say(note, made.rotary ? "" : noteOfSum(made, state));
+      say(note, made.rotary ? "" : noteOfSum(made));
     };
     const follow = whenIdle(() => draw(app.store.state), section.element);
     return (state, changed) => {
@@ -180,20 +180,18 @@ function saidOfSum({ code, least, norms }, { row, token, sum, cosine }, { deviat
   const root = same && Math.abs(row - Math.sqrt(code.width / 2)) <= SAME_LENGTH * row ? `√(${number(code.width)}/2) = ` : "";
   const verdict = deviation === 0 ? "With deviation 0 there is no token to find" : share === 1 ? "The token is not lost" : share > 0.5 ? "Most tokens are not lost" : "Most tokens are lost";
   const rows = same ? `Every row is ${root}${number(row, 4)} long` : `The row of position ${number(position)} is ${number(row, 4)} long (others ${number(shortest, 3)} to ${number(longest, 3)})`;
-  const across = cosine === null ? "" : `${Math.abs(cosine) < 0.2 ? " Row and token are nearly perpendicular, as vectors of many unrelated numbers are: their products are of both signs and nearly cancel"
-    : " Row and token are not perpendicular"} (the cosine of their angle is ${number(cosine, 3)}; 0 is perpendicular, 1 one direction).`;
-  const why = share > 0.99 ? ": the row adds about the same to the distance from each of these tokens, so the nearest one stays the nearest"
-    : "; for the others what does not cancel outweighs how far the tokens are apart";
+  const across = cosine === null ? "" : `${Math.abs(cosine) < 0.2 ? " Row and token are nearly perpendicular"
+    : " Row and token are not perpendicular"} (the cosine of their angle is ${number(cosine, 3)}; 0 is perpendicular).`;
   return `${verdict}. ${rows}; a token vector with deviation ${number(deviation)} in each of ${number(code.width)} dimensions is ${number(token, 4)} long, and their sum ${number(sum, 4)}.${across} ` +
-    `Of ${TOKENS} random tokens at ${rowsWords(norms.length)}, ${percentOf(share)} are still nearest to their own vector after the row is added${deviation === 0 ? "" : why}.`;
+    `Of ${TOKENS} random tokens at ${rowsWords(norms.length)}, ${percentOf(share)} are still nearest to their own vector after the row is added.`;
 }
 
 function rowsWords(count) {
   return count === 1 ? "one position" : `${number(count)} positions of the text`;
 }
 
-function noteOfSum({ code, least }, { deviation }) {
-  const enough = least.at(-1), all = enough >= MOST_DEVIATION ? `Even at ${MOST_DEVIATION} not all tokens are found.` : `From a deviation of ${number(Math.max(enough, 0), 3)} on every token is found at every one of these positions; with smaller ones, or with fewer dimensions, the tokens are so near to one another that the little that does not cancel can make another one the nearest.`;
+function noteOfSum({ code, least }) {
+  const enough = least.at(-1), all = enough >= MOST_DEVIATION ? `Even at ${MOST_DEVIATION} not all tokens are found.` : `From a deviation of ${number(Math.max(enough, 0), 3)} on every token is found.`;
   return `The cosine of a random token with a row has a standard deviation of 1/√${number(code.width)} = ${number(1 / Math.sqrt(code.width), 3)}. ` +
-    `A token of deviation 1 is about √${number(code.width)} = ${number(Math.sqrt(code.width), 4)} long. The 2017 paper multiplies its embeddings by the same √d before it adds the row: one of deviation 1/√d becomes one of deviation 1${deviation === 1 ? ", as here" : ""}. ${all} If the position is known, the row can be subtracted, and nothing is lost.`;
+    all;
 }

@@ -28,9 +28,7 @@ export const attention = {
       slider(app, "seed", "Random model, number", { min: 0, max: 999 }).element);
     const [plain, told] = [html("div", { class: "pictures" }), html("div", { class: "pictures" })];
     section.figure.append(
-      html("p", { class: "says" }, "Each line of a picture is a word that looks, each column a word that it looks at, and the number its share of the look, its weight: the better the numbers of the two words fit (their score), the larger it is. It is e to the power of the score, divided by the sum over its line, so that a line adds up to 1. Attention gives each word " +
-        "the average of all words, with these weights. Both sentences go through the same attention, made of random numbers as in a model before its training; lines and columns have one order in all four, so that equal pictures mean equal weights. " +
-        "Nothing is hidden from a word here. In models that hide the words after it (a causal mask) that alone tells something of the order."),
+      html("p", { class: "says" }, "Each line is a word that looks, each column one that it looks at: the better the numbers of two words fit (their score), the larger the weight."),
       plain, told);
     let blind = { key: null }, room = 0; // asked for only where it may have changed, since that costs a layout
     return (state, changed) => {
@@ -59,14 +57,14 @@ function bothOrders(code, state, width) {
   const difference = Array.from(first.mean, (each, channel) => each - second.mean[channel]);
   const largest = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
   return {
-    weights, means: [first.mean, second.mean], difference, apart: largest(difference),
+    weights, apart: largest(difference),
     moved: largest(weights[0].flatMap((row, query) => row.map((each, key) => each - weights[1][query][key]))),
   };
 }
 
 function inOrder(without, coded, name) {
   const same = without.apart === 0 ? "are the same to the last bit" : `differ by ${number(without.apart, 2)}, which is rounding`;
-  const blind = `By itself it cannot. How much one word looks at another, a weight, follows from the words, not from their places; what a word gets is a sum over all words, and a sum has no order. So in “dog bites man” and “man bites dog” the weights are the same, and the means of all outputs ${same}. ` +
+  const blind = `By itself it cannot. How much one word looks at another, a weight, follows from the words, not from their places: in “dog bites man” and “man bites dog” all weights are the same, and the means of the outputs ${same}. ` +
     "Something must say where each word stands: a positional encoding. ", words = CODE_WORDS[name];
   if (coded.apart > SAME_SUM) {
     return `${blind}With ${words} it can: a weight moves by up to ${number(coded.moved, 2)}, and the means are ${number(coded.apart, 2)} apart.`;
@@ -75,13 +73,12 @@ function inOrder(without, coded, name) {
   return `${blind}With ${words} it cannot tell these two either: the means differ by ${number(coded.apart, 2)}.${mirrored}`;
 }
 
-// Two matrices of weights and the means of the outputs.
+// Two matrices of weights.
 function orderPictures(found, title, room) {
-  const size = room < 400 ? 34 : 44, beside = room - 2 * (3 * size + 70) - 2;
+  const size = room < 400 ? 34 : 44;
   return [
     weightPicture(found.weights[0], "dog bites man", title, size),
     weightPicture(found.weights[1], "man bites dog", title, size),
-    meansPicture(found, title, Math.min(beside > 200 ? beside : room, 400)),
   ];
 }
 
@@ -111,20 +108,6 @@ function weightPicture(weights, sentence, title, size) {
 export function lightOn(colour) {
   const [red, green, blue] = colour.map((part) => (Math.min(Math.max(part, 0), 255) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18;
-}
-
-function meansPicture({ means, difference, apart }, title, width) {
-  const channels = difference.length, top = 40, row = 44, cell = Math.floor((width - 2) / channels);
-  const most = Math.max(...means.flatMap((each) => Array.from(each, Math.abs)));
-  const told = apart > SAME_SUM ? `the difference: ${number(apart, 2)} at most` : `the difference: ${number(apart, 2)}, rounding`;
-  const strips = [["dog bites man", means[0]], ["man bites dog", means[1]], [told, difference]];
-  return svg("svg", { class: "picture", width, height: top + strips.length * row, role: "img", "aria-label": `Means of the outputs ${title}; ${told}` },
-    pictureTitle(`mean of the outputs, ${channels} dimensions`, title),
-    strips.flatMap(([says, values], place) => [
-      svg("text", { x: 0, y: top + place * row + 12 }, says),
-      ...shadedCells(values, channels, { x: 0, y: top + place * row + 17, across: cell, down: 18, most }),
-      svg("rect", { class: "frame", x: 0.5, y: top + place * row + 17.5, width: channels * cell - 1, height: 17 }),
-    ]));
 }
 
 // Cells in their colours: one path for each shade, a thick stroke for each cell, since a mark for each would cost a frame.

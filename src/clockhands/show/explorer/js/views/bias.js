@@ -98,14 +98,14 @@ export const bias = {
       const whole = (tokens) => number(tokens, 3);
       lineWords.textContent = `${ofLines ? `Of ${ofLines.says}. ` : ""}Head ${chosen}: slope ${number(alibi.slopes[chosen], 4)} a token, half the weight at distance ${whole(reachOf(alibi.slopes[chosen], HALF_WEIGHT))}, a hundredth at ${whole(reachOf(alibi.slopes[chosen], HUNDREDTH_WEIGHT))}.`;
       const edge = t5.boundaries.at(-1);
-      stepWords.textContent = `${numbersWords(ofSteps, state)} ${spec.buckets} buckets, ${spec.bidirectional ? "half" : "all"} of them for keys before the query, max_distance ${spec.max_distance}${edge < spec.max_distance ? ` (by its formula the last bucket already begins at ${number(edge)})` : ""}.`;
+      stepWords.textContent = `${numbersWords(ofSteps, state)} ${spec.buckets} buckets, ${spec.bidirectional ? "half" : "all"} of them for keys before the query, max_distance ${spec.max_distance}.`;
       const told = bucketSteps(t5, 0, state.length - 1).length;
       const [linesOf, stepsOf] = [ofLines ? `In ${ofLines.says}, which has` : "With", ofSteps ? `the buckets of ${ofSteps.says}` : "T5's buckets"];
       const start = stepsOf[0].toUpperCase() + stepsOf.slice(1);
       const distances = state.length > 1 + edge ? `To ${stepsOf} all distances from ${edge} on share one value: of ${number(state.length)} distances they distinguish ${told}.` : `${start} distinguish ${told} of ${number(state.length)} distances.`;
       const reach = `${linesOf} ALiBi on ${count} ${count === 1 ? "head" : "heads"}, a key's weight is halved after ${whole(reachOf(nearest, HALF_WEIGHT))} tokens in the head that looks nearest` +
         (count === 1 ? "." : ` and after ${whole(reachOf(furthest, HALF_WEIGHT))} in the one that looks furthest.`);
-      const what = "They leave tokens, queries and keys as they are, and add a number to each score. A model attends several times side by side; each time is a head. ALiBi (Press et al. 2022) lowers a score by the distance times a slope, another one for each head; T5 (Raffel et al. 2020) adds a trained number to it, one for each range of distances, a bucket.";
+      const what = "They add a number to each score. A model attends several times side by side; each time is a head. ALiBi (Press et al. 2022) lowers it by the distance times a slope; T5 (Raffel et al. 2020) adds a trained number, one for each range of distances, a bucket.";
       section.answer(`${what} ${ofSteps ? `${distances} ${reach}` : `${reach} ${distances}`}`);
     };
   },
@@ -114,8 +114,8 @@ export const bias = {
 // Whose numbers the steps have.
 function numbersWords(model, state) {
   if (model?.values) return `The trained numbers of ${model.says}:`;
-  const drawn = `here they are drawn at random (draw ${state.seed}).`;
-  return model ? `The numbers of ${model.says} are not in what was read; ${drawn} Its edges:` : `Trained models bring their own numbers; ${drawn} The edges are T5's:`;
+  const drawn = `drawn at random (draw ${state.seed}).`;
+  return model ? `The numbers of ${model.says} are not in what was read; here they are ${drawn} Its edges:` : `Numbers ${drawn} The edges are T5's:`;
 }
 
 // Bias upwards, distance across; the axis' name, and zero as a line.

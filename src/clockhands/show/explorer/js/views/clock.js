@@ -115,7 +115,7 @@ export const clock = {
       if (focused !== null && focused !== now) plot.element.querySelector(`[data-pair="${focused}"]`)?.focus();
       if (!motion || still()) turn(state.position);
       drawCounter(counter, ladder, state);
-      const curves = drawThree(three, ladder, state, pace);
+      drawThree(three, ladder, state, pace);
       const phases = Array.from({ length: code.pairs }, (_, pair) => {
         const phase = phaseAt(ladder, pair, state.position);
         return Math.atan2(Math.fround(Math.sin(phase)), Math.fround(Math.cos(phase)));
@@ -125,8 +125,8 @@ export const clock = {
       const never = pairs.some((pair) => !completes(ladder.rates[pair], state.length));
       const run = { falling: "from fast to slow", rising: "from slow to fast", mixed: "in the order of their pairs" }[pace.order];
       put(strip, { "aria-label": `All ${code.pairs} hands ${run}, each coloured by its angle` });
-      say(note, `The strip: ${code.pairs === 1 ? "the one hand, coloured by its angle" : `all ${number(code.pairs)} hands ${run}, coloured by their angle`}.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
-        `Below: each binary digit of the position, under the hand that repeats about as often as the digit does, where there is one; then the height of ${["no hand", "one hand", "two hands", "three hands"][curves]} by position.`);
+      say(note, `The strip: ${code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands ${run}`}, coloured by angle.${never ? ` Dashed: never completes a rotation in ${number(state.length)} tokens.` : ""} ` +
+        "Below: each binary digit, under the hand that repeats about as often.");
       section.answer(saidOfClock(code, app.code(state).kind === "rotary", state, pace, often > mostRounds(code.pairs) ? "often" : read, app.whyNoShift(state)));
     };
   },
@@ -135,11 +135,8 @@ export const clock = {
 // The answer: where the fastest and the slowest hand stand, and what position all of them tell.
 function saidOfClock(code, rotary, { position }, { fast, slow, still: idle }, read, without) {
   const { rates } = code.ladder, all = code.pairs === 1 ? "the one hand" : `all ${number(code.pairs)} hands`, both = heldWaves(code, fast ?? 0).size === 2;
-  const said = [rotary ? "Each pair of dimensions of a query or key is rotated like a clock hand: the sine of its angle is how high the tip is, the cosine how far right."
-    : both ? "Each pair of numbers, a sine and a cosine, is a clock hand: the sine is how high its tip is, the cosine how far right."
-      : "Each frequency is a clock hand: the sine of its angle is how high the tip is, the cosine how far right."];
+  const said = [rotary ? "Each pair of dimensions of a query or key is rotated like a clock hand." : `Each ${both ? "pair" : "frequency"} is a clock hand.`];
   if (fast === null) return `${said[0]} Position ${number(position)} is the same as every other: ${all} of this encoding never rotate${code.pairs === 1 ? "s" : ""}.`;
-  if (rates[fast] > 2 * rates[slow]) said.push("Fast hands move visibly with every token, slow ones only over many tokens: all of them together show where we are.");
   said.push(`At position ${number(position)} the fast hand (pair ${fast}, ${perTurn(rates[fast])}) has completed ${number((position * rates[fast]) / TURN)} rotations` +
     `${slow === fast ? "" : `, the slow one (pair ${slow}, ${perTurn(rates[slow])}) ${number((position * rates[slow]) / TURN, 3)}`}.`);
   if (idle) said.push(`${number(idle)} of ${number(code.pairs)} hands never rotate${idle === 1 ? "s" : ""}.`);
@@ -262,7 +259,6 @@ function drawThree(plot, ladder, { position, length, pair }, { fast, slow }) {
       svg("circle", { class: "at sine", cx: at, cy: height(position - from), r: 5 }),
       svg("text", { class: each === pair ? "halo strong" : "halo", x: left, y: top + row * tall + 10 }, `${name}sine of pair ${each}`));
   });
-  return rows.length;
 }
 
 // A hand that follows the pointer to the position at which it stands there; a press alone chooses its pair.

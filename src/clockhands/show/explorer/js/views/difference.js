@@ -4,7 +4,7 @@ import { colourTable } from "../colours.js";
 import { choice } from "../controls.js";
 import { addTwice, minusTwice } from "../doubles.js";
 import { Plot, html, number, put, say, svg } from "../draw.js";
-import { TURN, exactRate, ladderFrom, phaseAt, wavelength } from "../ladders.js";
+import { exactRate, ladderFrom, phaseAt } from "../ladders.js";
 import { besideOptions, ladderBeside, nameOfCode } from "./distance.js";
 import { logAxis } from "./ladder.js";
 import { decimal } from "./pair.js";
@@ -89,7 +89,7 @@ export const difference = {
       }
       axes = drawDifference(plot, canvas, place, made, both, state);
       const pair = Math.min(state.pair, made.between.pairs - 1), [first, second] = [both.one, both.other].map(({ ladder }) => phaseAt(ladder, pair, state.position));
-      say(readout, `The phase (angle from −π to π) of pair ${pair} at position ${number(state.position)}: ${decimal(first, 4)} rad in ${both.one.name}, ${decimal(second, 4)} rad in ${both.other.name}; they differ by ${decimal(Math.abs(phaseAt(made.between, pair, state.position)), 4)} rad.`);
+      say(readout, `The phase of pair ${pair} at position ${number(state.position)}: ${decimal(first, 4)} rad in ${both.one.name}, ${decimal(second, 4)} rad in ${both.other.name}; they differ by ${decimal(Math.abs(phaseAt(made.between, pair, state.position)), 4)} rad.`);
       say(note, noteOfDifference(both, made));
       section.answer(saidOfDifference(both, made, state));
     };
@@ -180,15 +180,13 @@ function saidOfDifference({ one, other }, { between, first, one: own, other: sec
   const common = own.pairs === second.pairs ? "" : ` They have ${number(own.pairs)} and ${number(second.pairs)} pairs; the first ${number(least)} of both are compared.`;
   if (first === null) return `Nowhere: ${names} have the same frequencies${own.pairs === second.pairs ? "" : " in the pairs that both have"}, so every phase agrees at every position.${common}`;
   const { position, pair, by: off } = first;
-  const rates = [own, second].map((ladder) => (ladder.rates[pair] === 0 ? "never rotates" : `${number(wavelength(ladder.rates[pair]), 5)} tokens`));
   const same = Array.from(between.rates).filter((rate) => rate === 0).length;
-  return `From position ${number(position)} on${position >= state.length ? `, beyond the length of ${number(state.length)} tokens,` : ""} ${names} visibly differ: there the phases of pair ${pair} are ${number(off, 3)} rad apart (${number((100 * off) / TURN, 2)}\u2009% of a rotation), and more than ${VISIBLE} rad counts as visible.` +
-    ` Its wavelength is ${rates[0]} in the first and ${rates[1]} in the second. ` +
-    `${same ? `${number(same)} of ${number(least)} pairs ${same === 1 ? "is" : "are"} the same in both.` : least === 1 ? "" : `None of the ${number(least)} pairs is the same in both.`}${common}`;
+  return `From position ${number(position)} on${position >= state.length ? `, beyond the length of ${number(state.length)} tokens,` : ""} ${names} visibly differ: there the phases of pair ${pair} are ${number(off, 3)} rad apart, and more than ${VISIBLE} rad counts as visible.` +
+    ` ${same ? `${number(same)} of ${number(least)} pairs ${same === 1 ? "is" : "are"} the same in both.` : least === 1 ? "" : `None of the ${number(least)} pairs is the same in both.`}${common}`;
 }
 
 function noteOfDifference({ models, one, other }, { between, one: own, other: second }) {
-  const said = [`Each column is one position, and each line one pair${between.pairs > PAIR_LINES ? ` (${PAIR_LINES} of ${number(between.pairs)})` : ""}: without colour where the phases agree, in full colour where they are half a rotation apart.`];
+  const said = between.pairs > PAIR_LINES ? [`${PAIR_LINES} of ${number(between.pairs)} pairs are drawn.`] : [];
   if (one.layout && other.layout && one.layout !== other.layout) said.push(`Their layouts differ too (${one.layout} and ${other.layout}): the same pair is in other dimensions.`);
   if (own.attentionFactor !== second.attentionFactor) said.push(`They also multiply cosine and sine by ${number(own.attentionFactor, 5)} and ${number(second.attentionFactor, 5)}.`);
   if (models) said.push("The two models of the last view are compared, each by its first layers that have pairs.");

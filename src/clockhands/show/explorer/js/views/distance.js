@@ -72,7 +72,7 @@ export const distance = {
     section.figure.append(html("p", { class: "key" },
       html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
       html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
-      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query and key with RoPE, see “Scores”")));
+      html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query, key")));
     const ofHead = section.figure.appendChild(html("p", { class: "says" }));
     let axes = null;
     let made = {};
@@ -105,7 +105,7 @@ export const distance = {
     };
     const point = (state) => {
       pointAt(plot, made, state, axes);
-      section.answer(saidOfKernel(made, state, made.own.shares.length - 1, app.shows("shift")));
+      section.answer(saidOfKernel(made, state, made.own.shares.length - 1));
       say(ofHead, saidOfHead(made.head, state));
     };
     // Two kernels of some thousand distances: while a slider is dragged they follow when there is time.
@@ -224,9 +224,9 @@ function nameKernel(plot, labels, name, [least, most], over) {
   plot.ink.append(svg("text", { class: "halo name-of", x, y }, name));
 }
 
-function saidOfKernel({ own, beside, without, scaled }, state, farthest, shifted) {
+function saidOfKernel({ own, beside, without, scaled }, state, farthest) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`, compared = "Attention compares two rows by their dot product: multiply them number by number, and add up.";
-  const known = k > farthest ? "The product" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; the product" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself. Each pair gives the cosine of the angle between its two hands, and that angle follows from the distance and has no side: the product`;
+  const known = k > farthest ? "The product" : k === 0 ? "At distance 0 a row is compared with itself, which gives 1; the product" : `A row ${tokens} ahead and one ${tokens} behind both give ${number(own.at(k), 3)} of what a row gives with itself: the product`;
   const fall = (of) => (of.rise === null ? `only falls up to ${number(farthest)}` : of.rise === 0 ? "rises at once" : `falls to distance ${number(of.rise)} and then rises`);
   const sink = (of) => (of.below === null ? `is nowhere below 0 up to ${number(farthest)}` : `is first below 0 at ${number(of.below)}`);
   const second = beside ? ` With ${beside.without === null ? beside.name : `the hands of ${beside.name}, which has no kernel,`} it ${fall(beside)}, and ${sink(beside)}.` : "";
@@ -235,13 +235,12 @@ function saidOfKernel({ own, beside, without, scaled }, state, farthest, shifted
       `${k === 0 || k > farthest ? "" : `, ${number(own.at(k), 3)} of a row with itself at ${tokens}`}: it ${fall(own)}, and it ${sink(own)}.${second}` +
       (scaled ? " The score of a query with a key depends on the distance alone nevertheless, since keys shrink with the position where queries grow." : "");
   }
-  return `How far apart they are, roughly; not which of them comes first, unless a matrix rotates one of them before${shifted ? ", as above" : ""}. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
-    `${own.rise === null ? "" : ", as fast hands come round, so nearer is not always more alike"}, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
+  return `How far apart they are, roughly; not which of them comes first. ${compared} ${known} is the same from any start and in both directions. It ${fall(own)}` +
+    `, and it ${sink(own)}; distances are shown to ${number(farthest)}, ${farthest < state.served ? "the farthest that this page draws" : "the served length (how many tokens the model is used with)"}.${second}`;
 }
 
 function saidOfHead(head, state) {
   const k = Math.abs(state.shift), tokens = `${number(k)} ${k === 1 ? "token" : "tokens"}`;
   const told = k === 0 ? `${number(head.at(0), 3)} at one position` : `${number(head.at(k), 3)} with the key ${tokens} behind the query, and ${number(head.at(-k), 3)} with it as far ahead`;
-  return `The thin line: a score in RoPE, which “Scores” explains. For a query and a key of ${number(head.channels)} random values, as a share of the product of their lengths, the score is ${told}. ` +
-    "The two vectors differ, so the score ahead is not the score behind, and nothing forces it to fall with the distance.";
+  return `The thin line, of a query and a key of ${number(head.channels)} random values with RoPE, over the product of their lengths, is ${told}.`;
 }

@@ -89,7 +89,7 @@ export const formula = {
       if (changed.size === Object.keys(state).length) plot.measure();
       const words = explained(made);
       refill(general, linesOf(made, words));
-      refill(filled, [html("caption", {}, "The same with the numbers of this page"), html("tbody", {}, rowsOfWork(made).map(([name, sum, value]) =>
+      refill(filled, [html("caption", {}, "With the numbers of this page"), html("tbody", {}, rowsOfWork(made).map(([name, sum, value]) =>
         html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: "sum" }, sum), html("td", { class: "value" }, value))))]);
       refill(symbols, words.flatMap(([name, signs, text]) => [html("dt", { "data-symbol": name }, signs), html("dd", { "data-symbol": name }, text)]));
       say(note, noteOfFormula(made));
@@ -188,19 +188,18 @@ function explained(made) {
   const { rule, ladder, pair, position, rotary, channels, rate } = made, last = ladder.pairs - 1, held = channels.filter((each) => each >= 0);
   const waves = rate === 0 ? "it never rotates" : `${number(wavelength(rate), 6)} tokens`;
   const lines = [
-    ["p", "p", `The position of the token, counted from 0. Here ${number(position)}.`],
-    ["i", "i", `The number of the pair, 0 to ${last}. Here ${pair}.`],
-    ["two", dimensionSigns(made).join(", "), `The dimensions of pair i${made.apart || rotary ? "" : "; since a pair takes two, it begins at 2i"}. Here ${held.join(" and ")}.`],
-    ["d", "d", `${rotary ? "The dimensions of a head that RoPE rotates" : "The width: how many numbers a position has"}. Here ${number(rule.d)}, that is ${number(ladder.pairs)} ${ladder.pairs === 1 ? "pair" : "pairs"}.`],
+    ["p", "p", `The position. Here ${number(position)}.`],
+    ["i", "i", `The pair, 0 to ${last}. Here ${pair}.`],
+    ["two", dimensionSigns(made).join(", "), `The dimensions of pair i. Here ${held.join(" and ")}.`],
+    ["d", "d", `${rotary ? "The dimensions of a head that RoPE rotates" : "The width"}. Here ${number(rule.d)}, that is ${number(ladder.pairs)} ${ladder.pairs === 1 ? "pair" : "pairs"}.`],
   ];
   if (rule.base === null) lines.push(["frequency", "ω", `The frequency of pair i, in radians per token. Here ${number(rate, 8)}; ${whereFrom(made)}.`]);
   else {
-    const range = last === 0 ? "" : ` The wavelengths go from ${number(wavelength(ladder.rates[0]), 4)} to ${number(wavelength(ladder.rates[last]), 5)} tokens, each ${number(ladder.rates[0] / ladder.rates[1], 5)} times the one before.`;
-    lines.push(["base", "base", `A constant that is chosen. Here ${number(rule.base, 12)}.${range}`],
+    lines.push(["base", "base", `A constant. Here ${number(rule.base, 12)}.`],
       ["frequency", "ω", `The frequency, ${rule.multiplier === 1 ? "1" : number(rule.multiplier, 10)} / divisor: radians per token. Here ${number(rate, 8)}.`]);
   }
-  lines.push(["wavelength", "2π / ω", `The wavelength: tokens until sine and cosine are the same again. Here ${waves}.`],
-    ["angle", "θ", `The angle p · ω, in radians; a whole rotation is 2π = 6.28319. ${rotary ? "Query and key are rotated by it" : "Its sine and cosine are the two numbers of the pair"}.`]);
+  lines.push(["wavelength", "2π / ω", `The wavelength: tokens until both are the same again. Here ${waves}.`],
+    ["angle", "θ", "The angle p · ω, in radians."]);
   return lines;
 }
 
@@ -218,7 +217,7 @@ function noteOfFormula(made) {
   if (off > 10 ** -DIGITS) said.push(`The page computes with more digits than it shows: by the ${STEP_DIGITS} digits above the angle is right within ${number(off, 1)} rad.`);
   if (rule.base !== null && rule.span !== "open") said.push(`The exponent divides by ${number(rule.under)}${rule.span === "closed" ? " (d/2 − 1), so that the last pair has exactly the base as its divisor" : ""}; the paper's formula divides 2i by d.`);
   if (rotary) {
-    said.push("A key is rotated in the same way, by its own position. The dot product of both then depends on the distance of the positions only.");
+    said.push("A key is rotated in the same way, by its own position.");
     if (head.ladder.attentionFactor !== 1) said.push(`This encoding also multiplies q′ by ${number(head.ladder.attentionFactor, 6)}.`);
     if (head.spec.xpos !== null) said.push("This encoding also scales q′ with the position.");
     if (head.spec.reordered) said.push("It writes q′ to other dimensions than it reads q from.");

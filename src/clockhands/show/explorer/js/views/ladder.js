@@ -165,10 +165,7 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(html("p", { class: "says" }, "A model has never learned what to do with angles that training did not have: scores can become far too large, attention can go to the wrong words, and predictions can become wrong. " +
-      "LLaMA 7B, trained on texts of 2\u202f048 tokens, hesitates in the mean between 7.2 tokens for the next one in such texts (its perplexity), and between more than 1\u202f000 in texts of 8\u202f192 (Chen et al. 2023)."),
-      html("p", { class: "says" }, "Each band below is a scaling: a way to slow hands down for texts longer by a factor, used in models with RoPE such as LLaMA, so that fewer of their hands go beyond the angles of training, or go less far. Linear slows all hands alike; the fast ones then tell neighbours apart less well. NTK takes a larger base: it keeps the fastest hand and slows the others the more, the slower they are. Some of them can still go beyond, but less far. Dynamic NTK takes a base that grows with the text. YaRN and Llama 3 keep all fast hands and slow the slow ones. “Kept” counts the pairs whose frequency stays. " +
-      "Upper marks are the pairs before scaling, lower marks those after; press a band to read about it."), marksKey());
+    section.figure.append(html("p", { class: "says" }, "Each band below is a scaling: a way to slow hands down for texts longer by a factor. Linear slows all alike; NTK spares the fastest, YaRN and Llama 3 all fast ones. Upper marks: before; lower marks: after. Press a band to choose it."), marksKey());
     const bandPlace = html("div", { class: "ladder-bands" });
     section.figure.append(bandPlace);
     const bands = new Plot(bandPlace, { height: 400, margin: { top: LINES_ABOVE, right: 10, bottom: 40, left: 10 }, label: "The wavelength of every pair, before and after each scaling" });
@@ -215,9 +212,9 @@ function marksKey() {
   const sample = (kind, words) => html("span", {},
     svg("svg", { width: 14, height: 18, "aria-hidden": "true" }, rungMark(kind, [7], 9)), words);
   return html("p", { class: "key" },
-    sample("turning", "completes a rotation: before scaling within the trained length, after it within the served length"),
+    sample("turning", "completes a rotation within its length"),
     sample("never", "never does"),
-    sample("beyond", "reaches angles within the served length that training did not have"));
+    sample("beyond", "beyond: reaches angles that training did not have"));
 }
 
 // Marks of one kind at places of a row: hue and shape differ, since hue alone is lost in grey.
@@ -265,7 +262,7 @@ function drawBands(plot, found, state, whole) {
   const all = drawnPairs(before, x, [found.first, lit]);
   for (const band of found.bands) {
     const group = svg("g", { class: band.name === found.chosen.name ? "band chosen-band" : "band", "data-scaling": band.name });
-    group.append(svg("text", { class: "band-words", x: left, y: band.top + 14 }, bandWords(band, before.pairs, plot.width < 500)));
+    group.append(svg("text", { class: "band-words", x: left, y: band.top + 14 }, bandWords(band, before.pairs)));
     plot.ink.append(group);
     if (!band.ladder) continue;
     const { marks } = band.counts, marked = (each, kinds, y) => group.append(...["turning", "never", "beyond"].map((kind) =>
@@ -295,11 +292,11 @@ function drawnPairs(ladder, x, also) {
   return moving.filter((pair, place) => place % stride === 0 || wanted.has(pair));
 }
 
-function bandWords(band, pairs, short) {
+function bandWords(band, pairs) {
   if (!band.ladder) return `${band.words}: not for these frequencies`;
   const { beyond, kept } = band.counts, words = `${band.words}: ${beyond.length ? number(beyond.length) : "none"}`;
-  if (band.plain) return `${words} of ${number(pairs)} beyond${short ? "" : " training"}`;
-  return `${words} beyond${short ? "" : " training"}, ${number(kept)} of ${number(pairs)} kept`;
+  if (band.plain) return `${words} of ${number(pairs)} beyond`;
+  return `${words} beyond, ${number(kept)} of ${number(pairs)} kept`;
 }
 
 export function tokenWords(count) {
@@ -320,19 +317,15 @@ function neverWords({ before, first }, never, length) {
 function fitWords(found, state) {
   const { before, chosen } = found;
   if (!chosen.ladder) return `${SCALING_WORDS[chosen.name]} cannot be applied here: ${chosen.why}.`;
-  const { never, beyond, still: idle, kept } = chosen.counts, one = never.length === 1, sentences = [];
+  const { never, beyond, kept } = chosen.counts, one = never.length === 1, sentences = [];
   const how = chosen.plain ? "As it is" : chosen.name === "none" ? "With its own scaling" : `With ${SCALING_WORDS[chosen.name]} by ${number(state.factor, 3)}`;
   sentences.push(beyond.length ? `${how}, some hands go beyond the angles of training.` : `${how}, nothing new, as far as angles go.`, neverWords(found, never, state.length));
-  if (never.length) sentences.push(`A model has seen only a part of the circle of ${one ? "this slow hand" : "these slow hands"}.`);
   const still = before.rates.filter((rate) => rate === 0).length;
   if (still) sentences.push(`${number(still)} of them never rotate${still === 1 ? "s" : ""}.`);
   if (never.length) {
     const who = beyond.length === 0 ? (one ? "this hand does not reach" : "none of these hands reaches")
       : beyond.length === never.length ? (one ? "this hand reaches" : "all of these hands reach") : `${number(beyond.length)} of these hands reach${beyond.length === 1 ? "es" : ""}`;
-    sentences.push(`In texts of ${tokenWords(state.served)} ${who} angles that training did not have${beyond.length ? ", so no training text shows what to do there" : ""}.`);
-  }
-  if (never.length && (state.served !== state.length || !chosen.plain)) {
-    sentences.push(`Within the served ${tokenWords(state.served)} ${idle.length ? `${number(idle.length)} pair${idle.length === 1 ? " completes" : "s complete"} none` : "every pair completes one"}.`);
+    sentences.push(`In texts of ${tokenWords(state.served)} ${who} angles that training did not have.`);
   }
   if (chosen.plain) return sentences.join(" ");
   const [was, is] = [before.rates[0], chosen.ladder.rates[0]];

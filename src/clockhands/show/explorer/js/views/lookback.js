@@ -105,15 +105,15 @@ function drawScores(plot, made, deviation) {
 function saidOfLooking(made, at, without, rotary) {
   const percent = (place) => `${number(100 * made.right[place], 3)}\u2009%`, far = tokenWords(made.back);
   const own = without === null ? "" : ` This encoding has no such matrix: ${without}; the numbers are those of its hands alone.`;
-  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. In attention each token has two vectors of numbers: a query, with which it looks, and a key, by which it is found. The product of one token’s query with another’s key is a score; the larger it is, the larger the weight of that look. ` +
-    `One matrix rotates the hands of every query ${far} back, so its score is largest with the key ${far} before its own. ` +
+  return `${without === null ? "Yes" : "With its hands alone"}, as long as the words’ own numbers are small beside the position’s. Each token has two vectors of numbers: a query, with which it looks, and a key, by which it is found; their product is a score. ` +
+    `One matrix rotates every query ${far} back, onto that key. ` +
     `Of ${number(made.queries)} queries in random texts of ${number(made.length)} tokens, ${percent(0)} find that token if there is nothing but positions, and ` +
-    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. With a large deviation each query finds itself, because its own word is in its key too. (A trained model can have matrices that single out the position first, or give fast hands more weight; here there are none.) With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}` +
+    `${percent(at)} if words whose numbers have a deviation (a typical size) of ${number(DEVIATIONS[at])} are added. With positions alone the right score is ${number(made.largest)}, and the next best is only ${number(made.margin, 4)} below it.${own}` +
     (rotary ? " The chosen encoding rotates queries and keys and adds nothing; here its sines and cosines are added." : "");
 }
 
 function saidOfScores(made, { wanted, best, above }, deviation) {
-  const first = `Below, the scores of one query with every key: the query at ${number(made.shown)} should find the key at ${number(wanted)}. `;
-  if (best === wanted) return `${first}It does: no score is larger.`;
+  const first = `Below, the query at ${number(made.shown)} should find the key at ${number(wanted)}. `;
+  if (best === wanted) return `${first}It does.`;
   return `${first}With a deviation of ${number(deviation)} it finds the key at ${number(best)}: ${number(above)} of ${number(made.length)} scores are larger than the right one.`;
 }

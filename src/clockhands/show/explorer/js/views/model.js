@@ -117,7 +117,7 @@ function modelChoice(app, name, label) {
 
 function emptyModel() {
   return html("div", { class: "no-model" },
-    html("p", {}, "Drop the audit of a model anywhere on this page, or choose its file above. It stays in this window: nothing is sent."),
+    html("p", {}, "Drop the audit of a model anywhere on this page, or choose its file above: nothing is sent."),
     html("p", {}, "To make one: ", html("code", {}, "clockhands audit MODEL ", html("span", {}, "--json"), " > audit.json")),
     html("p", {}, "To open this page on a model: ", html("code", {}, "clockhands explore MODEL")));
 }

@@ -8,6 +8,7 @@ import { tokenWords } from "./ladder.js";
 
 const COUNTING_NEEDS = ["width", "length", "position"];
 const MOST_ROWS = 4096; // positions that are looked at; each sentence says how many
+const COUNTING = "Because every way of counting breaks something: its bound, its step, or nearness. The waves of the next section keep all three.";
 const SAMPLE = { rows: 64, channels: 16 }; // of the small picture of each code
 
 const NAIVE_TITLES = {
@@ -36,16 +37,16 @@ export function countersOf({ width, length }) {
   const rows = rowsLookedAt(length), found = {};
   const norm = Math.sqrt(width); // of a token of unit variance
   const digits = Math.min(width, 31);
-  found.counter = { apart: (p, q) => Math.abs(p - q) * norm, ratio: length - 1,
-    loses: `Loses its bound: at position ${number(length - 1)} its numbers are ${number(length - 1)} times as large as those of a word, which are about 1 in size.` };
-  found.normalised = { apart: (p, q) => (Math.abs(p - q) * norm) / Math.max(length - 1, 1), step: 1 / Math.max(length - 1, 1),
+  found.counter = { apart: (p, q) => Math.abs(p - q) * norm,
+    loses: `Loses its bound: at position ${number(length - 1)} its numbers are ${number(length - 1)} times as large as those of a word.` };
+  found.normalised = { apart: (p, q) => (Math.abs(p - q) * norm) / Math.max(length - 1, 1),
     loses: length < 2 ? "Loses the step: from one position to the next the number grows by 0.111 in a text of ten tokens and by 0.0101 in one of a hundred."
       : `Loses the step: from one position to the next the number grows by ${number(1 / (length - 1), 3)} in a text of ${number(length)} tokens and by ${length === 10 ? "0.0101 in one of a hundred" : "0.111 in one of ten"}.` };
   // The jump is one of the rows that are looked at; which digits change is asked of the whole length.
   const last = Math.floor(Math.log2(Math.max(rows - 1, 1))), jump = 2 ** last, flipped = Math.min(last + 1, width);
   const used = length > 1 ? Math.floor(Math.log2(length - 1)) + 1 : 0, idle = Math.max(width - used, 0);
   const mask = digits < 31 ? 2 ** digits - 1 : -1;
-  found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump, most: Math.min(used, width),
+  found.binary = { apart: (p, q) => Math.sqrt(digitsSet((p ^ q) & mask)), jump, flipped, mark: jump,
     loses: `Loses nearness: ${binaryJump(jump, flipped)}` +
       (idle ? `; ${number(idle)} of ${number(width)} dimensions never change in ${tokenWords(length)}.` : width < 31 && 2 ** width < length ? `; after ${number(2 ** width)} tokens it starts again.` : ".") };
   return { rows, norm, found };
@@ -65,7 +66,7 @@ export const naive = {
     return view.follow(app, COUNTING_NEEDS, function* (state) {
       yield;
       return countersOf(state);
-    }, (made, state) => section.answer(saidOfCounting(made, state)));
+    }, () => section.answer(COUNTING));
   },
 };
 
@@ -87,8 +88,7 @@ export function panelsOf(section, names) {
         tell(made, state);
       }
       const from = Math.min(state.position, made.rows - 1);
-      shown.textContent = `Above each curve the numbers themselves, ${tokenWords(sampledRows(state))} across and ${state.width > SAMPLE.channels ? `${SAMPLE.channels} of their` : "their"} dimensions down, from −1 to 1. ` +
-        `Each curve is the distance from position ${number(from)}${from < state.position ? ", the last one of those shown" : ""}: the length of the difference of two rows.` +
+      shown.textContent = `Strips: the numbers, ${tokenWords(sampledRows(state))} across, ${Math.min(state.width, SAMPLE.channels)} dimensions down.` +
         (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
       for (const panel of panels) {
         drawPanel(panel, made, from);
@@ -167,11 +167,4 @@ function drawPanel({ name, plot, words }, made, from) {
   plot.axes(x, y, "position (token)", "", { xTicks: 4, yTicks: 3 });
   plot.ink.append(svg("text", { class: "name", x: 0, y: 12 }, `distance from row ${number(from)}`));
   words.textContent = loses;
-}
-
-function saidOfCounting({ found: { counter, normalised, binary } }, { length }) {
-  const flips = binary.jump > 1 ? `up to ${number(binary.most)} of them flip at one step` : "at some steps more of them flip than at others";
-  return `Because every way of counting breaks something. The position itself grows without bound, here to ${number(counter.ratio)}, and drowns the words it is added to. ` +
-    `Divided by the length it stays small, but then a step of one position is ${length < 2 ? "another in texts of another length" : `${number(normalised.step, 3)} here and another in texts of another length, so “the next word” is no fixed step`}. ` +
-    `Its binary digits, ones and zeros, stay small too, but ${flips}: neighbours are then far apart. The waves of the next section stay between −1 and 1, and with a sine and a cosine of each, every step is as long as any other.`;
 }

@@ -12,8 +12,7 @@ const FAR_ROWS = 1e9; // and those of the table
 const MOST_DOTS = 64; // tokens that are dots of their own
 const REAL_WAVES = 100; // tokens of a rotation, up to which a drag stops between tokens
 const LOOKED_FOR = 32768; // tokens among which one with nearly the same sine is looked for
-const CIRCLE_WORDS = "Sine and cosine are how high a point of a circle is and how far right; the line to it from the centre is the hand. At each token the hand rotates by the same angle, its frequency. " +
-  "Angles are in radians (rad): a whole rotation is 2π = 6.283 rad, and the wavelength is the number of tokens that it takes.";
+const CIRCLE_WORDS = "At each token the hand rotates by its frequency, an angle in radians (rad): a rotation is 2π rad, and takes one wavelength.";
 const ONE_HEIGHT = 1e-9, NEARLY = 0.1; // differences of two heights that are none, and that are small
 
 export const pair = {
@@ -106,11 +105,11 @@ export const pair = {
       }
       drawWaves(waves.clear(), now, state);
       drawCircle(circle.clear(), now, state);
-      const sine = Math.sin(phase), cosine = Math.cos(phase), held = heldWaves(code, chosen);
-      say(sum, `${CIRCLE_WORDS} At position ${exactWords(state)} sin² + cos² is ${decimal(sine ** 2)} + ${decimal(cosine ** 2)} = ${number(sine ** 2 + cosine ** 2, 12)}: the point never leaves the circle.${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
+      const held = heldWaves(code, chosen);
+      say(sum, `${CIRCLE_WORDS}${held.has("sin") && rate > 0 ? nearestWords(nearestSine(code.ladder, chosen, state), held.has("cos")) : ""}`);
       refill(facts, factsOf(code, chosen, state, phase).flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
       refill(rows, rowsOf(code.ladder, chosen, state, now.twin));
-      section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary", app.shows("shift")));
+      section.answer(answerOf(code, chosen, state, now, app.whyNoShift(state), app.code(state).kind === "rotary"));
     };
   },
 };
@@ -146,7 +145,7 @@ export function nearestSine(ladder, chosen, { position, fraction, length }) {
     const off = Math.abs(wavesKept.sines[token] - sine);
     if (off < least && wavesKept.cosines[token] * cosine < 0) [nearest, least] = [token, off];
   }
-  return nearest === null ? null : { token: nearest, off: least, count, apart: Math.abs(wavesKept.cosines[nearest] - cosine) };
+  return nearest === null ? null : { token: nearest, off: least, apart: Math.abs(wavesKept.cosines[nearest] - cosine) };
 }
 
 // The position with its hundredths, for a field and for people.
@@ -162,7 +161,7 @@ function exactWords({ position, fraction }) {
 function betweenWords(place) {
   const nearest = Math.round(place);
   if (place < FAR_OUT && Math.abs(place - nearest) < ONE_HEIGHT * Math.max(1, place)) return "";
-  return place < FAR_OUT ? `, where no token is: it lies between the tokens ${number(Math.floor(place))} and ${number(Math.floor(place) + 1)}` : ", which need not be a token";
+  return place < FAR_OUT ? `, between the tokens ${number(Math.floor(place))} and ${number(Math.floor(place) + 1)}` : ", which need not be a token";
 }
 
 // A number with a fixed count of digits and a true minus sign.
@@ -193,28 +192,26 @@ function placeLabel(state) {
   return state.fraction !== 0 && state.position < FAR_OUT ? exactWords(state) : labelOf(state.position, state.position);
 }
 
-function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary, later) {
+function answerOf(code, chosen, state, { phase, rate, twin }, without, rotary) {
   if (rate === 0) return `Pair ${chosen} never rotates: its two dimensions have the same two values at every position.`;
   const sine = decimal(Math.sin(phase), 3), cosine = Math.cos(phase), here = exactWords(state), held = heldWaves(code, chosen);
-  const terms = "A sine wave is a height that goes up and down between −1 and 1 as the position grows; its frequency says how fast. ";
   if (!held.has("sin")) {
     const back = -2 * phase, again = state.position + state.fraction + (back - TURN * Math.floor(back / TURN)) / rate;
-    return `${terms}The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}${betweenWords(again)}; ` +
+    return `The cosine of pair ${chosen} is ${decimal(cosine, 3)} at position ${here}, and ${decimal(cosine, 3)} again at ${twinPlace(again, state.position)}${betweenWords(again)}; ` +
       `the cosine alone cannot distinguish them. The sine could, but this encoding does not have it: ${without}.`;
   }
   const pairs = held.has("cos") ? `A pair is two dimensions${rotary ? " that are rotated by one angle; its sine and its cosine have" : ": a sine and a cosine of"} one frequency. ` : "";
   const also = without === null || !held.has("cos") ? "" : ` No single rotation is a shift of this encoding: ${without}.`;
-  if (twin === null) return `${terms}${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
-  return `${terms}${pairs}One wave is not enough, since every height is passed on the way up and again on the way down: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
-    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${without === null ? ` Only with both can one matrix (a table of factors: each new number is the sum of the old ones times their factors) move every position further${later ? ", as is shown below" : ""}.` : also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
+  if (twin === null) return `${pairs}At position ${here} the sine of pair ${chosen} is at its ${phase > 0 ? "top" : "bottom"}, ${sine}, which occurs once per rotation; any other position needs sine and cosine.${also}`;
+  return `${pairs}A wave passes every height twice: the sine of pair ${chosen} is ${sine} at position ${here}, and ${sine} again at ${twinPlace(twin, state.position)}${betweenWords(twin)}. ` +
+    (held.has("cos") ? `The cosine distinguishes the two: it is ${decimal(cosine, 3)} at the first, ${decimal(-cosine, 3)} at the second.${also}` : `The cosine could distinguish the two, but this encoding does not have it: ${without}.`);
 }
 
 // Which token the sine alone nearly confuses with the position, and that the cosine helps.
 function nearestWords(found, both) {
   if (found === null) return "";
-  const tokens = `the tokens from 0 to ${number(found.count - 1)}`;
-  if (found.off > NEARLY) return ` Of ${tokens} none on the other side of the wave has nearly the same sine; the nearest, that of ${number(found.token)}, differs by ${number(found.off, 2)}.`;
-  return ` Of ${tokens} the one with the nearest sine on the other side of the wave is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)} only`}${both ? `, its cosine by ${number(found.apart, 2)}` : ""}.`;
+  if (found.off > NEARLY) return ` No token on the other side of the wave has nearly the same sine; the nearest, that of ${number(found.token)}, differs by ${number(found.off, 2)}.`;
+  return ` Of all tokens on the other side of the wave the nearest is ${number(found.token)}: its sine ${found.off < ONE_HEIGHT ? "is the same" : `differs by ${number(found.off, 2)} only`}${both ? `, its cosine by ${number(found.apart, 2)}` : ""}.`;
 }
 
 function factsOf(code, chosen, state, phase) {

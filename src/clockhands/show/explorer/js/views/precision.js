@@ -82,7 +82,7 @@ export const precision = {
       html("div", { class: "control places", role: "group", "aria-label": "Positions to go to" },
         FAR_PLACES.map(([position, words]) => button(words, () => app.store.set({ position }), { "data-position": position }))));
     const place = html("div", { class: "errors" });
-    const ways = "float64 and float32: frequencies, positions and their product are rounded to it. bfloat16 and float16: only positions are rounded, everything else is exact. Exact: the angle is reduced to one rotation before it is rounded.";
+    const ways = "float64, float32: frequencies, positions and products are rounded. bfloat16, float16: positions only. Exact: angles are reduced to one rotation before they are rounded.";
     section.figure.append(place, html("p", { class: "note" }, ways));
     const plot = new Plot(place, { height: 340, margin: { top: 40, right: 72, bottom: 42, left: 46 }, label: "Largest error of any hand's angle against position, one line for each way of computing it" });
     const boxesPlace = html("div", {});
@@ -125,7 +125,7 @@ export const precision = {
       const whole = wholly(state, changed), touched = (...names) => names.some((name) => changed.has(name));
       if (touched("length", "dtype")) {
         drawBoxes(boxes, state, whole);
-        boxesWords.textContent = `The last ${Math.min(ROW_BOXES, state.length)} of the ${number(state.length)} positions: those in one box become one number, which is written in it, and get one row of the table.`;
+        boxesWords.textContent = `The last ${Math.min(ROW_BOXES, state.length)} of the ${number(state.length)} positions: those in one box become one number.`;
       }
       if (changed.has("position") && document.activeElement !== field) field.value = state.position;
       if (whole) reckon(state, whole);
@@ -215,7 +215,7 @@ function errorTable(found, state) {
     rows.splice(before, 0, row(state.position, number(state.position), true));
   }
   return html("table", { class: "numbers" },
-    html("caption", {}, "Largest error of any hand at a position (rad); none: the position is beyond the dtype"),
+    html("caption", {}, "Largest error of any hand (rad); none: beyond the dtype"),
     html("thead", {}, html("tr", {}, html("th", { scope: "col" }, "position"), found.map((each) => html("th", { scope: "col" }, each.heading)))),
     html("tbody", {}, rows));
 }
@@ -257,6 +257,5 @@ function roundingWords(found, state) {
   const first = distinct < length
     ? `In ${dtype} from position ${number(whole + 1)} on: it becomes ${number(roundTo(dtype, whole + 1))}, and ${number(length)} positions become ${number(distinct)} rows.`
     : `In ${dtype} nowhere within ${tokenWords(length)}: every whole number up to ${number(whole)} has a value of its own there.`;
-  return `${first} (A dtype is the format in which a computer keeps a number: float32 has 32 bits, bfloat16 and float16 have 16.) The angle of a hand, its frequency times the position, is rounded as well: in float32 angles are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens. ` +
-    "An angle from which whole rotations are taken off before anything is rounded is right at any position.";
+  return `${first} (A dtype is the format in which a computer keeps a number.) Angles are rounded as well: in float32 they are off by ${at("float32", length - 1)} rad at position ${number(length - 1)} and by ${at("float32", 999999)} rad at the end of a million tokens.`;
 }

@@ -130,7 +130,7 @@ export const shift = {
         section.answer(saidOfShift(found, ladder, state, pair, without));
       }
       if (FAN_REDRAWS.some((name) => changed.has(name))) drawFans(each, ladder, state, pair, without);
-      say(words, `If another number were put in place of p in the formula, no one angle would fit all starts: the arrows of pair ${pair} from every start, laid on one another`);
+      say(words, `With another number in place of p no one angle fits: pair ${pair} from every start`);
     };
   },
 };
@@ -171,7 +171,7 @@ function drawShifted(plot, found, state, chosen, app) {
   plot.element.setAttribute("height", plot.height);
   plot.element.setAttribute("viewBox", `0 0 ${plot.width} ${plot.height}`);
   const same = state.warp === "none", placed = [];
-  const titles = [...found.starts.map(({ from }) => `from ${number(from)} to ${number(from + state.shift)}`),
+  const titles = [...found.starts.map(({ from }) => `from ${number(from)} to ${number(from + state.shift)}, in rad`),
     same ? "both arrows, laid on each other: the same" : "both arrows, laid on each other: they differ by"];
   titles.forEach((title, at) => plot.ink.append(svg("text", { class: "shift-title", x: 0, y: head + at * row + 13 }, title)));
   shown.forEach((pair, column) => {
@@ -190,7 +190,7 @@ function drawShifted(plot, found, state, chosen, app) {
       armTo(x, y, radius, start.before[pair], "shift-before"),
       armTo(x, y, radius, start.after[pair], at ? "shift-after shift-second" : "shift-after"),
       arcArrow(x, y, radius * 0.66, start.before[pair], start.turned[pair], { class: at ? "shift-second" : "" }),
-      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-turned": start.turned[pair] }, `${number(start.turned[pair], 3)} rad`)));
+      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-turned": start.turned[pair] }, number(start.turned[pair], 3))));
     });
     const y = head + 2 * row + 20 + size / 2, apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
     plot.ink.append(
@@ -199,7 +199,7 @@ function drawShifted(plot, found, state, chosen, app) {
       ...[one, two].flatMap((start, at) => [
         armTo(x, y, radius, start.turned[pair], at ? "shift-after shift-second" : "shift-after"),
         arcArrow(x, y, radius * (at ? 0.8 : 0.56), 0, start.turned[pair], { class: at ? "shift-second" : "" }) ?? ""]),
-      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "equal" : `${number(apart, 3)} rad`));
+      svg("text", { x, y: y + size / 2 + 11, "text-anchor": "middle", "data-apart": apart }, same ? "=" : number(apart, 3)));
   });
   if (focused) plot.settle().element.querySelector(`[data-hand="${focused}"]`)?.focus({ preventScroll: true });
   return placed;
@@ -249,7 +249,7 @@ function shiftEquations(ladder, state, pair) {
   const angle = phaseAt(ladder, pair, k), a = Math.cos(angle), b = Math.sin(angle);
   const first = (value) => `${value < 0 ? "−" : ""}${number(Math.abs(value), 4)}`, next = (value) => `${value < 0 ? "−" : "+"} ${number(Math.abs(value), 4)}`;
   return [
-    `R${subscripted(k)} on pair ${pair}, with ω = ${number(ladder.rates[pair], 4)} rad/token and whatever p is:`,
+    `R${subscripted(k)} on pair ${pair} (ω = ${number(ladder.rates[pair], 4)} rad/token), for every p:`,
     `sin ${moved} = ${first(a)} sin pω ${next(b)} cos pω`,
     `cos ${moved} = ${first(-b)} sin pω ${next(a)} cos pω`,
   ];
@@ -265,10 +265,10 @@ function saidOfShift(found, ladder, state, pair, without) {
   if (k === 0) return "With k = 0 nothing rotates: R₀ leaves every row unchanged. Drag k, or rotate a hand.";
   if (state.warp === "none") {
     return `It rotates every hand by an angle of its own, the same wherever one starts. ${far} rotates pair ${pair} by ${turns[0]} rad from position ${number(one.from)} and by ${turns[1]} rad from position ${number(two.from)}: ` +
-      `k times its frequency (the angle that the hand moves at each token; 2π = 6.28 rad are a rotation). ` +
+      "k times its frequency. " +
       (without !== null ? `But no single rotation is a shift of this encoding: ${without}.`
         : found.zeros.length ? `So one matrix, R${subscripted(k)}, moves every row but row ${found.zeros.map((row) => number(row)).join(" and row ")}, which is all zeros: there it is off by ${number(found.largest, 2)}.`
-          : `So one matrix, R${subscripted(k)}, makes the row ${far} from any row: from both of these within ${number(found.largest, 2)}, on all ${2 * found.pairs} dimensions. A model that has learned it can use it at every position.`);
+          : `So one matrix, R${subscripted(k)}, makes the row ${far} from any row: from both of these within ${number(found.largest, 2)}, on all ${2 * found.pairs} dimensions.`);
   }
   const words = CLOCKED.find(([warp]) => warp === state.warp)[1];
   const apart = Math.abs(onCircle(one.turned[pair] - two.turned[pair]));
@@ -291,7 +291,7 @@ function drawFans(each, ladder, state, pair, without) {
     const starts = new Set(Array.from({ length: FAN_ARROWS }, (_, place) => Math.round(from * Math.pow(to / from, place / (FAN_ARROWS - 1)))));
     const arms = Array.from(starts, (start) => `M0,0L${pointOn(0, 0, 46, warpedStep(ladder, pair, warp, start, state.shift)).map((at) => at.toFixed(2))}`);
     refill(picture, [svg("circle", { class: "face", r: 46 }), armTo(0, 0, 46, 0, "shift-before"), svg("path", { class: "shift-fan-arm", d: arms.join("") })]);
-    say(says, warp === "none" ? `one arrow${without === null ? ": R\u2096 exists" : " from every start"}` : `one angle misses by up to ${number(degrees, 3)}°`);
+    say(says, warp === "none" ? `one arrow${without === null ? ": R\u2096 exists" : " from every start"}` : `misses by up to ${number(degrees, 3)}°`);
     put(says, { "data-degrees": degrees });
     put(press, { "aria-pressed": state.warp === warp });
   }

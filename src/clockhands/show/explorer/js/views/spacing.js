@@ -93,7 +93,7 @@ function* clocked(base, width, rows, length) {
   const nearest = near.k === 1 ? `neighbours are the nearest rows of ${rows < length ? `the first ${number(rows)}` : "all"}` : `but rows ${number(near.k)} apart are nearer, ${number(near.apart, 3)}`;
   return { apart: kernelDistance(ladder.pairs, values), near, step, still, waves: Array.from(ladder.rates, wavelength),
     loses: `Keeps one length, ${number(Math.sqrt(ladder.pairs), 3)}, and one step, ${number(step, 3)}; ${nearest}. ` +
-      (still ? `Its price: ${neverComplete(still, ladder.pairs)} a rotation in ${tokenWords(length)}, so training shows only a part of ${still === 1 ? "its" : "their"} circle.` : `Every pair completes a rotation in ${tokenWords(length)}.`) };
+      (still ? `Its price: ${neverComplete(still, ladder.pairs)} a rotation in ${tokenWords(length)}.` : `Every pair completes a rotation in ${tokenWords(length)}.`) };
 }
 
 function neverComplete(still, pairs) {
@@ -105,8 +105,8 @@ export const spacing = {
   question: "Why hands of so many speeds?",
   mount(section, app) {
     const { follow } = panelsOf(section, ["sine", "single", "even", "paper"]);
-    section.figure.append(html("p", { class: "says" }, "All frequencies here are made from the width and the base above. How some encodings change them for longer texts is shown in “Past the length”."),
-      html("h3", { class: "naive-bases-title" }, "Three bases: how slow should the slowest hand be?"));
+    section.figure.append(html("p", { class: "says" }, "All frequencies here are made from the width and the base above."),
+      html("h3", { class: "naive-bases-title" }, "Three bases"));
     const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases and the length" });
     const says = html("ul", { class: "naive-bases" });
     section.figure.append(says);
@@ -114,7 +114,7 @@ export const spacing = {
     return follow(app, WAVES_NEED, wavesInParts, (made, state) => {
       if (widest.of !== state.width) widest = { of: state.width, found: BASES_BESIDE.map((base) => ({ base, ladder: geometricLadder(state.width / 2, state.width, base) })) };
       drawBases(ladders, says, widest.found, state.length);
-      section.answer(saidOfSpeeds(made, state));
+      section.answer(saidOfSpeeds(made));
     }, [{ plot: ladders }]);
   },
 };
@@ -140,10 +140,10 @@ function drawBases(plot, says, ladders, length) {
     plot.ink.append(
       svg("path", { class: "rung turning", d: ticks(0, never, 12) }), svg("path", { class: "rung never", d: ticks(never, ladder.pairs, 5) }),
       svg("text", { class: "halo strong", x: left + 2, y: y - 20, "data-base": base, "data-still": still }, `base ${number(base)}: 6.28 to ${number(slowest, 3)} tokens`));
-    const step = number(rowDistance(ladder.rates, 1), 3), { far, idle } = coverOf(ladder, length);
-    const loses = far < length - 1 ? `beyond ${number(far)} tokens every hand has passed half a rotation, so none tells alone how far; that is so for ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
-      : still ? `${neverComplete(still, ladder.pairs)} a rotation, and ${number(idle)} ${idle === 1 ? "rotates" : "rotate"} by less than an eighth` : "every pair rotates, and every distance has a pair in its first half rotation";
-    told.push(`Base ${number(base)}: ${loses}; a step is ${step}.`);
+    const { far, idle } = coverOf(ladder, length);
+    const loses = far < length - 1 ? `no hand alone tells ${number((100 * (length - 1 - far)) / (length - 1), 2)}\u2009% of the distances`
+      : still ? `${neverComplete(still, ladder.pairs)} a rotation, ${number(idle)} not an eighth of one` : "every distance has a pair in its first half rotation";
+    told.push(`Base ${number(base)}: ${loses}.`);
   });
   const across = svg("g", { class: "axis", transform: `translate(0,${bottom})` });
   d3.axisBottom(x).tickValues(decades(x.domain(), 8)).tickFormat((value) => powerWords(value)).tickSizeOuter(0)(d3.select(across));
@@ -153,10 +153,8 @@ function drawBases(plot, says, ladders, length) {
   says.replaceChildren(...told.map((text) => html("li", {}, text)));
 }
 
-function saidOfSpeeds({ found, rows }, { width, base }) {
-  const { single, even, paper } = found;
+function saidOfSpeeds({ found: { paper } }) {
   if (paper.waves.length === 1) return `With one pair there is one speed, and the hand is back after ${number(TURN, 3)} tokens: with a width of more than 2 there are slower ones beside it.`;
-  return `A fast hand alone is back after ${number(TURN, 3)} tokens${single.twin ? `, and almost exactly after ${number(single.twin.k)}` : ""}; a slow one alone hardly moves from token to token; and with evenly spaced speeds all hands are together again after ${number(even.round)} tokens. ` +
-    `So Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}: each doubling of the distance, from 10 to 20 tokens as from 1\u202f000 to 2\u202f000, then has as many hands, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)}, so near and far distances are measured alike. At width ${number(width)} and base ${number(base)} the waves run from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}, ` +
-    `and of ${number(rows)} rows the nearest two are ${number(paper.near.apart, 3)} apart. The base sets how slow the slow hands are: too small, and no hand is slow enough for far distances; too large, and many hands hardly move within the texts.`;
+  return `Vaswani et al. make each wave longer than the one before by the same factor, here ${number(paper.waves[1] / paper.waves[0], 4)}, from ${number(paper.waves[0], 3)} tokens to ${number(paper.waves.at(-1), 3)}: ` +
+    `each doubling of the distance has as many hands, ${number(Math.LN2 / Math.log(paper.waves[1] / paper.waves[0]), 3)}. Other speeds lose something.`;
 }

@@ -94,7 +94,7 @@ export const table = {
       const pair = code.pairOf(state.channel), value = code.cell(state.position, state.channel);
       refill(readout, [html("span", {}, `position ${number(state.position)}, dimension ${state.channel}`), html("strong", {}, decimal(value, 10)),
         html("span", {}, `${WAVES[code.waveOf(state.channel)]}${pair < 0 ? "" : ` of pair ${pair}`}, in float32 ${decimal(Math.fround(value), 10)}`)]);
-      say(note, `${grainOf(heatmap.grain)}Point at a cell to read it, press to keep it, drag to move the table; arrow keys move the cell.`);
+      say(note, `${grainOf(heatmap.grain)}Point to read, press to keep, drag to move.`);
       section.answer(answerFor(code, state, never, app.code(state).kind === "rotary"));
     };
   },
@@ -108,7 +108,7 @@ function smallOf(app, state) {
   if (spec.type !== "Sinusoidal" || spec.spacing.type !== "Geometric" || typeof span !== "string") return { code, own: true, key: code, words: `The first ${SMALL.columns} of the ${all} dimensions of this encoding` };
   const narrow = { ...spec, width: SMALL.columns };
   // The same at every width: it is written again only where its formula changes.
-  return { spec: narrow, own: false, key: JSON.stringify(narrow), words: `A whole small encoding: the same formula with base ${number(base, 10)} and a width of ${SMALL.columns} in place of ${all}` };
+  return { spec: narrow, own: false, key: JSON.stringify(narrow), words: `The same formula with base ${number(base, 10)} and width ${SMALL.columns}` };
 }
 
 // A table of few positions and dimensions whose numbers are read; arrow keys move from cell to cell.
@@ -128,7 +128,7 @@ class SmallTable {
       this.fill(rows);
     }
     this.own = own;
-    say(this.words, `${words}. Each row is a position p, each column a dimension.`);
+    say(this.words, `${words}.`);
     if (this.table.getAttribute("aria-label") !== words) this.table.setAttribute("aria-label", words);
     Array.from(this.table.tBodies[0].rows).forEach((row, position) => row.classList.toggle("here", position === state.position));
   }
@@ -161,7 +161,7 @@ class SmallTable {
     this.at = [row, channel];
     cell.tabIndex = 0;
     const wave = WAVES[code.waveOf(channel)];
-    say(this.says, `Position ${row}, dimension ${channel}: ${pair < 0 ? wave : `the ${wave} of pair ${pair}, ${code.ladder.rates[pair] === 0 ? "which never rotates" : `of wavelength ${number(wavelength(code.ladder.rates[pair]), 5)} tokens`}`}, is ${decimal(code.cell(row, channel), 6)}. Arrow keys go from cell to cell.`);
+    say(this.says, `Position ${row}, dimension ${channel}: ${pair < 0 ? wave : `the ${wave} of pair ${pair}, ${code.ladder.rates[pair] === 0 ? "which never rotates" : `of wavelength ${number(wavelength(code.ladder.rates[pair]), 5)} tokens`}`}, is ${decimal(code.cell(row, channel), 6)}.`);
   }
 
   take(cell) {
@@ -214,7 +214,7 @@ export function bandsOf(code, length) {
 function grainOf([rows, columns]) {
   if (rows === 1 && columns === 1) return "";
   const parts = [rows > 1 ? `${rows} positions` : "", columns > 1 ? `${columns} dimensions` : ""].filter(Boolean);
-  return `Here one dot of the screen is the mean of ${parts.join(" by ")}; the cell that is read is exact. `;
+  return `Each dot is the mean of ${parts.join(" by ")}. `;
 }
 
 function answerFor(code, state, never, turns) {
