@@ -84,6 +84,13 @@ def test_a_page_at_an_address_of_a_document_shows_what_it_names(chromium, explor
                     assert {each.input_value() for each in fields.all()} == {value}, key
                 text = "\n".join(caption(tab, view) for view in views)
                 assert [each for each in says if each not in text] == [], text
+                if only:  # a frame begins with its picture; the page around it has the words
+                    tops = [
+                        tab.locator(f"#{views[0]} {part}").bounding_box()
+                        for part in (".figure", ".answer", ".controls")
+                    ]
+                    assert tops[0]["y"] < 140
+                    assert tops[0]["y"] < tops[1]["y"] < tops[2]["y"] < tab.locator(".further").bounding_box()["y"]
     image = pytest.importorskip("PIL.Image")
     from explorer_picture import STATE, words
 

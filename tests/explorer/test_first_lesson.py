@@ -27,7 +27,7 @@ EXPLAINED = {
     "served length": "the served length (how many tokens the model is used with)",
     "variance": "variance of the scores (how much they differ)",
     "projections?": "by multiplying tokens with matrices, its projections",
-    "scalings?": "Each band below is a scaling: a way to slow hands down for texts longer by a factor",
+    "scalings?": "Each band is a scaling: a way to slow hands down for texts longer by a factor",
     "dtypes?": "A dtype is the format in which a computer keeps a number",
     "heads?": "A model attends several times side by side; each time is a head",
     "buckets?": "one for each range of distances, a bucket",

@@ -80,6 +80,7 @@ def commands(folder: Path) -> list[list[str]]:
         ["survey", "report", "--store", "s.sqlite"], ["survey", "report", "--store", ODD], ["survey", ODD],
         ["survey", "run", ODD, "--names", "absent" + ODD], ["survey", "report", "--store", "s.sqlite", "--json"],
         ["explore", "absent" + ODD, "--out", "x.html"], ["explore", ODD, "--out", f"{ODD}/none/x.html"],
+        ["learn", "--out", f"learned{ODD}"], ["learn", "--out", f"{ODD}.gguf"],
         ["properties", model], ["properties", ODD + ":x=1"], ["properties", gguf],
         ["order", ODD, f"{ODD} {ODD}"], ["order", "dog bites man", "man bites dog", "--encoding", ODD],
         ["claims", ODD], ["claims", "--subject", ODD],

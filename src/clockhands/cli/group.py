@@ -30,6 +30,7 @@ COMMANDS = {
     "probe": "Measure what a trained model does with its positions.",
     "survey": "Audit many models in parallel; show them on one page.",
     "explore": "Open an interactive HTML page of the presets, or of your models.",
+    "learn": "Open the lesson and the course on positions, without a network.",
     "properties": "Measure the properties of a position encoding.",
     "order": "Show whether attention distinguishes two word orders.",
     "claims": "Show which claims about positional encodings are true.",

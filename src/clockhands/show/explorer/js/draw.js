@@ -173,8 +173,15 @@ export class Plot {
   }
 }
 
+// The path through points [x, y], to a thousandth of a pixel; null where there are none, and a dot where there is one.
+export function pathThrough(points) {
+  if (points.length === 0) return null;
+  const written = points.map((point) => point.map((each) => Math.round(1000 * each) / 1000).join()).join("L");
+  return `M${written}${points.length === 1 ? "Z" : ""}`;
+}
+
 export function line(points, attributes) {
-  return svg("path", { fill: "none", d: d3.line()(points), ...attributes });
+  return svg("path", { fill: "none", d: pathThrough(points), ...attributes });
 }
 
 // Attributes of an element that stays: what has not changed costs nothing.

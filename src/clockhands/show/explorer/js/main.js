@@ -101,7 +101,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   const bar = html("div", { class: "bar" }, mainControls(app), hosted ? null : themeButton(root, redraw));
   const story = html("div", { class: "story" }), sections = [], parts = [];
   for (const [part, views] of PARTS) {
-    const held = views.filter(([view]) => shown.includes(view.id)), made = held.map(([view]) => [view, sectionOf(view)]);
+    const held = views.filter(([view]) => shown.includes(view.id)), made = held.map(([view]) => [view, sectionOf(view, only.length > 0)]);
     if (held.length && !only.length) story.append(html("p", { class: "part-name" }, part));
     story.append(...made.map(([, section]) => section.element));
     sections.push(...made);
@@ -112,8 +112,8 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   root.classList.toggle("only", only.length > 0);
   // A page of models opens on them, and one of some views on these.
   const lesson = only.length || hosted || models.length ? null : lessonOf(app);
-  root.replaceChildren(...[lesson?.element, lesson ? html("h2", { class: "reference" }, "Every picture, for any encoding") : null, bannerOf(app), only.length || hosted ? null : opening(), bar, furtherControls(app, only.length > 0), notice,
-    html("div", { class: "reading" }, contents, story)].filter(Boolean));
+  const further = furtherControls(app, only.length > 0), reading = html("div", { class: "reading" }, contents, story), ordered = only.length ? [notice, reading, further] : [further, notice, reading];
+  root.replaceChildren(...[lesson?.element, lesson ? html("h2", { class: "reference" }, "Every picture, for any encoding") : null, bannerOf(app), only.length || hosted ? null : opening(), bar, ...ordered].filter(Boolean));
   const laid = () => {
     root.classList.toggle("wide", root.clientWidth >= WIDE);
     root.classList.toggle("narrow", root.clientWidth < NARROW);
@@ -310,13 +310,14 @@ function themeButton(root, redraw) {
   return press;
 }
 
-// A section: the question as its heading, the answer as a caption, the figure, its controls.
-function sectionOf(view) {
+// A section: the question as its heading, the answer as a caption, its controls, the figure. `alone`, as in a frame of a
+// course that says the rest, it begins with the figure.
+function sectionOf(view, alone) {
   const answer = html("p", { class: "answer", "aria-live": "polite" });
   const controls = html("div", { class: "controls" });
   const figure = html("div", { class: "figure" });
   const element = html("section", { id: view.id, tabindex: -1, "aria-labelledby": `${view.id}-question` },
-    html("h2", { id: `${view.id}-question` }, view.question), answer, controls, figure);
+    html("h2", { id: `${view.id}-question` }, view.question), ...(alone ? [figure, answer, controls] : [answer, controls, figure]));
   exportButtons({ element, figure }, view.id);
   return { element, controls, figure, answer: (text) => { if (answer.textContent !== text) answer.textContent = text; } };
 }

@@ -3,7 +3,7 @@
 import { titleOfModel } from "../audits.js";
 import { alibiSpec, biasCode, bucketsSpec, drawnBuckets } from "../biases.js";
 import { slider } from "../controls.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { html, number, pathThrough, Plot, svg } from "../draw.js";
 import { logAxis, sized, wholly } from "./ladder.js";
 
 const HALF_WEIGHT = Math.log(2), HUNDREDTH_WEIGHT = Math.log(100); // a key's weight against one at distance 0 with the same score
@@ -172,7 +172,7 @@ function drawSteps(plot, code, chosen, last, whole) {
     svg("text", { x: right, y: top - 12, "text-anchor": "end" }, `edges of ${edges.length + 1} buckets`));
   const paths = curves.map(({ head, steps }) => {
     const corners = steps.flatMap(({ from, to, bias: value }) => [[x(Math.max(from - 0.5, 0.5)), y(value)], [Math.min(x(to + 0.5), right), y(value)]]);
-    return svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line faint", "data-head": head, d: d3.line()(corners) });
+    return svg("path", { class: head === chosen ? "head-line chosen-head" : "head-line faint", "data-head": head, d: pathThrough(corners) });
   });
   plot.ink.append(...paths.filter((_, place) => heads[place] !== chosen), paths[heads.indexOf(chosen)]);
   const ends = [];

@@ -1,7 +1,7 @@
 // What happens past the trained length? Wavelengths before and after a scaling, and what a dot product makes of them.
 
 import { choice, slider } from "../controls.js";
-import { Plot, html, number, raised, svg, unlessKept } from "../draw.js";
+import { html, number, pathThrough, Plot, raised, svg, unlessKept } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { kernelAt, kernelByDistance } from "../kernels.js";
 import { completes, firstNeverTurning, turnsWithin, wavelength } from "../ladders.js";
@@ -165,9 +165,8 @@ export const ladder = {
       slider(app, "factor", "Factor", { min: 1, max: 64, scale: "log" }).element,
       slider(app, "served", "Served length", { min: 2, max: 2 ** 20, scale: "log", unit: "tokens" }).element,
       pairs.element);
-    section.figure.append(html("p", { class: "says" }, "Each band below is a scaling: a way to slow hands down for texts longer by a factor. Linear slows all alike; NTK spares the fastest, YaRN and Llama 3 all fast ones. Upper marks: before; lower marks: after. Press a band to choose it."), marksKey());
     const bandPlace = html("div", { class: "ladder-bands" });
-    section.figure.append(bandPlace);
+    section.figure.append(bandPlace, marksKey(), html("p", { class: "says" }, "Each band is a scaling: a way to slow hands down for texts longer by a factor. Linear slows all alike; NTK spares the fastest, YaRN and Llama 3 all fast ones. Upper marks: before; lower marks: after. Press a band to choose it."));
     const bands = new Plot(bandPlace, { height: 400, margin: { top: LINES_ABOVE, right: 10, bottom: 40, left: 10 }, label: "The wavelength of every pair, before and after each scaling" });
     const readout = html("p", { class: "note", "aria-live": "polite" });
     const curves = html("div", {});
@@ -366,9 +365,10 @@ function drawKernel(plot, found, state, said, whole) {
     ends[1 - up].at = middle + 7.5;
   }
   for (const { name, columns: points, at } of ends) {
+    const along = (part) => points.map((each) => [x(each[0]), y(each[part])]);
     plot.ink.append(
-      svg("path", { class: "spread", d: d3.area().x((each) => x(each[0])).y0((each) => y(each[1])).y1((each) => y(each[2]))(points) }),
-      svg("path", { class: `kernel-${name}`, d: d3.line().x((each) => x(each[0])).y((each) => y(each[3]))(points) }),
+      svg("path", { class: "spread", d: `${pathThrough([...along(2), ...along(1).reverse()])}Z` }),
+      svg("path", { class: `kernel-${name}`, d: pathThrough(along(3)) }),
       svg("text", { class: `end-${name}`, x: right + 6, y: at + 4 }, scaled ? name : "as it is"));
   }
   const near = curves.map(({ name, columns: [[, , value]] }) => `${number(value, 4)}${scaled ? ` ${name}` : ""}`).join(", ");

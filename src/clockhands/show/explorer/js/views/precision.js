@@ -1,7 +1,7 @@
 // Rounding: errors of angles against position, and positions that a dtype cannot tell apart.
 
 import { button, choice } from "../controls.js";
-import { Plot, html, number, svg } from "../draw.js";
+import { html, number, pathThrough, Plot, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
 import { LETTER } from "../labels.js";
 import { LAST_TRUE_POSITION, TURN, givenLadder, phaseAt } from "../ladders.js";
@@ -163,7 +163,7 @@ function drawErrors(plot, found, state, whole) {
     const cut = points.at(-1)[0] < LAST_DRAWN / 1.01; // beyond its dtype's largest number there is no angle at all
     if (points[0][0] > FIRST_DRAWN * 2) path.unshift([path[0][0], bottom]);
     const kind = name === state.dtype ? "error-line chosen-line" : "error-line";
-    plot.ink.append(svg("path", { class: `${kind} of-${name}`, d: d3.line()(path) }));
+    plot.ink.append(svg("path", { class: `${kind} of-${name}`, d: pathThrough(path) }));
     if (cut) plot.ink.append(svg("path", { class: `${kind} of-${name}`, d: `M${endX - 4},${endY - 4}l8,8m0,-8l-8,8` }));
     const wordsAt = cut ? { x: endX + 8, y: endY + 15 } : { x: right + 5, y: endY + 4 };
     plot.ink.append(svg("text", { class: `error-end${name === state.dtype ? " chosen-end" : ""}`, ...wordsAt }, words));
