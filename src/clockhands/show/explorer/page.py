@@ -20,8 +20,8 @@ _INDENTED = re.compile(r"^ +", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=function|const|class|let|async)", re.MULTILINE)
 
 # In the order in which they need each other.
-# Of time, which d3-scale names too, nothing is used.
-D3 = ("array", "color", "format", "interpolate", "scale", "selection", "axis")
+# Of time and colours, which d3-scale and d3-interpolate name too, nothing is used.
+D3 = ("array", "format", "interpolate", "scale", "selection", "axis")
 
 _START = """
 const data = JSON.parse(document.getElementById("data").textContent);
