@@ -25,9 +25,9 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Replace pages that already exist in FOLDER.")
 def command(out: Path | None, force: bool) -> int:
-    """The lesson in twelve pictures, and the course: a path of 20 minutes, and the whole.
+    """The lesson in twelve pictures, and the six chapters of the course that take 20 minutes.
 
-    Two pages are written, index.html with the course and explorer.html with the lesson and every view. They work
+    Two pages are written, index.html with the chapters and explorer.html with the lesson and every view. They work
     without a network and send nothing.
     """
     if force and out is None:
