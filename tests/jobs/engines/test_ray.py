@@ -163,6 +163,16 @@ def test_a_cluster_that_is_not_there_is_named():
     assert caught.value.hint.startswith("Start a cluster with `ray start --head`")
 
 
+def test_a_machine_too_busy_to_start_ray_is_named(monkeypatch: pytest.MonkeyPatch):
+    def slow(**_options: Any) -> None:
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray raises it
+
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "init", slow)
+    with pytest.raises(ClockhandsError, match=r"^Ray cannot be started on this machine: The current node timed out"):
+        list(run(squares(1), "ray"))
+
+
 def test_without_ray_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ClockhandsError, match="The engine `ray` needs Ray, which is not installed") as caught:

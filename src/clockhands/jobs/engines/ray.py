@@ -177,7 +177,12 @@ def _connect(ray: Any, address: str | None, **options: Any) -> None:
         _print_messages(ray, wanted=False)
         with environment(WITHOUT_CURRENT_FOLDER), chdir(os.sep):
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # noqa: BLE001 - Ray raises this class itself where a busy machine starts it too slowly
+        if address == "local":
+            raise ClockhandsError(
+                f"Ray cannot be started on this machine: {error}",
+                "Try again when the machine is less busy, or leave `--engine ray` out: the same jobs run here.",
+            ) from None
         raise ClockhandsError(
             f"Ray cannot be reached at {shown(address)}: {error}",
             "Start a cluster with `ray start --head`, and set RAY_AUTH_MODE=token if it requires a token; or give no "
