@@ -226,6 +226,20 @@ def test_two_faults_at_once_are_both_named():
     assert report.codes == {"rows-and-columns-exchanged", "offset-after-image"}
 
 
+def test_images_that_a_function_misses_where_there_are_several_are_named():
+    def last_only(input_ids, image_grid_thw):
+        ids = input_ids[0].copy()
+        if image_grid_thw is not None:
+            before = sum(int(np.prod(grid)) // 4 for grid in image_grid_thw[:-1])
+            ids[np.flatnonzero(ids == 151655)[:before]] = 1
+            image_grid_thw = image_grid_thw[-1:]
+        return image_prompt(ids, image_grid_thw)[:, None]
+
+    report = check_positions(last_only, like="qwen2_vl", raises=False)
+    assert report.codes == {"image-as-text"}
+    assert "the tokens of some images or videos of prompts with several like text" in report.explanations[0].message
+
+
 def test_a_wrong_delta_is_named():
     def off(input_ids, image_grid_thw):
         out = image_prompt(input_ids[0], image_grid_thw)

@@ -104,10 +104,12 @@ def _with_grids(rule: PositionRule, prompt: TokenBatch, documents: Sequence[Runs
 def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarray:
     parts: list[np.ndarray] = [np.empty(0)] * len(runs)
     order = range(len(runs))
+    media = [place for place in order if runs[place].kind != "text"]
+    missed = {place for number, place in enumerate(media) if number in rule.missed}
     grids_first = sorted(order, key=lambda place: runs[place].kind == "text")
     for place in grids_first if rule.text == "after" else order:
         run = runs[place]
-        way = {"image": rule.image, "video": rule.video}.get(run.kind, "text")
+        way = "text" if place in missed else {"image": rule.image, "video": rule.video}.get(run.kind, "text")
         count = len(run.ids)
         if run.audio and way != "text":
             part, after = _audible(rule, run, start)

@@ -92,6 +92,7 @@ class PositionRule:
             count on from row to row, ``"flat"``.
         grids: Whether each run has its ``"own"`` grid, that of the ``"first"`` run of the prompt, or that of the run in
             the first ``"row"``.
+        missed: Which images and videos of a document, counted from 0, are numbered like text.
         noted: What is particular to this version of the rule, for the report.
     """
 
@@ -138,6 +139,7 @@ class PositionRule:
     limit: float = math.inf
     rows: str = "own"
     grids: str = "own"
+    missed: frozenset[int] = frozenset()
     noted: str = ""
 
     @property

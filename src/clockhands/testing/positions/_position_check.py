@@ -52,6 +52,9 @@ class Numbered:
 _ROUNDING = 2.0**-20
 """Of a position that is a few sums and products in float32, 16 roundings."""
 
+_SELECTED = 4
+"""Of more images and videos the selections are not tried."""
+
 
 def check_positions(
     fn: Any = None,
@@ -292,7 +295,23 @@ def _faults(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple
         for pair in _pairs(rule, largest):
             if fits(pair[-1]):
                 return tuple(_explanation([each]) for each in pair[:-1])
+    if any(all(_with_some_grids(rule, answer) for answer in answers) for rule in rules):
+        return (_known("image-as-text", {"what": "some images or videos of prompts with several"}),)
     return ()
+
+
+def _with_some_grids(rule: PositionRule, answer: Numbered) -> bool:
+    """Whether the positions are those of the rule, with some of several images and videos of a prompt as text.
+
+    Which of them a function misses may depend on their places, so each selection is tried, of at most four.
+    """
+    most = max(sum(run.kind != "text" for run in runs) for row in answer.prompt.runs for runs in row or ((),))
+    tried = range(most + 1) if 1 < most <= _SELECTED else (0,)
+    return any(
+        not answer.wrong(positions(replace(rule, missed=frozenset(missed)), answer.prompt)).any()
+        for count in tried
+        for missed in combinations(range(most), count)
+    )
 
 
 def _pairs(rule: PositionRule, largest: float) -> Iterator[tuple[PositionSuspect, PositionSuspect, PositionSuspect]]:
