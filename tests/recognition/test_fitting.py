@@ -144,3 +144,9 @@ def test_impossible_rates_are_refused():
     ):
         with pytest.raises(InvalidValue, match=f"finite {words}"):
             fit_ladder(rates, bound)
+
+
+def test_a_first_rate_larger_than_any_number_is_none():
+    """The slow pairs alone give the fall, and 300 pairs before them would have rates up to e**2000."""
+    rates = np.array([0.1] * 300 + [1e-3, 1e-6])
+    assert all(isinstance(fit.spacing, Explicit) for fit in fit_ladder(rates, 1e-9, modulo=2 * math.pi))

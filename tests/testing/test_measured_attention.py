@@ -154,3 +154,34 @@ def test_what_the_last_text_left_is_no_part_of_another_text(models):
     report = check_generation(models.KeepsOffset("kept"), raises=False)
     assert report.codes == {"model-keeps-state"}, str(report)
     assert "two alternating texts" in {failure.experiment for failure in report.failures}
+
+
+def test_products_of_no_tokens_are_recorded():
+    """As in a call with an empty text before a draft."""
+    import torch
+
+    from clockhands.models.recorded_calls import RecordedCall, recorded_into
+
+    calls: list[RecordedCall] = []
+    with recorded_into(calls):
+        (torch.ones(1, 2, 0, 4) @ torch.ones(1, 2, 4, 0)).softmax(-1)
+    assert [each.queries.shape for each in calls[0].products] == [(2, 0, 4)]
+
+
+def test_a_model_is_checked_as_one_unless_what_it_is_for_is_not_known(models):
+    import torch
+
+    from clockhands.testing.kinds import kind_for
+
+    class Encoder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(8, 4)
+
+        def forward(self, input_ids):
+            return self.table(input_ids)
+
+    assert kind_for(models.Model(None), None) == "generation"
+    assert kind_for(torch.nn.Linear(4, 4), None) == "module"
+    with pytest.raises(CannotCheck, match="takes token ids, input_ids, and no cache: whether it generates text"):
+        kind_for(Encoder(), None)

@@ -5,6 +5,7 @@ one whose result goes into a softmax over keys, or into an exponential where tha
 floats that was there before the call and of which the call reads rows.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -161,7 +162,7 @@ class _Recorder(TorchFunctionMode):
 def _rows(array: Tensor) -> np.ndarray:
     """[heads, rows, channels] of all texts."""
     array = array.detach()
-    return array.reshape(-1, *array.shape[-2:]).double().cpu().numpy()
+    return array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:]).double().cpu().numpy()
 
 
 def _first_index(index: Any) -> tuple[int, Any]:

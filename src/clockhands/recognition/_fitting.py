@@ -25,6 +25,7 @@ from clockhands.errors import InvalidValue
 
 # Cost of a spacing in addition to the digits of its numbers. Of two descriptions that fit, the cheaper comes first.
 COSTS = {"span": 2, "multiplier": 2, "steps": 4, "explicit": 40}
+_LARGEST = 700.0  # ln of a number that float64 still holds
 _CLOSER = 8
 __all__ = ["Fit", "fit_ladder"]
 
@@ -161,6 +162,8 @@ def _starts(low: np.ndarray, high: np.ndarray) -> Interval:
 
 def _multipliers(first: Interval) -> Iterator[tuple[float, float, float]]:
     """Multiplier, factor of a linear scaling and cost that may give a first rate, from the interval of ``ln rate``."""
+    if first.high > _LARGEST:
+        return  # exp overflows: no real frequency is this high
     rate = Interval(math.exp(first.low), math.exp(first.high))
     if rate.holds(1.0):
         yield 1.0, 1.0, 0.0

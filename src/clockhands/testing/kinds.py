@@ -11,6 +11,7 @@ from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
 from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import did_you_mean, listed, shown
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.reports import CannotCheck, Report
 
 CHECKS = {
@@ -121,9 +122,26 @@ def by_names(fn: Any, kind: str | None = None, *, backend: Any = None, timeout: 
 
 
 def kind_for(fn: Any, like: Any) -> str:
-    """The kind of check: ``"module"`` for a PyTorch module, otherwise the kind of the encoding ``like``."""
+    """The kind of check: ``"module"`` for a PyTorch module, otherwise the kind of the encoding ``like``.
+
+    A module of which no encoding is expected, and which takes token ids and a cache, is a model: ``"generation"``.
+
+    Raises:
+        CannotCheck: It takes token ids and no cache: what it is for is not known.
+        InvalidType: No kind fits.
+    """
     if is_module(fn):
-        return "module"
+        taken = list(inspect.signature(fn.forward).parameters)
+        if like is not None or not taken or taken[0] not in meanings("tokens") or not _has_table(fn):
+            return "module"
+        if not any(name in meanings("cache") for name in taken):
+            model = type(fn).__name__
+            raise CannotCheck(
+                f"{model} takes token ids, {taken[0]}, and no cache: whether it generates text is not known.",
+                "A model that does is checked by check_generation, --kind generation; of an encoder, clockhands audit "
+                "--live measures the positions in effect. For one part of it, pass that part.",
+            )
+        return "generation"
     if like is None:
         raise InvalidType(
             "`like` is missing: the encoding that the function should compute.",
@@ -141,6 +159,11 @@ def kind_for(fn: Any, like: Any) -> str:
         f"`like` must be RoPE, an additive encoding or a bias, got {shown(spec)}.",
         'Give a spec, or a preset\'s name: like="llama3.1".',
     )
+
+
+def _has_table(module: Any) -> bool:
+    """Whether the module holds a table, as that of its tokens is; a class without an instance holds none."""
+    return not isinstance(module, type) and any("Embedding" in type(each).__name__ for each in module.modules())
 
 
 def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None:
