@@ -449,7 +449,7 @@ def test_of_a_model_its_own_function_is_checked(cases):
             report = check_positions(model, like=like, raises=False)
             assert report.codes == {"offset-after-image"}
             assert report.subject == "Numbered.get_rope_index"
-    with cases("a family without a known rule"), pytest.raises(ClockhandsError, match="name of a family"):
+    with cases("a family without a known rule"), pytest.raises(ClockhandsError, match="The family whose rule"):
         check_positions(Numbered("mine"))
     with cases("none"), pytest.raises(CannotCheck, match="Model has no get_rope_index"):
         check_positions(Model())
@@ -522,7 +522,7 @@ def test_families_are_names_with_fields(cases):
         "qwen2_vx": "no family of position rules called 'qwen2_vx'",
         "qwen2_vl:merg=2": "has no field 'merg'",
         "qwen2_vl:merge=0": "`merge` must be a number",
-        None: "must be the name of a family",
+        None: "is missing",
     }.items():
         with cases(like), pytest.raises(ClockhandsError) as caught:
             check_positions(lambda input_ids: input_ids, like=like)

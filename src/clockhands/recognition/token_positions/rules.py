@@ -198,8 +198,10 @@ def rules_of(like: object) -> tuple[PositionRule, ...]:
     if isinstance(like, tuple) and like and all(isinstance(each, PositionRule) for each in like):
         return like
     if not isinstance(like, str):
+        missing = "The family whose rule the positions should follow is missing."
         raise InvalidType(
-            f"`like` must be the name of a family, got {shown(like)}.", f"Families: {listed(sorted(FAMILIES))}."
+            missing if like is None else f"`like` must be the name of a family, got {shown(like)}.",
+            f"Pass it: like=, or --like FAMILY. Families: {listed(sorted(FAMILIES))}.",
         )
     name, _, settings = like.partition(":")
     if not is_family(like):
