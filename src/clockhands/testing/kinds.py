@@ -131,7 +131,7 @@ def kind_for(fn: Any, like: Any) -> str:
         InvalidType: No kind fits.
     """
     if is_module(fn):
-        taken = list(inspect.signature(fn.forward).parameters)
+        taken = list(inspect.signature(fn.forward).parameters)  # of a class the first one is `self`
         if like is not None or not taken or taken[0] not in meanings("tokens") or not _has_table(fn):
             return "module"
         if not any(name in meanings("cache") for name in taken):
@@ -162,8 +162,8 @@ def kind_for(fn: Any, like: Any) -> str:
 
 
 def _has_table(module: Any) -> bool:
-    """Whether the module holds a table, as that of its tokens is; a class without an instance holds none."""
-    return not isinstance(module, type) and any("Embedding" in type(each).__name__ for each in module.modules())
+    """Whether the module holds a table, as that of its tokens is."""
+    return any("Embedding" in type(each).__name__ for each in module.modules())
 
 
 def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None:

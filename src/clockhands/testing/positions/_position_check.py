@@ -305,7 +305,8 @@ def _with_some_grids(rule: PositionRule, answer: Numbered) -> bool:
 
     Which of them a function misses may depend on their places, so each selection is tried, of at most four.
     """
-    most = max(sum(run.kind != "text" for run in runs) for row in answer.prompt.runs for runs in row or ((),))
+    documents = (runs for row in answer.prompt.runs for runs in row)
+    most = max((sum(run.kind != "text" for run in runs) for runs in documents), default=0)
     tried = range(most + 1) if 1 < most <= _SELECTED else (0,)
     return any(
         not answer.wrong(positions(replace(rule, missed=frozenset(missed)), answer.prompt)).any()
