@@ -11,35 +11,60 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, estimated
+from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, estimated, measured, stored
 
 BINS = 10
 
 
 def collect(path: Path) -> dict[str, Any]:
-    """The shipped studies in a store, as they are kept."""
+    """The shipped studies in a store, as they are kept, with the cells that are kept already of the same study."""
     from clockhands.lab import study as studies
     from clockhands.lab.store import Store
 
     shipped = {studies.read(name).hash: name for name in studies.shipped()}
     found = {}
     with Store.open(path, create=False, write=False) as store:
-        for stored in store.studies():
-            if stored.hash not in shipped:
-                raise SystemExit(f"{path} holds a study {stored.hash[:12]} that is not a shipped one as it is now.")
-            found[shipped[stored.hash]] = kept(complete(store, stored))
+        for each in store.studies():
+            if each.hash not in shipped:
+                raise SystemExit(f"{path} holds a study {each.hash[:12]} that is not a shipped one as it is now.")
+            name = shipped[each.hash]
+            before = measured(name).data if name in stored() else None
+            same = before is not None and before["run"]["hash"] == each.hash
+            found[name] = joined(name, before if same else None, complete(store, each))
     return found
 
 
+def joined(name: str, before: Mapping[str, Any] | None, results: Any) -> dict[str, Any]:
+    """What is kept of a study; cells that an earlier run measured stay, and gates are judged over all of them."""
+    from clockhands.lab.shipped_results import results_of
+
+    own, planned = kept(results), results.study.tasks
+    every = ({} if before is None else before["tasks"]) | own["tasks"]
+    missing = [task for task, each in planned.items() if not each.base and task not in every]
+    if missing:
+        raise SystemExit(f"Trials of {name} are not run: {', '.join(missing)}.")
+    if before is None or len(every) == len(own["tasks"]):
+        return own
+    run, added = before["run"], own["run"]
+    sums = {key: run[key] + added[key] for key in ("wall_seconds", "trial_seconds", "finished", "failed")}
+    apart = {key: added[key] for key in ("commit", "created", "versions")} | {"tasks": list(own["tasks"])}
+    arms = own["arms"]
+    data = {
+        **before,
+        "run": run | sums | {"apart": [*run.get("apart", ()), apart]},
+        "arms": {arm: each | {"tasks": each["tasks"] | arms[arm]["tasks"]} for arm, each in before["arms"].items()},
+        "tasks": {task: every[task] for task in planned if task in every},
+    }
+    judged = results_of(name, data)
+    return data | {"gates": [gate(each, planned[each.gate.task].seeds) for each in judged.gates()]}
+
+
 def complete(store: Any, stored: Any) -> Any:
-    """The results of a study, without the cells of its grid of which trials are still to be run, or none was begun."""
+    """The results of a study, without the tasks and cells of which trials are still to be run, or none was begun."""
     from clockhands.lab.results import Results
 
     whole = Results.load(store, stored)
     waiting = [each for each in whole.trials if each.state == "waiting"]
-    unrun = [each for each in waiting if not whole.study.tasks[each.task].base]
-    if unrun:
-        raise SystemExit(f"{store.path}: {len(unrun)} trials of {stored.name} are not run.")
     tasks = {each.task for each in whole.trials} - {each.task for each in waiting}
     trials = [each for each in whole.trials if each.task in tasks]
     study = replace(whole.study, full=True)

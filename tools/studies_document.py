@@ -3,7 +3,8 @@
     tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are kept already
     tools/studies_document.py             the pages only
 
-A store is read and never written. It must hold a shipped study as it is now, with no trial left to run.
+A store is read and never written. It holds a shipped study as it is now. Tasks and cells of the grid with trials left
+to run are left out; those that are kept already of the same version of the study stay.
 """
 
 import argparse
@@ -453,6 +454,14 @@ def cost(study: MeasuredStudy) -> str:
             f"{machine['threads']} thread{'s' if machine['threads'] != 1 else ''} for each trial. "
             f"{', '.join(f'{name} {number}' for name, number in versions.items())}. Study {run['hash'][:12]}."
         ),
+    ]
+    parts += [
+        wrapped(
+            f"Run apart, on {each['created'][:10]} at commit {each['commit'] or 'unknown'}: "
+            f"{', '.join(map(escaped, each['tasks']))}. "
+            f"{', '.join(f'{name} {number}' for name, number in each['versions'].items())}."
+        )
+        for each in run.get("apart", ())
     ]
     for task, text in run["texts"].items():
         parts.append(

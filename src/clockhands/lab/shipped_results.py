@@ -25,8 +25,16 @@ def shipped_results(name: str) -> Results:
     Raises:
         InvalidValue: There are none, or they are of another version of the study's file.
     """
-    data, study = measured(name).data, studies.read(name)
-    run = data["run"]
+    return results_of(name, measured(name).data)
+
+
+def results_of(name: str, data: Mapping[str, Any]) -> Results:
+    """The results of a study from what is kept of them.
+
+    Raises:
+        InvalidValue: They are of another version of the study's file.
+    """
+    study, run = studies.read(name), data["run"]
     if run["hash"] != study.hash:
         raise InvalidValue(
             f"The stored results of {name} are of another version of its file.", f"Run `clockhands lab run {name}`."
