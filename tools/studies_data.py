@@ -42,7 +42,7 @@ def joined(name: str, before: Mapping[str, Any] | None, results: Any) -> dict[st
     every = ({} if before is None else before["tasks"]) | own["tasks"]
     missing = [task for task, each in planned.items() if not each.base and task not in every]
     if missing:
-        raise SystemExit(f"Trials of {name} are not run: {', '.join(missing)}.")
+        raise SystemExit(f"No trial of {name} is run of: {', '.join(missing)}.")
     if before is None or len(every) == len(own["tasks"]):
         return own
     run, added = before["run"], own["run"]
@@ -60,11 +60,13 @@ def joined(name: str, before: Mapping[str, Any] | None, results: Any) -> dict[st
 
 
 def complete(store: Any, stored: Any) -> Any:
-    """The results of a study, without the tasks and cells of which trials are still to be run, or none was begun."""
+    """The results of a study, without the cells of its grid of which trials are still to be run, or none was begun."""
     from clockhands.lab.results import Results
 
     whole = Results.load(store, stored)
     waiting = [each for each in whole.trials if each.state == "waiting"]
+    if unrun := [each for each in waiting if not whole.study.tasks[each.task].base]:
+        raise SystemExit(f"{store.path}: {len(unrun)} trials of {stored.name} are not run.")
     tasks = {each.task for each in whole.trials} - {each.task for each in waiting}
     trials = [each for each in whole.trials if each.task in tasks]
     study = replace(whole.study, full=True)

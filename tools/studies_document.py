@@ -3,8 +3,8 @@
     tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are kept already
     tools/studies_document.py             the pages only
 
-A store is read and never written. It holds a shipped study as it is now. Tasks and cells of the grid with trials left
-to run are left out; those that are kept already of the same version of the study stay.
+A store is read and never written. It must hold a shipped study as it is now, with no trial left to run but in cells of
+its grid: these are left out, and those that are kept already stay.
 """
 
 import argparse

@@ -66,6 +66,7 @@ def results_of(name: str, data: Mapping[str, Any]) -> Results:
 def _facts(data: Mapping[str, Any], run: Mapping[str, Any], task: str, arm: str) -> dict[str, Any]:
     own = data["arms"][arm]["tasks"][task]
     facts = {name: own[name] for name in ("parameters", "code_parameters", "tokens_per_second")}
+    run = next((run | apart for apart in run.get("apart", ()) if task in apart["tasks"]), run)
     more = {"device": run["machine"].get("device"), "torch": run["versions"].get("torch")}
     return facts | more | {"clockhands": run["version"], "commit": run["commit"]}
 

@@ -196,6 +196,27 @@ def test_the_cells_of_a_grid_that_are_complete_are_kept_and_the_others_said_to_b
     assert maker.holding_so_far(study) == 0
 
 
+@pytest.mark.parametrize("store", [GRID], indirect=True)
+def test_a_cell_that_was_run_apart_joins_those_that_are_kept(maker, keeper, store, monkeypatch):
+    whole = json.loads(json.dumps(keeper.collect(store)["quick"]))
+    large = "copy @ size large"
+    before = whole | {"tasks": {name: each for name, each in whole["tasks"].items() if name != large}}
+    before["run"] = whole["run"] | {"commit": "earlier"}
+    kept, finished = keeper.kept, whole["run"]["finished"]
+    monkeypatch.setattr(keeper, "kept", lambda results: kept(results) | {"tasks": {large: whole["tasks"][large]}})
+    monkeypatch.setattr(keeper, "measured", lambda name: maker.MeasuredStudy(name, before))
+    joined = json.loads(json.dumps(keeper.collect(store)["quick"]))
+    assert joined["tasks"] == whole["tasks"]
+    assert [gate["holds"] for gate in joined["gates"]] == [gate["holds"] for gate in whole["gates"]]
+    run = joined["run"]
+    assert (run["commit"], run["finished"]) == ("earlier", 2 * finished)
+    assert [each["tasks"] for each in run["apart"]] == [[large]]
+    assert "Run apart, on 20" in " ".join(maker.cost(maker.MeasuredStudy("quick", joined)).split())
+    monkeypatch.setattr(keeper, "measured", lambda name: maker.MeasuredStudy(name, before | {"tasks": {}}))
+    with pytest.raises(SystemExit, match="No trial of quick is run of: "):
+        keeper.collect(store)
+
+
 def test_a_study_that_has_not_ended_or_was_changed_is_refused(keeper, store, tmp_path):
     from clockhands.lab import study as studies
     from clockhands.lab.store import Store

@@ -329,9 +329,9 @@ def of_results(*, figure: str = "mean", reaching: float | None = None, **where: 
         reaching: Instead of a figure: how many models have a result of at least this.
         where: ``study`` and the arguments of `MeasuredStudy.value`; with ``minus``, those of
             `MeasuredStudy.difference`, where ``"itself"`` is the same arm; with ``place``, those of
-            `MeasuredStudy.places`. Several arms, or tasks such as cells of a grid, are a list. Or ``model``, the name
-            of a `real_model`, and ``at``, the keys that lead to a number, or to a list of the numbers of several
-            models.
+            `MeasuredStudy.places`. Several arms, or tasks such as cells of a grid, are a list; the task ``"*"`` is all
+            that were run. ``times`` in place of ``length`` counts in trained lengths. Or ``model``, the name of a
+            `real_model`, and ``at``, the keys that lead to a number, or to a list of the numbers of several models.
 
     >>> of_results(study="quick", task="copy", arm="sinusoidal", measure="accuracy", reaching=0.9)
     3
@@ -355,13 +355,25 @@ def of_results(*, figure: str = "mean", reaching: float | None = None, **where: 
 
 
 def _of_study(
-    study: str, task: str | list[str], arm: str | list[str], minus: str = "", place: str = "", **more: Any
+    study: str,
+    task: str | list[str],
+    arm: str | list[str],
+    *,
+    minus: str = "",
+    place: str = "",
+    times: int = 0,
+    **more: Any,
 ) -> list[Estimate]:
     """The estimate of each arm in each task, or of its difference from another."""
-    own, tasks, arms = measured(study), *([each] if isinstance(each, str) else each for each in (task, arm))
-    where = list(product(tasks, arms))
-    if place:
-        return [own.places(*each)[place] for each in where]
-    if not minus:
-        return [own.value(*each, **more) for each in where]
-    return [own.difference(task, each, each if minus == "itself" else minus, **more) for task, each in where]
+    own, arms = measured(study), [arm] if isinstance(arm, str) else arm
+    tasks = list(own.data["tasks"]) if task == "*" else [task] if isinstance(task, str) else task
+    found = []
+    for name, each in product(tasks, arms):
+        where = more | ({"length": times * own.data["tasks"][name]["length"]} if times else {})
+        if place:
+            found.append(own.places(name, each)[place])
+        elif minus:
+            found.append(own.difference(name, each, each if minus == "itself" else minus, **where))
+        else:
+            found.append(own.value(name, each, **where))
+    return found
