@@ -13,12 +13,12 @@ export function shuffleStep(words) {
   let order = words().map((_, place) => place);
   const step = lessonStep({
     id: "order", title: "Shuffle your words",
-    words: "Attention with no positions. Row by row: how much each word looks at each other one.",
+    words: "Attention with no positions: how much each word (row) looks at each other.",
     question: "Shuffle the words. What changes?",
-    options: ["who looks at whom", "only the order of the rows"], right: 1,
-    answer: () => `Each word still looks at each other one exactly as before: the largest difference is ${number(worst, 2)}. The order is lost.`,
+    options: ["who looks at whom", "only the order"], right: 1,
+    answer: () => `Each looks at each other exactly as before: the largest difference is ${number(worst, 2)}. The order is lost.`,
     shown: () => { if (order.every((each, place) => each === place)) shuffle(); },
-    plot: { height: 300, margin: { top: 30, right: 8, bottom: 8, left: 96 }, label: "Attention of each word to each other word, as typed and shuffled" },
+    plot: { height: 300, margin: { top: 92, right: 40, bottom: 8, left: 96 }, label: "Attention of each word to each other word, as typed and shuffled" },
   });
   const { plot } = step;
   let worst = 0;
@@ -37,7 +37,8 @@ export function shuffleStep(words) {
     const panels = narrow ? [[left, top, mixed, again]] : [[left, top, typed, seen], [left + side * typed.length + 110, top, mixed, again]];
     plot.resize(top + side * Math.max(typed.length, 3) + 8);
     plot.clear().ink.append(...panels.map(([x, y, names, rows], panel) => svg("g", {},
-      svg("text", { class: "title", x, y: y - 12 }, panel === 0 && !narrow ? "as typed" : same(order) ? "as typed" : "shuffled"),
+      svg("text", { class: "title", x, y: 16 }, panel === 0 && !narrow ? "as typed" : same(order) ? "as typed" : "shuffled"),
+      names.map((name, at) => svg("text", { transform: `translate(${x + side * (at + 0.5)} ${y - 8}) rotate(-40)` }, shortened(name))),
       rows.flatMap((row, at) => [svg("text", { x: x - 6, y: y + side * (at + 0.5) + 4, "text-anchor": "end" }, shortened(names[at])),
         ...Array.from(row, (weight, other) => svg("rect", { x: x + side * other, y: y + side * at, width: side - 1, height: side - 1, fill: css(diverging(weight)) }))]))));
   };
@@ -62,7 +63,7 @@ export function countStep(words) {
   let position = 7;
   const step = lessonStep({
     id: "count", title: "Count, and drown",
-    words: "The first idea: add the position, 0, 1, 2, …, to every number of the word.",
+    words: "First idea: add the position, 0, 1, 2, …, to every number of the word.",
     question: "At position 500, how much of the sum is still the word?",
     options: ["about half", "almost nothing"], right: 1,
     answer: () => `At position ${number(position)} the word is ${number(100 * share(), 2)} % of the sum: all words look alike.`,

@@ -54,7 +54,7 @@ export function speedsStep() {
   let position = 7;
   const step = lessonStep({
     id: "speeds", title: "Many speeds, as digits have",
-    words: "One hand repeats. Binary digits show the way out: the last flips at every step, the first hardly ever. Clocks do so smoothly.",
+    words: "One hand repeats. Binary digits do not: the last flips at every step, the first hardly ever. Clocks turn so, smoothly.",
     question: "Which clock tells 7 from 8, and which 7 from 700?",
     options: ["fast one, slow one", "slow one, fast one"], right: 0,
     answer: () => "Fast clocks tell neighbours apart; slow ones, which have not come round, far places.",
@@ -89,7 +89,8 @@ export function rowStep() {
     words: "Write down sine and cosine of each clock: sixteen numbers, added to the word at that position. This is the code of 2017.",
     question: "Which rows are most like row 7?",
     options: ["1 and 13, a turn of the fastest clock away", "6 and 8"], right: 1,
-    answer: () => `Of these, ${nearest().map(([at, by]) => `row ${at} (${by.toFixed(2)} away)`).join(" and ")} are nearest. No two rows are equal.`,
+    answer: () => `To row ${position}, ${nearest().map(([at, by]) => `row ${at} (${by.toFixed(2)} away)`).join(" and ")} are nearest. No two rows are equal.`,
+    shown: () => step.draw(),
     plot: { height: 330, margin: { top: 22, right: 60, bottom: 8, left: 34 }, label: "The rows of the first 24 positions, sixteen numbers each" },
   });
   const { plot } = step;
@@ -97,11 +98,11 @@ export function rowStep() {
   step.paint = () => {
     const { left, top, right, bottom } = plot.inner, wide = (right - left) / SMALL_WIDTH, tall = (bottom - top) / ROWS;
     plot.clear().ink.append(
-      svg("text", { x: left, y: 14 }, "fast clocks"), svg("text", { x: right, y: 14, "text-anchor": "end" }, "slow clocks"),
+      svg("text", { x: left, y: 14 }, "fast clocks"), svg("text", { x: (left + right) / 2, y: 14, "text-anchor": "middle" }, "purple −1, green 1"), svg("text", { x: right, y: 14, "text-anchor": "end" }, "slow clocks"),
       ...rows.flatMap((row, at) => Array.from(row, (value, channel) => svg("rect", { x: left + channel * wide, y: top + at * tall, width: wide - 1, height: tall - 1, fill: css(diverging(value)) }))),
       ...[0, position, ROWS - 1].map((at) => svg("text", { class: at === position ? "where" : "", x: left - 6, y: top + (at + 0.5) * tall + 4, "text-anchor": "end" }, `${at}`)),
       svg("rect", { class: "chosen-row", x: left - 1, y: top + position * tall - 1, width: right - left + 1, height: tall + 1 }),
-      ...nearest().map(([at, by]) => svg("text", { class: "where", x: right + 6, y: top + (at + 0.5) * tall + 4 }, by.toFixed(2))));
+      ...(step.guessed === null ? [] : nearest()).map(([at, by]) => svg("text", { class: "where", x: right + 6, y: top + (at + 0.5) * tall + 4 }, by.toFixed(2))));
   };
   step.controls.append(slider.element);
   return step;

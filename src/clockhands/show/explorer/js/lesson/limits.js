@@ -12,31 +12,37 @@ const TOLD_PAIRS = 32, TOLD = geometricLadder(TOLD_PAIRS, 2 * TOLD_PAIRS, 10000)
 const DECLARED_BASE = 500000, READ_BASE = 10000;
 const DECLARED = geometricLadder(TOLD_PAIRS, 2 * TOLD_PAIRS, DECLARED_BASE), MISREAD = geometricLadder(TOLD_PAIRS, 2 * TOLD_PAIRS, READ_BASE);
 
-// Whether a hand that has not come round within the trained length stands where it never stood there.
-function unseen(ladder, pair, position) {
+// Whether a hand, on its way to a distance, comes to angles where it never stood within the trained length.
+function passesNew(ladder, pair, distance) {
   const most = TOLD.rates[pair] * TRAINED;
-  return most < TURN && ladder.rates[pair] * position > most * (1 + 1e-12);
+  return most < TURN && ladder.rates[pair] * distance > most * (1 + 1e-12);
+}
+
+// Whether it stands at such an angle: past a whole turn it may be back where training has seen it.
+function standsNew(pair, distance) {
+  const angle = ((phaseAt(TOLD, pair, distance) % TURN) + TURN) % TURN;
+  return passesNew(TOLD, pair, distance) && angle > TOLD.rates[pair] * TRAINED;
 }
 
 export function beyondStep() {
-  let position = 1500;
+  let distance = 1500;
   const step = lessonStep({
     id: "beyond", title: "Past the trained length",
-    words: `Trained on ${number(TRAINED)} tokens, slow hands went round only in part: the shaded part of each clock. Fast ones have been everywhere.`,
-    question: "Read token 5 000. What is new to the model?",
+    words: `Training had distances up to ${number(TRAINED)}. Over these, slow hands turn only in part (shaded); fast ones have been everywhere.`,
+    question: "Compare tokens 5 000 apart. What is new to the model?",
     options: ["nothing: angles repeat", "slow hands, where they never were"], right: 1,
-    answer: () => `At position ${number(position)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that no training text had.`,
-    shown: () => { position = 5000; slider.place(position); step.draw(); },
-    plot: { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the position" },
+    answer: () => `At distance ${number(distance)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that training never had. The model never learned these: its loss rises.`,
+    shown: () => { distance = 5000; slider.place(distance); step.draw(); },
+    plot: { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the distance" },
   });
-  const count = () => Array.from({ length: TOLD_PAIRS }, (_, pair) => unseen(TOLD, pair, position)).filter(Boolean).length;
+  const count = () => Array.from({ length: TOLD_PAIRS }, (_, pair) => standsNew(pair, distance)).filter(Boolean).length;
   const { plot } = step;
-  const slider = lessonSlider("Position", { min: 1, max: SERVED, value: position, words: (at) => number(at) }, (at) => { position = at; step.draw(); });
+  const slider = lessonSlider("Distance", { min: 1, max: SERVED, value: distance, words: (at) => number(at) }, (at) => { distance = at; step.draw(); });
   step.paint = () => {
     const columns = plot.width < 560 ? 6 : 8, across = (plot.width - 16) / columns, radius = Math.min(30, across / 2 - 6), tall = 2 * radius + 14;
     plot.resize(Math.ceil(TOLD_PAIRS / columns) * tall + 12);
-    plot.clear().ink.append(...Array.from({ length: TOLD_PAIRS }, (_, pair) => dial(8 + across * ((pair % columns) + 0.5), 8 + radius + Math.floor(pair / columns) * tall, radius, phaseAt(TOLD, pair, position),
-      { past: TOLD.rates[pair] * TRAINED, state: unseen(TOLD, pair, position) ? "unseen" : "" })));
+    plot.clear().ink.append(...Array.from({ length: TOLD_PAIRS }, (_, pair) => dial(8 + across * ((pair % columns) + 0.5), 8 + radius + Math.floor(pair / columns) * tall, radius, phaseAt(TOLD, pair, distance),
+      { past: TOLD.rates[pair] * TRAINED, state: standsNew(pair, distance) ? "unseen" : "" })));
   };
   step.controls.append(slider.element);
   return step;
@@ -44,23 +50,24 @@ export function beyondStep() {
 
 export function slowerStep() {
   const made = [["as trained", TOLD], ...[["linear", "linear"], ["NTK", "ntk"], ["YaRN", "yarn"]].map(([words, name]) => [words, scaledLadder(scalingOf(name, SERVED_FACTOR, TRAINED), TOLD)])];
-  const missed = (ladder) => Array.from({ length: TOLD_PAIRS }, (_, pair) => unseen(ladder, pair, SERVED)).filter(Boolean).length;
+  const missed = (ladder) => Array.from({ length: TOLD_PAIRS }, (_, pair) => passesNew(ladder, pair, SERVED)).filter(Boolean).length;
   const step = lessonStep({
     id: "slower", title: "Slow the hands",
-    words: `To read ${number(SERVED)} tokens, turn hands slower, so that they stay where training has seen them (●). Bars: each hand’s speed, of the trained one.`,
+    words: `To read ${number(SERVED)} tokens, turn hands slower, to stay where training has seen them (●). Bars: speed, of the trained one.`,
     question: "Which way slows fast hands too, and blurs neighbours?",
     options: ["linear", "NTK", "YaRN"], right: 0,
-    answer: () => `Linear: all run at a quarter. NTK spares fast hands, and leaves ${missed(made[2][1])} at new angles (○). YaRN keeps fast hands exactly, and slows only those that never came round.`,
+    answer: () => `Linear: all run at a quarter. NTK spares fast hands, leaves ${missed(made[2][1])} at new angles (○). YaRN keeps hands that often came round, slows those that never did to a quarter, others less.`,
+    shown: () => step.draw(),
     plot: { height: 330, margin: { top: 8, right: 8, bottom: 24, left: 90 }, label: "Speed of the 32 hands as trained and under linear, NTK and YaRN scaling by four" },
   });
   const { plot } = step;
   step.paint = () => {
     const { left, right, top, bottom } = plot.inner, tall = (bottom - top) / made.length, bar = (right - left) / TOLD_PAIRS;
-    plot.clear().ink.append(...made.flatMap(([words, ladder], row) => {
+    plot.clear().ink.append(...(step.guessed === null ? made.slice(0, 1) : made).flatMap(([words, ladder], row) => {
       const foot = top + (row + 1) * tall - 18, most = tall - 30;
       return [svg("text", { class: "title", x: 4, y: foot - most / 2 + 5 }, words), svg("line", { class: "zero", x1: left, x2: right, y1: foot - most, y2: foot - most }),
         ...Array.from({ length: TOLD_PAIRS }, (_, pair) => {
-          const share = ladder.rates[pair] / TOLD.rates[pair], fresh = unseen(ladder, pair, SERVED);
+          const share = ladder.rates[pair] / TOLD.rates[pair], fresh = passesNew(ladder, pair, SERVED);
           return svg("g", {}, svg("rect", { class: "column", x: left + pair * bar, width: Math.max(bar - 2, 1), y: foot - share * most, height: share * most }),
             svg("circle", { class: fresh ? "mark fresh" : "mark", cx: left + (pair + 0.5) * bar - 1, cy: foot + 8, r: Math.min(4, bar / 3) }));
         })];
@@ -74,10 +81,10 @@ export function baseStep() {
   const score = (ladder, at) => kernelAt(ladder, at) / TOLD_PAIRS;
   const step = lessonStep({
     id: "base", title: "A program reads another base",
-    words: `Llama 3’s slow hands come from base ${number(DECLARED_BASE)}. Programs that overlook it take ${number(READ_BASE)}, and raise no error.`,
-    question: "Where are the two scores equal?",
+    words: `The base sets how slow the slowest hands are. Llama 3’s is ${number(DECLARED_BASE)}; programs that overlook it take ${number(READ_BASE)}, and raise no error.`,
+    question: "Where must the two scores agree?",
     options: ["nowhere", "at distance 0 only"], right: 1,
-    answer: () => `They are equal at 0, then part. At distance ${number(distance)} the score is ${number(score(MISREAD, distance), 2)} in place of ${number(score(DECLARED, distance), 2)}. Short tests can pass.`,
+    answer: () => `Only at 0, before any hand turns. At distance ${number(distance)} the score is ${number(score(MISREAD, distance), 2)} in place of ${number(score(DECLARED, distance), 2)}. Near tokens differ less: short tests can pass.`,
     shown: () => { distance = 1000; slider.place(distance); step.draw(); },
     plot: { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score by distance for the declared base and for the one that is read" },
   });

@@ -17,7 +17,7 @@ export function moveStep() {
     words: "Go three tokens on. Each hand turns from its old place (thin) to its new one.",
     question: "Does the turn depend on where you start?",
     options: ["yes", "no, it is the same everywhere"], right: 1,
-    answer: () => `Each hand turns by 3 × its frequency, from any start. One matrix R₃ moves every row. With position² the first hand turns by ${degrees(warpedStep(MOVED, 0, "square", from, MOVED_BY))} here, and otherwise elsewhere.`,
+    answer: () => `Each hand turns by 3 × its frequency, from any start: one rotation R₃ moves every row, and Rₖ moves by k. With position² the first hand turns by ${degrees(warpedStep(MOVED, 0, "square", from, MOVED_BY))} here, otherwise elsewhere.`,
     plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "Four hands before and after a move by three tokens: with the position, and below with its square" },
   });
   const { plot } = step;

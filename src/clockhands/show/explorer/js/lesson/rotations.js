@@ -15,10 +15,10 @@ export function ropeStep() {
   let query = 9, key = 4;
   const step = lessonStep({
     id: "rope", title: "RoPE: turn query and key",
-    words: "Today’s models add nothing. They rotate the query by its position, the key by its own. Here is one pair: thin arrows before, thick after.",
+    words: "A query is what a token looks for, a key what it offers; their dot product is the score. Today’s models rotate each by its position. One pair: thin arrows before, thick after.",
     question: "Move both by the same number. The angle between them …",
     options: ["stays", "changes"], right: 0,
-    answer: () => `It stays: both turn alike, so only the distance, ${Math.abs(query - key)}, is left in their dot product.`,
+    answer: () => `It stays: both turn alike. Of the positions, only the distance, ${Math.abs(query - key)}, is left in the score.`,
     shown: () => move(12),
     plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" },
   });
@@ -65,11 +65,12 @@ export function curveStep() {
   let distance = 12;
   const step = lessonStep({
     id: "curve", title: "All pairs, one curve",
-    words: "A head of 64 numbers has 32 such pairs; its score is their sum. Here query and key are equal.",
+    words: "A head of 64 numbers has 32 such pairs (grey: four of them); its score is their sum. Here query and key are equal.",
     question: "How does the score run with distance?",
     options: ["it falls evenly", "it falls, with waves"], right: 1,
     answer: () => `It falls with waves: near tokens agree in all pairs, far ones only in the slow. At distance ${distance}: ${number(kernelAt(HEAD, distance) / HEAD_PAIRS, 2)} of the score at 0.`,
-    plot: { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score of 32 pairs by distance, over the waves of some of them" },
+    shown: () => step.draw(),
+    plot: { height: 290, margin: { top: 34, right: 16, bottom: 42, left: 44 }, label: "The score of 32 pairs by distance, over the waves of four of them" },
   });
   const { plot } = step;
   const slider = lessonSlider("Distance", { min: 0, max: CURVE_LENGTH, value: distance }, (at) => { distance = at; step.draw(); });
@@ -79,8 +80,7 @@ export function curveStep() {
     const here = kernelAt(HEAD, distance) / HEAD_PAIRS;
     plot.clear().axes(across, up, "distance (tokens)", "");
     plot.ink.append(svg("text", { x: 0, y: 14 }, "score, as a part of that at distance 0"), ...[8, 14, 20, 26].map((pair) => line(wave((at) => Math.cos(phaseAt(HEAD, pair, at))), { class: "one-pair" })),
-      line(wave((at) => kernelAt(HEAD, at) / HEAD_PAIRS), { class: "score" }),
-      svg("circle", { class: "here", cx: across(distance), cy: up(here), r: 6 }));
+      ...(step.guessed === null ? [] : [line(wave((at) => kernelAt(HEAD, at) / HEAD_PAIRS), { class: "score" }), svg("circle", { class: "here", cx: across(distance), cy: up(here), r: 6 })]));
   };
   step.controls.append(slider.element);
   return step;
