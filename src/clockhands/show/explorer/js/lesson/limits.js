@@ -81,7 +81,7 @@ export function baseStep() {
   const score = (ladder, at) => kernelAt(ladder, at) / TOLD_PAIRS;
   const step = lessonStep({
     id: "base", title: "A program reads another base",
-    words: `The base sets how slow the slowest hands are. Llama 3’s is ${number(DECLARED_BASE)}; programs that overlook it take ${number(READ_BASE)}, and raise no error.`,
+    words: `The base slows each hand but the first, the last most. Llama 3’s is ${number(DECLARED_BASE)}; programs that overlook it take ${number(READ_BASE)}, and raise no error.`,
     question: "Where must the two scores agree?",
     options: ["nowhere", "at distance 0 only"], right: 1,
     answer: () => `Only at 0, before any hand turns. At distance ${number(distance)} the score is ${number(score(MISREAD, distance), 2)} in place of ${number(score(DECLARED, distance), 2)}. Near tokens differ less: short tests can pass.`,

@@ -15,10 +15,10 @@ export function ropeStep() {
   let query = 9, key = 4;
   const step = lessonStep({
     id: "rope", title: "RoPE: turn query and key",
-    words: "A query is what a token looks for, a key what it offers; their dot product is the score. Today’s models rotate each by its position. One pair: thin arrows before, thick after.",
+    words: "A query is what a token looks for, a key what it offers; their dot product is the score. Today’s models rotate each by its position. One pair of their numbers: thin arrows before, thick after.",
     question: "Move both by the same number. The angle between them …",
     options: ["stays", "changes"], right: 0,
-    answer: () => `It stays: both turn alike. Of the positions, only the distance, ${Math.abs(query - key)}, is left in the score.`,
+    answer: () => `If both move, it stays. Of the positions, only the distance, ${Math.abs(query - key)}, is left in the score.`,
     shown: () => move(12),
     plot: { height: 320, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "A query and a key as arrows, rotated by their positions" },
   });
