@@ -92,7 +92,7 @@ export function baseStep() {
   const slider = lessonSlider("Distance", { min: 1, max: SERVED, value: distance, log: true, words: (at) => number(at) }, (at) => { distance = at; step.draw(); });
   step.paint = () => {
     const { left, right, top, bottom } = plot.inner, across = d3.scaleLog([1, SERVED], [left, right]), up = d3.scaleLinear([-0.2, 1], [bottom, top]);
-    const places = Array.from({ length: 240 }, (_, place) => SERVED ** (place / 239));
+    const places = [...Array.from({ length: 480 }, (_, place) => SERVED ** (place / 479)), distance].sort((one, two) => one - two);
     const curve = (ladder) => places.map((at) => [across(at), up(score(ladder, at))]);
     plot.clear().axes(across, up, "distance (tokens)", "", { xFormat: "~s" });
     plot.ink.append(svg("text", { x: 0, y: 14 }, "score, as a part of that at distance 0"), line(curve(DECLARED), { class: "score" }), line(curve(MISREAD), { class: "score wrong" }),
