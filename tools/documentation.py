@@ -27,6 +27,8 @@ PAGES = {"README.md": "index.md", "docs/README.md": "tasks.md", "CONTRIBUTING.md
          "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}  # fmt: skip
 # Folders of pages, by the page that names the others.
 FOLDERS = ["course/index", "guides/index"]
+# Below the picture of the front page: the lesson, a page of its own.
+LESSON = '\n\n<p><a href="explorer.html">The lesson: How transformers know where words are</a></p>\n\n**'
 # An anchor in a line of an index, and the page that the line leads to.
 LEADS_TO = re.compile(r'<a id="(?P<anchor>[^"]+)"></a>.*?\]\((?P<target>[^)\s]+)\)')
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -51,7 +53,7 @@ def stage(folder: Path) -> None:
         if (below := path.with_suffix("")).is_dir():
             text += _below(sorted(below.glob("*.md")))
         if name == "index.md":
-            text = text.replace("docs/pictures/", "pictures/") + _contents(sources)
+            text = text.replace("docs/pictures/", "pictures/").replace("\n\n**", LESSON, 1) + _contents(sources)
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     shutil.copytree(ROOT / "docs" / "pictures", folder / "pictures")
@@ -80,12 +82,19 @@ def _link(found: re.Match[str], page: Path, sources: dict[Path, str]) -> str:
 
 
 def _contents(sources: dict[Path, str]) -> str:
-    """What Sphinx makes its navigation of: in a folder of pages, its index names the others."""
+    """What Sphinx makes its navigation of: the pages by the headings of the index of tasks, then those it lacks."""
     pages = [name.rpartition(".")[0] for name in sources.values() if name not in PAGES.values()]
-    first = [page for page in FOLDERS if page in pages]
-    others = sorted(page for page in pages if "/" not in page)
-    listed = "\n".join(["tasks", *first, *others, "reference/index", "contributing", "security", "changelog"])
-    return f"\n```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    above = {page for page in pages if "/" not in page} | set(FOLDERS)
+    groups: list[tuple[str, list[str]]] = [("Every task", ["tasks"])]
+    for part in (ROOT / "docs" / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        linked = [found["target"].rpartition(".")[0] for found in LINK.finditer(part)]
+        groups.append((part.splitlines()[0], [page for page in dict.fromkeys(linked) if page in above]))
+        above -= set(linked)
+    groups.append(("More", [*sorted(above), "reference/index", "contributing", "security", "changelog"]))
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{chr(10).join(listed)}\n```\n"
+        for caption, listed in groups
+    )
 
 
 def _below(pages: list[Path]) -> str:
