@@ -151,11 +151,7 @@ def load_start(model: "nn.Module", name: str) -> None:
             )
     with torch.no_grad():
         for key, parameter in parameters.items():
-            at = 0
-            for info in start.tensors[key]:
-                numbers = _numbers(info, transposed=start.transposed)
-                parameter[at : at + len(numbers)] = torch.from_numpy(numbers)
-                at += len(numbers)
+            parameter.copy_(torch.from_numpy(weights(start, key)))
     for module in model.modules():
         if isinstance(module, torch.nn.RMSNorm):
             module.eps = start.epsilon
@@ -359,6 +355,15 @@ def _stacked(start: Start, key: str) -> tuple[int, ...]:
     turned = start.transposed and key != "embedding.weight"
     shapes = [info.shape[::-1] if turned else info.shape for info in start.tensors[key]]
     return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+
+def weights(start: Start, key: str) -> np.ndarray:
+    """A parameter as float32, outputs first.
+
+    Raises:
+        Unreadable: The file cannot be read, or holds a number that is not finite.
+    """
+    return np.concatenate([_numbers(info, transposed=start.transposed) for info in start.tensors[key]])
 
 
 def _numbers(info: arrays.TensorInfo, *, transposed: bool) -> np.ndarray:
