@@ -19,6 +19,7 @@ Examples:
   clockhands explore model.gguf config.json --out page.html
   clockhands explore vaswani2017:width=8 --out toy.html
   clockhands explore my_codes.py:Mine llama3 --out mine.html
+  clockhands explore --model glassllm --out model.html
 """
 
 
@@ -27,8 +28,13 @@ Examples:
 @click.option(
     "--out", type=OutPath(), metavar="PAGE.html", help="Write the page to this file; without it a browser opens it."
 )
+@click.option(
+    "--model",
+    type=click.Choice(["glassllm"]),
+    help="Let the page run this small trained model, with faults that you put in: of the package of this name.",
+)
 @click.option("--force", is_flag=True, help="Replace PAGE.html if it already exists.")
-def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
+def command(targets: tuple[str, ...], out: Path | None, model: str | None, force: bool) -> int:
     """Interactive explorer: one HTML page with the presets, or with your models.
 
     A TARGET is what `clockhands audit` takes: a model folder, a config.json, a .gguf file, a preset, ... The page opens
@@ -47,7 +53,7 @@ def command(targets: tuple[str, ...], out: Path | None, force: bool) -> int:
     from clockhands.show.explorer.data import data
     from clockhands.show.explorer.page import page
 
-    text = page(data(audits), _title(audits))
+    text = page(data(audits, model), _title(audits))
     if out is not None:
         write_text(out, text, force=force, reads=targets)
         talk(f"note: {out} holds the page.")

@@ -5,19 +5,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clockhands.encodings.rotary import Rotary
 from clockhands.lab import _start as starts
 from clockhands.lab import _tokens as tokens
 
 
 @dataclass(frozen=True, eq=False)
 class PackagedModel:
-    """A decoder with RMSNorm, SwiGLU, rotary positions in the interleaved layout and tied embeddings.
+    """A decoder with RMSNorm, SwiGLU, rotary positions and tied embeddings.
 
     Attributes:
         name: The package.
         layers, width, heads, kv_heads, feed_forward: Its sizes.
         epsilon: What RMSNorm adds to the mean square.
-        base: Base of its rotary frequencies.
+        rotary: The position encoding that it was trained with.
         length: The length that it was trained for (token).
         weights: float32 by the name of the parameter; matrices have outputs first.
         tokens: Every token, in the order of their numbers.
@@ -31,7 +32,7 @@ class PackagedModel:
     kv_heads: int
     feed_forward: int
     epsilon: float
-    base: float
+    rotary: Rotary
     length: int
     weights: Mapping[str, np.ndarray] = field(repr=False)
     tokens: Sequence[str] = field(repr=False)
@@ -54,7 +55,7 @@ def packaged_model(name: str) -> PackagedModel:
         name,
         **sizes,
         epsilon=start.epsilon,
-        base=start.base,
+        rotary=Rotary(start.sizes["width"] // start.sizes["heads"], base=start.base, layout="interleaved"),
         length=start.length,
         weights={key: starts.weights(start, key) for key in start.tensors},
         tokens=tokenizer.tokens,

@@ -58,7 +58,9 @@ def _text(child: Markup | str | Iterable[Markup | str] | None) -> str:
     return html.escape(safe(child), quote=False) if isinstance(child, str) else "".join(map(_text, child))
 
 
-def document(title: str, style: str, script: str, held: Mapping[str, Mapping[str, Any]], *body: Markup) -> str:
+def document(
+    title: str, style: str, script: str, held: Mapping[str, Mapping[str, Any]], *body: Markup, worker: bool = False
+) -> str:
     """A whole page as one text; its policy allows only this style and this script, and no requests.
 
     Args:
@@ -67,10 +69,11 @@ def document(title: str, style: str, script: str, held: Mapping[str, Mapping[str
         script: One ES module, which runs when the page is there.
         held: Data for the script, by the ids of the elements that hold them as JSON.
         body: What the page shows.
+        worker: Whether the script may start a worker from a text of its own.
     """
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
+        f"{'worker-src blob:; ' if worker else ''}base-uri 'none'; form-action 'none'"
     )
     head = element(
         "head",

@@ -23,6 +23,7 @@ from clockhands.encodings.presets import preset, presets
 from clockhands.encodings.rotary import Rotary
 from clockhands.encodings.specs import to_dict
 from clockhands.errors import ClockhandsError
+from clockhands.show.explorer.trained import trained
 
 PLAIN = "vaswani2017"
 """The code that the page opens on where no model is given: the paper's."""
@@ -62,19 +63,26 @@ def rotates_along_one_axis(spec: object) -> TypeGuard[Sinusoidal | Rotary]:
     return isinstance(spec, Rotary) and spec.number_of_axes == 1
 
 
-def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
+def data(audits: Iterable[Audit] = (), model: str | None = None) -> dict[str, Any]:
     """All that a page holds, as plain JSON values.
 
     Args:
         audits: What was found in each target; the page opens on the first ladder among them.
+        model: A small trained model that the page runs, one of `clockhands.show.explorer.trained.MODELS`.
+
+    Raises:
+        InvalidValue: The package of the model is not installed.
+        Unreadable: Its files are damaged.
 
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
         ``clockhands audit --json`` with the changed lines of each fix, how many ``axes`` their codes have where it is
-        more than one, their ``biases``, and angles beyond a double's reach under ``precise``.
+        more than one, their ``biases``, angles beyond a double's reach under ``precise``, and ``trained``, the model that
+        the page runs, if there is one.
     """
     given = list(audits)
     models = [_model(each) for each in given]
+    running = {} if model is None else {"trained": trained(model)}
     ladders = {PLAIN: cast(Sinusoidal, preset(PLAIN)).ladder} | _ladders(given)
     return {
         "codes": codes(),
@@ -83,6 +91,7 @@ def data(audits: Iterable[Audit] = ()) -> dict[str, Any]:
         "axes": _axes(given),
         "biases": model_biases(given),
         "precise": precise(ladders),
+        **running,
     }
 
 

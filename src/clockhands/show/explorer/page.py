@@ -53,7 +53,8 @@ def page(data: dict[str, Any], title: str = "clockhands") -> str:
         element("div", id="explorer"),
         class_="clockhands",
     )
-    return document(title, source("style.css"), f"{module()}\n{_START}", {"data": data}, shown)
+    script = f"{module()}\n{_START}"
+    return document(title, source("style.css"), script, {"data": data}, shown, worker="trained" in data)
 
 
 def source(name: str) -> str:

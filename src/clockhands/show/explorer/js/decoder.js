@@ -88,9 +88,12 @@ export function decoderOf(sizes, most) {
         const from = row * width + each * head, own = Math.floor(each / group) * head;
         let largest = -Infinity, sum = 0;
         for (let key = 0; key < seen; key++) {
-          let score = 0;
-          for (let channel = 0, at = key * kvWidth + own; channel < head; channel++, at++) score += queries[from + channel] * keys[at];
-          shares[key] = score * scale;
+          let even = 0, odd = 0; // two sums, neither of which waits for the other
+          for (let channel = from, at = key * kvWidth + own; channel < from + head; channel += 2, at += 2) {
+            even += queries[channel] * keys[at];
+            odd += queries[channel + 1] * keys[at + 1];
+          }
+          shares[key] = (even + odd) * scale;
           if (shares[key] > largest) largest = shares[key];
         }
         for (let key = 0; key < seen; key++) sum += shares[key] = Math.exp(shares[key] - largest);

@@ -29,6 +29,7 @@ import { scores } from "./views/scores.js";
 import { shift } from "./views/shift.js";
 import { spacing } from "./views/spacing.js";
 import { table } from "./views/table.js";
+import { trained } from "./views/trained.js";
 
 // The story: its parts, and in each the views with their names in the contents. What a view uses, one before it explains.
 const PARTS = [
@@ -38,7 +39,8 @@ const PARTS = [
   ["Where it fails", [[precision, "Rounding"], [ladder, "Past the length"]]],
   ["In today’s models", [[bias, "Biases"], [model, "A model"], [difference, "Two encodings"]]],
 ];
-const VIEWS = PARTS.flatMap(([, views]) => views.map(([view]) => view));
+// The trained model, where the page has one, is before all of them.
+const VIEWS = [trained, ...PARTS.flatMap(([, views]) => views.map(([view]) => view))];
 const CUSTOM_WORDS = { sinusoidal: "custom, added to tokens", rotary: "custom RoPE" };
 const WIDE = 1080; // CSS pixels from which on the contents have a column of their own
 const NARROW = 640; // and up to which the controls that stay are fields alone
@@ -95,7 +97,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     },
   };
 
-  const only = viewsIn(new URLSearchParams(fragment.replace(/^#/, "")).get("only")), shown = only.length ? only : VIEWS.map(({ id }) => id);
+  const only = viewsIn(fragment, data), shown = only.length ? only : VIEWS.map(({ id }) => id);
   const notice = html("p", { class: "notice", role: "status" });
   app.notice = (text) => { notice.textContent = text; };
   const bar = html("div", { class: "bar" }, mainControls(app), hosted ? null : themeButton(root, redraw));
@@ -107,13 +109,15 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
     sections.push(...made);
     parts.push([part, held.map(([view, name]) => [view.id, name])]);
   }
+  const front = data.trained && shown.includes(trained.id) ? sectionOf(trained, only.length > 0) : null;
+  if (front) sections.unshift([trained, front]);
   const elements = new Map(sections.map(([view, section]) => [view.id, section.element]));
   const contents = only.length ? null : contentsOf(parts, elements, app.scrollTo);
   root.classList.toggle("only", only.length > 0);
   // A page of models opens on them, and one of some views on these.
-  const lesson = only.length || hosted || models.length ? null : lessonOf(app);
+  const lesson = only.length || hosted || models.length || front ? null : lessonOf(app);
   const further = furtherControls(app, only.length > 0), reading = html("div", { class: "reading" }, contents, story), ordered = only.length ? [notice, reading, further] : [further, notice, reading];
-  root.replaceChildren(...[lesson?.element, lesson ? html("h2", { class: "reference" }, "Every picture, for any encoding") : null, bannerOf(app), only.length || hosted ? null : opening(), bar, ...ordered].filter(Boolean));
+  root.replaceChildren(...[lesson?.element, front?.element, lesson || front ? html("h2", { class: "reference" }, "Every picture, for any encoding") : null, bannerOf(app), only.length || hosted ? null : opening(), bar, ...ordered].filter(Boolean));
   const laid = () => {
     root.classList.toggle("wide", root.clientWidth >= WIDE);
     root.classList.toggle("narrow", root.clientWidth < NARROW);
@@ -157,7 +161,7 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   }).observe(root);
   // Gives whether this page can show the address: one that asks for other views alone needs a page of its own.
   const follow = (address) => {
-    if (`${viewsIn(new URLSearchParams(address.replace(/^#/, "")).get("only"))}` !== `${only}`) return false;
+    if (`${viewsIn(address, data)}` !== `${only}`) return false;
     const view = viewAt(address);
     // A view's name alone leads there, and changes nothing. An address is a whole state: nothing follows from what was shown.
     if (address.replace(/^#/, "") !== view) set(stateOf(address));
@@ -167,10 +171,11 @@ export function explore(root, data, { fragment = "", onfragment = null, hosted =
   return { store, redraw, app, follow };
 }
 
-// The views that a list such as `pair,clock` names, in the order of the story; other names are left out.
-function viewsIn(list) {
-  const named = new Set((list ?? "").split(","));
-  return VIEWS.map(({ id }) => id).filter((id) => named.has(id));
+// The views that an address such as `#only=pair,clock` names, in the order of the story; those that the page does not have are
+// left out.
+function viewsIn(address, data) {
+  const named = new Set((new URLSearchParams(address.replace(/^#/, "")).get("only") ?? "").split(","));
+  return VIEWS.filter((view) => named.has(view.id) && (view !== trained || data.trained)).map(({ id }) => id);
 }
 
 // The view that an address such as `#pair` or `#pair&position=7` leads to, or null.

@@ -1,6 +1,7 @@
 // The tokens of a text, by pairs of characters that are joined in the order in which training found them.
 
-const SPACE = "▁", UNKNOWN = "<unk>";
+export const UNKNOWN = "<unk>";
+const SPACE = "▁";
 const CHUNKS = /\n|▁*[^▁\n]+|▁+/gu; // what no pair crosses
 
 // A tokenizer of the tokens and merges that Python puts into the page; it gives the number of each token of a text.

@@ -35,6 +35,15 @@ export const DEFAULTS = {
   rowsShown: 256,
   columnsShown: 0, // 0 is all
   fraction: 0, // of a token beyond the position, where a pair is shown between two tokens
+  usedBase: 10000, // what the page's trained model is used with, beside what it was trained with
+  usedLayout: "interleaved",
+  usedScaling: "none",
+  usedFactor: 4,
+  usedShift: 0, // of all positions
+  usedLate: 0, // of queries alone
+  usedRounding: "none", // or a dtype and what is rounded to it
+  usedRotation: "forward",
+  usedLength: 512, // tokens of the text
 };
 
 // The limits of what can be typed or shared: whole numbers from..to, or one of some words.
@@ -63,6 +72,11 @@ export const LIMITS = {
   rowsShown: [1, 2048, 1],
   columnsShown: [0, 2048, 1],
   fraction: [0, 0.99, 0.01],
+  usedBase: [1.0001, 1e9],
+  usedFactor: [1, 64],
+  usedShift: [0, 8192, 1],
+  usedLate: [0, 64, 1],
+  usedLength: [2, 512, 1],
   layout: ["interleaved", "halves"],
   order: ["sin-cos", "cos-sin"],
   span: ["open", "closed"],
@@ -71,6 +85,10 @@ export const LIMITS = {
   warp: ["none", "square", "log", "reciprocal"],
   dtype: ["float32", "bfloat16", "float16"],
   scaling: ["none", "linear", "ntk", "dynamic", "yarn", "llama3"],
+  usedLayout: ["interleaved", "halves"],
+  usedScaling: ["none", "linear", "ntk", "yarn"],
+  usedRounding: ["none", ...["positions", "rates", "phases"].flatMap((way) => [`bfloat16 ${way}`, `float16 ${way}`])],
+  usedRotation: ["forward", "backward", "off"],
 };
 
 // Whether a quantity is a real number, and no whole number or word.
