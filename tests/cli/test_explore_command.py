@@ -1,5 +1,6 @@
 """`clockhands explore`: the page that it writes, what it holds, and how it says that it cannot."""
 
+import importlib.metadata
 import json
 import re
 import tempfile
@@ -169,6 +170,30 @@ def test_what_cannot_be_read_is_said_and_what_can_is_shown(run, config, tmp_path
     assert "missing.json does not exist" in done.err
     data = Page(out.read_text(encoding="utf-8")).data
     assert [audit["target"] for audit in data["models"]] == [str(tmp_path / "config.json")]
+
+
+def test_a_trained_model_is_on_the_page_if_its_package_is_installed(run, written, monkeypatch, tmp_path):
+    try:
+        importlib.metadata.distribution("glassllm")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("the package glassllm is not installed")
+    text = written("--model", "glassllm")
+    assert len(text.encode()) < 3_000_000
+    page = Page(text)
+    assert (page.fetched, page.data["models"]) == ([], [])
+    assert sum(page.data["trained"]["parameters"].values()) == 852_608
+
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    done = run("explore", "--model", "glassllm", "--out", tmp_path / "none.html")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        'error: "glassllm" needs the package glassllm, which is not installed.\n'
+        "hint: Run `pip install --no-deps glassllm`: only the package's files are needed.\n"
+    )
+    assert not (tmp_path / "none.html").exists()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The trained model that a page runs: PyTorch's numbers, the faults of `clockhands probe`, and a page like the others."""
+"""The trained model that a page runs: PyTorch's logits, the prices of `clockhands probe`, keys, and hostile texts."""
 
 import re
 from urllib.parse import parse_qsl
@@ -14,6 +14,7 @@ from clockhands.lab.packaged_models import packaged_model
 from clockhands.show.explorer.data import data
 from clockhands.show.explorer.page import page
 from explorer.facts import fact
+from explorer.test_golden_numbers import ROOT
 from exploring import follow, plain, resize
 from lab.test_start import built, logits
 from late import Late
@@ -25,6 +26,12 @@ FAULTS = (
     "rotation-off", "layout-swapped", "another-base", "linear-scaling-2", "yarn-4", "rounded-frequencies",
     "rounded-angles", "positions-shifted", "queries-late",
 )  # fmt: skip
+
+DOCUMENTED = re.findall(
+    r"^\| `([a-z0-9-]+)` \| ([\d.]+ \w+|the same) \| ([\d.]+ \w+|the same) \|$",
+    (ROOT / "docs" / "seeing.md").read_text("utf-8"),
+    re.MULTILINE,
+)
 
 # What the page has read next.
 LISTEN = """() => { window.heard = new Promise((done) => {
@@ -165,13 +172,18 @@ def test_faults_are_put_in_by_keys_and_the_address_holds_them(quiet_page, file):
     with quiet_page(file, width=390) as tab:
         said = tab.locator("#trained .answer")
         before = plain(said.inner_text())
-        assert re.search(r"^glassllm, a model of 852608 parameters .* reads \d+ tokens\. Its loss.* is \d\.\d+ nats", before)
+        assert re.search(
+            r"^glassllm, a model of 852608 parameters .* reads \d+ tokens\. Its loss.* \d\.\d+ nats", before
+        )
         assert tab.locator("#trained svg.plot:visible").count() == 2
-        press = tab.get_by_role("button", name="rotation-off")
-        press.focus()
-        tab.keyboard.press("Enter")
-        expect(said).to_contain_text("more within its trained length")
-        expect(press).to_have_attribute("aria-pressed", "true")
+        for name, within, past in DOCUMENTED:
+            press = tab.get_by_role("button", name=name)
+            press.focus()
+            tab.keyboard.press("Enter")
+            expect(press).to_have_attribute("aria-pressed", "true")
+            settled(tab)
+            assert plain(said.inner_text()).endswith(f": {within} within its trained length, {past} past it.")
+        tab.get_by_role("button", name="rotation-off").press("Space")
         settled(tab)
         assert tab.locator("#trained svg.plot:visible").count() == 3
         tab.wait_for_url(re.compile("usedRotation=off"))
@@ -187,7 +199,7 @@ def test_faults_are_put_in_by_keys_and_the_address_holds_them(quiet_page, file):
         assert plain(said.inner_text()) == before
         settled(tab)
         follow(tab, address)
-        expect(said).to_contain_text("more within its trained length")
+        expect(said).to_contain_text("0.62 more within its trained length")
 
 
 @pytest.mark.slow
@@ -214,7 +226,8 @@ def test_only_a_page_with_a_model_has_its_view_and_may_start_a_worker(quiet_page
     small, large = explorer.stat().st_size, file.stat().st_size
     assert small < 600_000
     assert large < 3_000_000
-    assert ("worker-src" in explorer.read_text("utf-8"), "worker-src blob:;" in file.read_text("utf-8")) == (False, True)
+    assert "worker-src" not in explorer.read_text("utf-8")
+    assert "worker-src blob:;" in file.read_text("utf-8")
     with quiet_page(explorer) as tab:
         assert tab.locator("#trained").count() == 0
         tab.evaluate("location.hash = 'only=trained'")

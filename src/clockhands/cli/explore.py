@@ -31,7 +31,7 @@ Examples:
 @click.option(
     "--model",
     type=click.Choice(["glassllm"]),
-    help="Let the page run this small trained model, with faults that you put in: of the package of this name.",
+    help="Run this trained model on the page, to see what wrong positions cost it. Needs the package of this name.",
 )
 @click.option("--force", is_flag=True, help="Replace PAGE.html if it already exists.")
 def command(targets: tuple[str, ...], out: Path | None, model: str | None, force: bool) -> int:

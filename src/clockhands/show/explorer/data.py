@@ -68,7 +68,7 @@ def data(audits: Iterable[Audit] = (), model: str | None = None) -> dict[str, An
 
     Args:
         audits: What was found in each target; the page opens on the first ladder among them.
-        model: A small trained model that the page runs, one of `clockhands.show.explorer.trained.MODELS`.
+        model: The package of a small trained model that the page runs, ``glassllm``.
 
     Raises:
         InvalidValue: The package of the model is not installed.
@@ -77,8 +77,8 @@ def data(audits: Iterable[Audit] = (), model: str | None = None) -> dict[str, An
     Returns:
         ``codes``, the state that the page starts with under ``start``, the audits under ``models`` in the form of
         ``clockhands audit --json`` with the changed lines of each fix, how many ``axes`` their codes have where it is
-        more than one, their ``biases``, angles beyond a double's reach under ``precise``, and ``trained``, the model that
-        the page runs, if there is one.
+        more than one, their ``biases``, angles beyond a double's reach under ``precise``, and the model that the page
+        runs under ``trained``, if there is one.
     """
     given = list(audits)
     models = [_model(each) for each in given]

@@ -10,12 +10,9 @@ from clockhands.encodings.specs import to_dict
 from clockhands.errors import InvalidValue
 from clockhands.lab.packaged_models import PackagedModel, packaged_model
 
-MODELS = ("glassllm",)
-"""Packages whose model is small enough for a page of 3 MB."""
-
 
 def trained(name: str) -> dict[str, Any]:
-    """A model of `MODELS` with its tokens and weights.
+    """The model of a package, ``glassllm``, with its tokens and weights.
 
     The weights are float16 in base64, one parameter after another in the order of ``parameters``. ``text`` is what the
     model reads until another text is typed.
