@@ -79,28 +79,43 @@ export function decoderOf(sizes, most) {
     }
   }
 
-  // What queries [rows, width], the first of which is at position `first`, see of all tokens up to their own.
+  // What queries [rows, width], the first of which is at position `first`, see of all tokens up to their own; two keys at once.
+  // The one behind the last token counts for nothing.
   function attended(queries, rows, first, { keys, values }) {
-    const out = new Float64Array(rows * width), shares = new Float64Array(first + rows), scale = 1 / Math.sqrt(head), group = heads / kvHeads;
+    const out = new Float64Array(rows * width), shares = new Float64Array(first + rows + 1), scale = 1 / Math.sqrt(head), group = heads / kvHeads;
     for (let row = 0; row < rows; row++) {
       const seen = first + row + 1;
       for (let each = 0; each < heads; each++) {
         const from = row * width + each * head, own = Math.floor(each / group) * head;
-        let largest = -Infinity, sum = 0;
-        for (let key = 0; key < seen; key++) {
-          let even = 0, odd = 0; // two sums, neither of which waits for the other
-          for (let channel = from, at = key * kvWidth + own; channel < from + head; channel += 2, at += 2) {
-            even += queries[channel] * keys[at];
-            odd += queries[channel + 1] * keys[at + 1];
+        for (let key = 0; key < seen; key += 2) {
+          let a = 0, b = 0, c = 0, d = 0; // sums of which none waits for another
+          for (let channel = from, at = key * kvWidth + own, next = at + kvWidth; channel < from + head; channel += 2, at += 2, next += 2) {
+            const one = queries[channel], other = queries[channel + 1];
+            a += one * keys[at]; b += other * keys[at + 1];
+            c += one * keys[next]; d += other * keys[next + 1];
           }
-          shares[key] = (even + odd) * scale;
-          if (shares[key] > largest) largest = shares[key];
+          shares[key] = (a + b) * scale;
+          shares[key + 1] = (c + d) * scale;
         }
+        let largest = -Infinity, sum = 0;
+        for (let key = 0; key < seen; key++) if (shares[key] > largest) largest = shares[key];
         for (let key = 0; key < seen; key++) sum += shares[key] = Math.exp(shares[key] - largest);
-        for (let key = 0; key < seen; key++) {
-          const share = shares[key] / sum;
-          for (let channel = 0, at = key * kvWidth + own; channel < head; channel++, at++) out[from + channel] += share * values[at];
+        shares[seen] = 0;
+        for (let key = 0; key < seen; key += 2) {
+          const one = shares[key] / sum, other = shares[key + 1] / sum;
+          for (let channel = from, at = key * kvWidth + own, next = at + kvWidth; channel < from + head; channel++, at++, next++) out[channel] += one * values[at] + other * values[next];
         }
+      }
+    }
+    return out;
+  }
+
+  // SwiGLU: x / (1 + e^-x) of the first half of each row times the second half.
+  function gated(inside, rows) {
+    const out = new Float64Array(rows * feedForward);
+    for (let row = 0, place = 0; row < rows; row++) {
+      for (let unit = 0, at = 2 * row * feedForward; unit < feedForward; unit++, at++, place++) {
+        out[place] = (inside[at] / (1 + Math.exp(-inside[at]))) * inside[at + feedForward];
       }
     }
     return out;
@@ -113,7 +128,7 @@ export function decoderOf(sizes, most) {
   }
 
   function reader() {
-    const kept = Array.from({ length: layers }, () => ({ keys: new Float64Array(most * kvWidth), values: new Float64Array(most * kvWidth) }));
+    const kept = Array.from({ length: layers }, () => ({ keys: new Float64Array((most + 1) * kvWidth), values: new Float64Array((most + 1) * kvWidth) }));
     const logits = new Float64Array(most * vocabulary), totals = new Float64Array(most); // of each token, and the logarithm of the sum of their exponentials
     let rotation = null, ids = [];
 
@@ -131,11 +146,7 @@ export function decoderOf(sizes, most) {
         kept[layer].values.set(columns(made, rows, wide, width + kvWidth, kvWidth), first * kvWidth);
         addProduct(x, attended(queries, rows, first, kept[layer]), rows, width, of("attention.out"), width);
         const inside = product(normed(x, rows, of("feed_forward_norm")), rows, width, of("feed_forward.into"), 2 * feedForward);
-        const gated = Float64Array.from({ length: rows * feedForward }, (_, place) => {
-          const at = place + Math.floor(place / feedForward) * feedForward, gate = inside[at];
-          return (gate / (1 + Math.exp(-gate))) * inside[at + feedForward];
-        });
-        addProduct(x, gated, rows, feedForward, of("feed_forward.out"), width);
+        addProduct(x, gated(inside, rows), rows, feedForward, of("feed_forward.out"), width);
       }
       logits.set(product(normed(x, rows, weights["norm.weight"]), rows, width, weights["embedding.weight"], vocabulary), first * vocabulary);
       for (let row = first; row < first + rows; row++) {
