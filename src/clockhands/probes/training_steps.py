@@ -51,10 +51,11 @@ def check_steps(model: RunningModel) -> None:
 
 
 def _numbers(model: KeptModel, ids: Tensor) -> Iterator[tuple[tuple[str, str], float]]:
+    at: Any = None  # a fault of a kept model needs no place
     sound = model.losses(ids)
     yield ("loss", "of the task"), float(sound.mean())
     for fault in () if model.code.spec is None else kept_faults(model, ids.shape[1]):
-        with fault.change(None):
+        with fault.change(at):
             changed = model.losses(ids)
         rise = difference(changed, sound).mean
         if fault.code is None:
