@@ -53,7 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(*words) -> int:
     with pytest.raises(SystemExit) as ended:
         main(["lab", *map(str, words)])
-    return ended.value.code
+    return int(ended.value.code or 0)
 
 
 def loaded(path: Path):
@@ -125,12 +125,15 @@ def test_the_report_the_figure_and_the_tables_show_the_curves(store: Path, capsy
     with cases("page"):
         assert "What do the kept models do with their positions along the training?" in page
         assert "4 of 32 tokens" in page
-        for title in ("rise of the loss, encoding-removed (nats", "sinusoidal: position left of a shift by 1 token",
-                      "sinusoidal: rise of the loss with each fault", "none: position read out of hidden"):  # fmt: skip
-            assert page.count(f'aria-label="{title}') == 2, title  # for a wide page and for a phone
+        # Each chart is drawn for a wide page and for a phone; both arms have hidden states, one has an encoding.
+        for title, number in (
+            ("rise of the loss, encoding-removed (nats)", 2), ("position left of a shift by 1 token (share)", 2),
+            ("rise of the loss with each fault (nats)", 2), ("position read out of hidden states (R2)", 4),
+        ):  # fmt: skip
+            assert page.count(f'aria-label="{title}"') == number, title
     with cases("figure"):
         assert "sinusoidal: position left of a shift" in figure
-        assert "R_k, after layer 2" in figure
+        assert "R_k, layer 2" in figure
     with cases("tables"):
         (row,) = [line for line in markdown.splitlines() if f"| 8 | {REMOVED} |" in line]
         assert f"| copy | sinusoidal | kept model |  | 32 | 8 | {REMOVED} | 2 | {value.mean:.6g} |" in row

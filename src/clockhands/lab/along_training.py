@@ -17,24 +17,27 @@ class MeasureGroup(NamedTuple):
     chart: str = ""
     line: str = ""
 
+    @property
+    def short_unit(self) -> str:
+        """The unit on the axis of a chart."""
+        return self.unit.partition(" ")[0]
+
 
 _READ = "position read out of hidden states"
 _SHIFTED = "position left of a shift by 1 token"
-_SHARE = "share of variance"
+_SHARE = "share of the variance"
 
 GROUPS = {
     "loss": MeasureGroup("nats per answer"),
     "rise of the loss": MeasureGroup("nats per answer"),
     "heads at one distance": MeasureGroup("number"),
     "rise of the loss with a fault": MeasureGroup("nats per answer", "rise of the loss with each fault"),
-    "position read after layer": MeasureGroup("R2", _READ, "after layer "),
-    "position read with all tokens at position 0, after layer": MeasureGroup("R2", _READ, "all at 0, after layer "),
-    "position part left by R_k after layer": MeasureGroup(_SHARE, _SHIFTED, "R_k, after layer "),
-    "position part left by the best matrix after layer": MeasureGroup(_SHARE, _SHIFTED, "best, after layer "),
+    "position read after layer": MeasureGroup("R2", _READ, "layer "),
+    "position read with all tokens at position 0, after layer": MeasureGroup("R2", _READ, "at 0, layer "),
+    "position part left by R_k after layer": MeasureGroup(_SHARE, _SHIFTED, "R_k, layer "),
+    "position part left by the best matrix after layer": MeasureGroup(_SHARE, _SHIFTED, "best, layer "),
     "terms of the scores of layer 0": MeasureGroup(_SHARE, "terms of the scores of layer 0"),
-    "part of the distance in the position-position term": MeasureGroup(
-        _SHARE, "distance in the position-position term"
-    ),
+    "part of the distance in the position-position term": MeasureGroup(_SHARE, "distance in position-position"),
 }
 """In the order in which they are shown. A fault has 0 where it changes no loss by more than rounding."""
 
@@ -64,12 +67,12 @@ def in_order(measures: Iterable[str]) -> list[str]:
     return sorted((each for each in measures if split_measure(each)[0] in GROUPS), key=place)
 
 
-def charts_of_arm(measures: Iterable[str]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """The charts of one arm: title, unit, and the measure and label of each line."""
+def charts_of_arm(measures: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The charts of one arm: title, and the measure and label of each line."""
     charts: dict[str, list[tuple[str, str]]] = {}
     for measure in in_order(measures):
         group, name = split_measure(measure)
         if GROUPS[group].chart:
             charts.setdefault(GROUPS[group].chart, []).append((measure, f"{GROUPS[group].line}{name}"))
     for title, lines in charts.items():
-        yield title, GROUPS[split_measure(lines[0][0])[0]].unit, lines
+        yield f"{title} ({GROUPS[split_measure(lines[0][0])[0]].short_unit})", lines

@@ -135,7 +135,8 @@ def task_parts(
 def charts_of(results: Results, task: str, looks: Mapping[Line, int]) -> list[Chart | DotChart]:
     """The charts of a task: by length, what each change at test time does, along the training, and of kept models."""
     part = _Task(results, task, {"bounds": results.bounds(task)}, looks, lambda says: element("h3", says))
-    of_kept_models = [*part.charts_of_kept_models(), *(each for arm in part.arms for each in part.charts_of_arm(arm))]
+    of_arms = (each for arm in part.kept for each in part.charts_of_arm(arm, f"{arm}: "))
+    of_kept_models = [*part.charts_of_kept_models(), *of_arms]
     return [*part.charts_by_length(), *part.charts_of_changes(), *part.charts_of_training(), *of_kept_models]
 
 
@@ -545,7 +546,11 @@ class _Task:
         says = (
             f"Measured by `clockhands lab probe` at each kept step, on held-out windows: {listed(dict.fromkeys(ways))}."
         )
-        yield from paragraphs(f"{says} The rise of a loss is what a change of the encoding costs.", kind="note")
+        yield from paragraphs(
+            f"{says} The rise of a loss, in nats per answer, is what a change of the encoding costs. In the charts of "
+            "an arm, `at 0` is with all tokens at position 0, and `best` is the best matrix.",
+            kind="note",
+        )
         yield from self.figure(self.charts_of_kept_models(), 230)
         for arm, measured in self.kept.items():
             steps = sorted({step for by_step in measured.values() for step in by_step})
@@ -564,18 +569,18 @@ class _Task:
             group, name = split_measure(measure)
             if not GROUPS[group].chart:
                 series = (self.series(Line(arm), of.get(measure, {}).items()) for arm, of in self.kept.items())
-                made.append(self.along_training(f"{group}, {name} ({GROUPS[group].unit})", tuple(series)))
+                made.append(self.along_training(f"{group}, {name} ({GROUPS[group].short_unit})", tuple(series)))
         return made
 
-    def charts_of_arm(self, arm: str) -> list[Chart]:
+    def charts_of_arm(self, arm: str, prefix: str = "") -> list[Chart]:
         """What has many numbers for each arm: faults and layers. Those that end highest stand out."""
         made, measured = [], self.kept.get(arm, {})
-        for title, unit, lines in charts_of_arm(measured):
+        for title, lines in charts_of_arm(measured):
             curves = {label: measured[measure] for measure, label in lines}
             ends = sorted(curves, key=lambda label: -curves[label][max(curves[label])].mean)[:LOOKS]
             found = (_series(label, ends.index(label) if label in ends else None, by_step.items())
                      for label, by_step in curves.items())  # fmt: skip
-            made.append(self.along_training(f"{arm}: {title} ({unit})", tuple(found)))
+            made.append(self.along_training(f"{prefix}{title}", tuple(found)))
         return made
 
     def along_training(self, title: str, series: tuple[Series, ...]) -> Chart:
