@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from clockhands.cli.group import say, talk
+from clockhands.cli.lengths import Length
 from clockhands.cli.output import (
     OutPath,
     json_option,
@@ -44,6 +45,7 @@ Examples:
   clockhands lab run my-study.toml --store results.sqlite
   clockhands lab resume --store results.sqlite
   clockhands lab report quick --html report.html
+  clockhands lab probe --store results.sqlite
   clockhands lab tune my-study.toml
 """
 
@@ -250,6 +252,35 @@ def report(*, study: str | None, store: Path, html: Path | None, force: bool, as
 
 def _is_default(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.DEFAULT
+
+
+@command.command("probe")
+@click.argument("study", metavar="[STUDY]", required=False)
+@_store_option
+@click.option("--arm", "arms", multiple=True, metavar="NAME", help="Only this arm; may be repeated (default: all).")
+@click.option(
+    "--windows", type=click.IntRange(min=1), metavar="N", help="Held-out sequences that each model reads (default: 16)."
+)
+@click.option("--length", type=Length(least=8), metavar="L", help="Tokens of each (default: the trained length).")
+def probe(*, study: str | None, store: Path, arms: tuple[str, ...], windows: int | None, length: int | None) -> int:
+    """Measure the kept models of a study along their training, and print the results with them.
+
+    Of each arm and seed, at each step that `clockhands lab run --keep` kept: what each fault costs, and the removal of
+    the encoding; what its matrix, and the best one, leave of a shift by one token; how many heads look at one distance;
+    and the position that a linear map reads after each layer. The numbers are stored with the results, and
+    `clockhands lab report` draws them. A model that was measured so before is not measured again.
+    """
+    from clockhands.cli.probe import shown_progress
+    from clockhands.lab.results import Results
+    from clockhands.lab.store import Store
+    from clockhands.probes.kept_studies import WINDOWS, probe_study
+
+    with Store.open(store, create=False) as opened:
+        stored = _chosen(opened, study)[-1]
+        with shown_progress() as progress:
+            measured = probe_study(opened, stored, arms, windows=windows or WINDOWS, length=length, progress=progress)
+        talk(f"{measured} trials were measured, and are stored in {store}.")
+        return _report(Results.load(opened, stored), None, False)
 
 
 @command.command("tune")

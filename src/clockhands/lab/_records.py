@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+KEPT_MODEL = "kept model"
+"""The variant of the rows that a probe of kept models adds to a curve."""
+
 # Any tuple of these three is taken as a key.
 AnyKey: TypeAlias = tuple[str, str, int]
 
@@ -31,7 +34,8 @@ class Measurement(NamedTuple):
         length: The sequence length, in tokens.
         place: A position bucket or a depth; ``None`` for an average over all.
         protocol: How the text was cut: ``whole``, ``sliding``, or ``''``.
-        variant: The change at test time; ``''`` is as trained. In a curve, ``before drop`` or ``dropped``.
+        variant: The change at test time; ``''`` is as trained. In a curve, ``before drop``, ``dropped`` or
+            ``kept model``.
     """
 
     kind: str

@@ -18,8 +18,9 @@ import numpy as np
 from clockhands.encodings.specs import WRITTEN, describe
 from clockhands.errors import ClockhandsError
 from clockhands.lab import study as studies
+from clockhands.lab.along_training import in_order
 from clockhands.lab.arms import sizes_of, spec_of
-from clockhands.lab.store import Key, Store, StoredRow, StoredStudy, Trial
+from clockhands.lab.store import KEPT_MODEL, Key, Store, StoredRow, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Gate, Study
 from clockhands.measures.claims.studies import LEVEL, OF_TRAINING, SEEDS, Estimate, estimated
 
@@ -327,8 +328,16 @@ class Results:
             for name in ("before drop", "dropped"):
                 for seed, each in self._steps.get((task, arm, kind, name, measure), {}).items():
                     seeds.setdefault(seed, {}).update(each)
-        steps = sorted({step for each in seeds.values() for step in each})
-        return {step: estimated({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}
+        return _by_step(seeds)
+
+    def kept_models(self, task: str, arm: str) -> dict[str, dict[int, Estimate]]:
+        """What `clockhands lab probe` measured of the kept models of an arm: each measure by training step."""
+        found = {key[-1]: seeds for key, seeds in self._steps.items() if key[:4] == (task, arm, "curve", KEPT_MODEL)}
+        return {measure: _by_step(found[measure]) for measure in in_order(found)}
+
+    def probed(self, task: str) -> dict[str, dict[str, Any]]:
+        """How the kept models of each arm were measured: the windows, their length and the version."""
+        return {each.arm: each.facts["probed"] for each in self.trials if each.task == task and "probed" in each.facts}
 
     def bounds(self, task: str) -> dict[str, Mapping[str, float]]:
         """The derived bounds of the scores of a task, by length, as stored when the study was run.
@@ -524,7 +533,20 @@ class Results:
             "bounds": self.bounds(name),
             "cells": cells,
             "drops": drops,
+            "kept_models": [
+                {"arm": arm, "length": how["length"], "measure": measure, "step": step, **stated(value)}
+                for arm, how in self.probed(name).items()
+                for measure, by_step in self.kept_models(name, arm).items()
+                for step, value in by_step.items()
+            ],
+            "probed": self.probed(name),
             "at": dict(plan.at),
             "task": plan.base or name,
             "origins": self.origins(name),
         }
+
+
+def _by_step(seeds: Mapping[int, Mapping[int, float]]) -> dict[int, Estimate]:
+    """The estimate at each step from the curves of the seeds."""
+    steps = sorted({step for each in seeds.values() for step in each})
+    return {step: estimated({seed: each[step] for seed, each in seeds.items() if step in each}) for step in steps}

@@ -24,7 +24,7 @@ from clockhands.jobs.databases import Database, Form, cell
 from clockhands.jobs.databases.locks import hold
 from clockhands.jobs.databases.store_errors import StoreError, read_only, said
 from clockhands.lab._claiming import TrialClaim
-from clockhands.lab._records import AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
+from clockhands.lab._records import KEPT_MODEL, AnyKey, Key, Measurement, StoredRow, StoredStudy, Trial
 from clockhands.phrases import did_you_mean, shown
 
 APPLICATION = 0x434C4B48  # "CLKH"
@@ -139,6 +139,30 @@ class Store(Database):
             if changed.rowcount == 1:
                 database.executemany(f'INSERT INTO "rows" VALUES ({", ".join("?" * 13)})', values)
         return changed.rowcount == 1
+
+    def put_probe(
+        self, study: str, key: AnyKey, how: Mapping[str, Any] | None, rows: Iterable[Measurement | StoredRow] = ()
+    ) -> None:
+        """Stores what a probe measured of the kept models of a trial, in place of what one measured before.
+
+        Args:
+            study: The hash of the study.
+            key: The trial.
+            how: How it was measured, the fact ``probed`` of the trial; None stores nothing and only removes.
+            rows: Curves of the variant `KEPT_MODEL`.
+        """
+        key = _checked(key)
+        values = _encoded(study, key, rows)
+        if any(row[5] != KEPT_MODEL for row in values):
+            raise InvalidValue("A row of a probe is of another variant.", f"Use the variant {KEPT_MODEL!r}.")
+        facts = next((each.facts for each in self.trials(study) if each.key == key), {})
+        facts = {name: each for name, each in facts.items() if name != "probed"}
+        facts |= {} if how is None else {"probed": dict(how)}
+        where = "study = ? AND task = ? AND arm = ? AND seed = ?"
+        with self._writing(f"the probe of trial {key}") as database:
+            database.execute(f"UPDATE trials SET facts = ? WHERE {where}", (_json("facts", facts), study, *key))
+            database.execute(f'DELETE FROM "rows" WHERE {where} AND variant = ?', (study, *key, KEPT_MODEL))
+            database.executemany(f'INSERT INTO "rows" VALUES ({", ".join("?" * 13)})', values)
 
     def fail(self, study: str, key: AnyKey, message: str) -> bool:
         """Stores that a trial failed, and why; a finished one stays finished, and the answer is ``False``."""

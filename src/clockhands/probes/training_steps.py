@@ -1,31 +1,22 @@
 """Measures a model that the lab kept at each kept step of its training: what changes while it learns."""
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import takewhile
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from clockhands.errors import InvalidValue
+from clockhands.lab.along_training import GROUPS, measure_name
 from clockhands.lab.kept_models import KeptModel, kept_model
 from clockhands.models.running_models import RunningModel
 from clockhands.probes._paired_differences import difference
 from clockhands.probes._state_shifts import SHIFTS
 from clockhands.probes.mechanism import measure_mechanism
-from clockhands.probes.pricing import kept_faults
+from clockhands.probes.pricing import UNSEEN, kept_faults
 from clockhands.probes.results import Curve, GatheredResult, ProbeResult, Progress, Stopped
 
-_GROUPS: Mapping[str, str] = {
-    "loss": "nats per answer",
-    "rise of the loss": "nats per answer",
-    "terms of the scores of layer 0": "share of the variance",
-    "part of the distance in the position-position term": "share of the variance",
-    "position read after layer": "R2",
-    "position read with all tokens at position 0, after layer": "R2",
-    "position part left by R_k after layer": "share of the variance",
-    "heads at one distance": "number",
-}
-"""What is measured, with its unit; members of one group are curves of one figure."""
+_OF_A_FAULT = "rise of the loss with a fault"
 
 
 def measure_steps(model: RunningModel, ids: Tensor, progress: Progress) -> ProbeResult:
@@ -60,12 +51,17 @@ def check_steps(model: RunningModel) -> None:
 
 
 def _numbers(model: KeptModel, ids: Tensor) -> Iterator[tuple[tuple[str, str], float]]:
+    at: Any = None  # a fault of a kept model needs no place
     sound = model.losses(ids)
     yield ("loss", "of the task"), float(sound.mean())
-    removals: Any = () if model.code.spec is None else kept_faults(model, ids.shape[1])
-    for fault in takewhile(lambda each: each.code is None, removals):
-        with fault.change(None):
-            yield ("rise of the loss", fault.name), difference(model.losses(ids), sound).mean
+    for fault in () if model.code.spec is None else kept_faults(model, ids.shape[1]):
+        with fault.change(at):
+            changed = model.losses(ids)
+        rise = difference(changed, sound).mean
+        if fault.code is None:
+            yield ("rise of the loss", fault.name), rise
+        else:
+            yield (_OF_A_FAULT, fault.name), rise if np.abs(changed - sound).max() > UNSEEN else 0.0
     found = measure_mechanism(model, ids, lambda _what, _share: None).numbers
     terms = found.get("score_terms") or {}
     for name, share in (terms.get("shares") or {}).items():
@@ -80,8 +76,9 @@ def _numbers(model: KeptModel, ids: Tensor) -> Iterator[tuple[tuple[str, str], f
         for layer, share in read.get(run, {}).items():
             yield (group, layer), share
     for layer, each in found.get("state_shifts", {}).items():
-        if each["own"] is not None:
-            yield ("position part left by R_k after layer", layer), each["own"][SHIFTS[0]]
+        for matrix, name in (("own", "R_k"), ("best", "the best matrix")):
+            if each[matrix] is not None:
+                yield (f"position part left by {name} after layer", layer), each[matrix][SHIFTS[0]]
     if "heads" in found:
         yield ("heads at one distance", "at least half of the attention"), float(len(found["heads"]["fixed"]))
 
@@ -98,12 +95,16 @@ def _parts_of_the_distance(explained: Mapping[str, Any] | None) -> Iterator[tupl
 
 def _gathered(by_step: Mapping[int, Mapping[tuple[str, str], float]]) -> ProbeResult:
     found = GatheredResult()
-    measured = list(dict.fromkeys(key for each in by_step.values() for key in each))
+    # Some faults are of other calls than whole sequences, which begin at position 0, and change nothing at any step.
+    measured = [
+        key
+        for key in dict.fromkeys(key for each in by_step.values() for key in each)
+        if key[0] != _OF_A_FAULT or any(each.get(key) for each in by_step.values())
+    ]
     found.numbers["steps"] = {
-        str(step): {f"{group}: {name}": value for (group, name), value in each.items()}
-        for step, each in by_step.items()
+        str(step): {measure_name(*key): each[key] for key in measured if key in each} for step, each in by_step.items()
     }
-    for group, unit in _GROUPS.items():
+    for group, (unit, *_) in GROUPS.items():
         names = [name for of, name in measured if of == group]
         if not names:
             continue

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+from clockhands.lab.along_training import GROUPS, charts_of_arm, in_order, split_measure
 from clockhands.lab.answers import (
     Ranking,
     early_tokens,
@@ -127,14 +128,16 @@ def task_parts(
     """
     part = _Task(results, task, stated, looks, heading)
     yield from paragraphs(part.setting(), kind="note")
-    for each in (part.by_length, part.changes, part.by_place, part.training, part.drops, part.others):
+    for each in (part.by_length, part.changes, part.by_place, part.training, part.drops, part.kept_models, part.others):
         yield from each()
 
 
 def charts_of(results: Results, task: str, looks: Mapping[Line, int]) -> list[Chart | DotChart]:
-    """The charts of a task: by length, what each change at test time does, and along the training."""
+    """The charts of a task: by length, what each change at test time does, along the training, and of kept models."""
     part = _Task(results, task, {"bounds": results.bounds(task)}, looks, lambda says: element("h3", says))
-    return [*part.charts_by_length(), *part.charts_of_changes(), *part.charts_of_training()]
+    of_arms = (each for arm in part.kept for each in part.charts_of_arm(arm, f"{arm}: "))
+    of_kept_models = [*part.charts_of_kept_models(), *of_arms]
+    return [*part.charts_by_length(), *part.charts_of_changes(), *part.charts_of_training(), *of_kept_models]
 
 
 @dataclass(frozen=True)
@@ -263,10 +266,7 @@ class _Task:
         return ((float(self.trained), f"trained {self.trained:,}"),)
 
     def series(self, line: Line, values: Iterable[tuple[float, Estimate | None]]) -> Series:
-        points = tuple(
-            Point(x, value.mean, *(bracket(value) or (None, None))) for x, value in values if value is not None
-        )
-        return Series(charts.shortened(str(line), _LABEL), points, self.looks.get(line))
+        return _series(str(line), self.looks.get(line), values)
 
     def bound_lines(self, measure: str, series: Sequence[Series]) -> Iterator[Series]:
         """The bounds of the task that are among what was measured."""
@@ -530,6 +530,62 @@ class _Task:
         caption = f"Difference of {self.measure}{unit}, paired by seed, by length in tokens"
         yield numbers_table(caption, heads, rows)
 
+    # Kept models
+
+    @cached_property
+    def kept(self) -> dict[str, dict[str, dict[int, Estimate]]]:
+        """What was measured of the kept models, by arm, measure and step."""
+        found = {arm: self.results.kept_models(self.name, arm) for arm in self.arms}
+        return {arm: measured for arm, measured in found.items() if measured}
+
+    def kept_models(self) -> Iterator[Markup]:
+        if not self.kept:
+            return
+        yield self.heading("What do the kept models do with their positions along the training?")
+        ways = (f"{each['windows']:,} of {each['length']:,} tokens" for each in self.stated["probed"].values())
+        says = (
+            f"Measured by `clockhands lab probe` at each kept step, on held-out windows: {listed(dict.fromkeys(ways))}."
+        )
+        yield from paragraphs(
+            f"{says} The rise of a loss, in nats per answer, is what a change of the encoding costs. In the charts of "
+            "an arm, `at 0` is with all tokens at position 0, and `best` is the best matrix.",
+            kind="note",
+        )
+        yield from self.figure(self.charts_of_kept_models(), 230)
+        for arm, measured in self.kept.items():
+            steps = sorted({step for by_step in measured.values() for step in by_step})
+            rows = (
+                [measure, *(self.number(by_step.get(step), measure) for step in steps)]
+                for measure, by_step in measured.items()
+            )
+            table = numbers_table(f"{arm}, by training step", ["measure", *(f"{step:,}" for step in steps)], rows)
+            summary = element("summary", f"{arm}: each fault and each layer")
+            yield element("details", summary, self.figure(self.charts_of_arm(arm), 230), table, class_="lab-file")
+
+    def charts_of_kept_models(self) -> list[Chart]:
+        """What one number says of an arm: the loss, its rise without the encoding, and heads that look back."""
+        made = []
+        for measure in in_order({each for measured in self.kept.values() for each in measured}):
+            group, name = split_measure(measure)
+            if not GROUPS[group].chart:
+                series = (self.series(Line(arm), of.get(measure, {}).items()) for arm, of in self.kept.items())
+                made.append(self.along_training(f"{group}, {name} ({GROUPS[group].short_unit})", tuple(series)))
+        return made
+
+    def charts_of_arm(self, arm: str, prefix: str = "") -> list[Chart]:
+        """What has many numbers for each arm: faults and layers. Those that end highest stand out."""
+        made, measured = [], self.kept.get(arm, {})
+        for title, lines in charts_of_arm(measured):
+            curves = {label: measured[measure] for measure, label in lines}
+            ends = sorted(curves, key=lambda label: -curves[label][max(curves[label])].mean)[:LOOKS]
+            found = (_series(label, ends.index(label) if label in ends else None, by_step.items())
+                     for label, by_step in curves.items())  # fmt: skip
+            made.append(self.along_training(f"{prefix}{title}", tuple(found)))
+        return made
+
+    def along_training(self, title: str, series: tuple[Series, ...]) -> Chart:
+        return Chart(Axis("training step", holds=(0.0,)), Axis(title, holds=(0.0,)), series, self.drop_marks, title)
+
     def others(self) -> Iterator[Markup]:
         """What else was measured, a row for each arm."""
         columns = [
@@ -554,6 +610,11 @@ class _Task:
         ]
         if rows:
             yield numbers_table("Also measured", ["arm", *(says for _, says, _ in found)], rows)
+
+
+def _series(name: str, look: int | None, values: Iterable[tuple[float, Estimate | None]]) -> Series:
+    points = tuple(Point(x, value.mean, *(bracket(value) or (None, None))) for x, value in values if value is not None)
+    return Series(charts.shortened(name, _LABEL), points, look)
 
 
 def _axis(title: str, measure: str, series: Iterable[Series]) -> Axis:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from clockhands.encodings.memory import readable
 from clockhands.errors import ClockhandsError
+from clockhands.lab.along_training import split_measure
 from clockhands.lab.drops import drop_answers
 from clockhands.lab.result_words import (
     TESTED,
@@ -119,6 +120,7 @@ def print_results(results: Results, file: IO[str] | None = None, width: int | No
             _print_gate(page, results, each)
     for task in study.own_tasks:
         _print_drops(page, results, task)
+        _print_kept_models(page, results, task)
     for task in study.own_tasks:
         for measure in ("accuracy", "loss", "loss_ratio"):
             _print_table(page, results, task, measure)
@@ -208,6 +210,32 @@ def _print_drops(page: Page, results: Results, task: str) -> None:
         page.line(Text(f"{task}: what dropping the position encoding does", style="bold underline"))
         for each in said:
             page.hanging("  - ", each)
+
+
+_FAULTS_SHOWN = 3  # of an arm, by what the last of its models loses
+
+
+def _print_kept_models(page: Page, results: Results, task: str) -> None:
+    """What was measured of the kept models of each arm, a column for each step."""
+    for arm in results.study.tasks[task].arms:
+        measured = results.kept_models(task, arm)
+        if not measured:
+            continue
+        faults = [each for each in measured if "fault" in split_measure(each)[0]]
+        least = sorted(faults, key=lambda each: -measured[each][max(measured[each])].mean)[_FAULTS_SHOWN:]
+        steps = sorted({step for each in measured.values() for step in each})
+        drawn = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+        drawn.add_column("", no_wrap=True)
+        for step in steps:
+            drawn.add_column(f"{step:,}", justify="right", no_wrap=True)
+        for measure, by_step in measured.items():
+            if measure not in least:
+                drawn.add_row(safe(measure), *(number(by_step.get(step)) for step in steps))
+        page.line()
+        page.line(Text(f"{task}: {safe(arm)}, kept models by training step", style="bold underline"))
+        _print_whole(page, drawn)
+        if least:
+            page.paragraph(f"{len(least)} faults that cost less at the end are in the page and the tables.")
 
 
 def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:

@@ -6,6 +6,7 @@ each mean with what the lab writes in brackets.
 
 import io
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 FORMS = (".svg", ".pdf", ".png")
 
 _WIDTH, _LINES, _FRAME, _ROW = 7.0, 2.6, 0.9, 0.2  # inches: of all, of a line chart, around rows of dots, of a row
+_LETTERS = 38  # of the name of the vertical axis in one line
 _MARKERS = "os^Dv<>P"
 _STYLES = ("-", "--", "-.", ":")
 _UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
@@ -73,7 +75,7 @@ def _draw_lines(chart: Chart, axes: "Axes") -> None:
         axes.axvline(at, color="0.6", linewidth=0.8, linestyle=":")
         axes.annotate(f" {says}", (at, 0.98), xycoords=("data", "axes fraction"), fontsize=7, va="top")
     axes.set_xlabel(chart.x.name)
-    axes.set_ylabel(chart.y.name)
+    axes.set_ylabel(textwrap.fill(chart.y.name, _LETTERS))
     if chart.x.log:
         axes.set_xscale("log")
     if chart.y.log:
