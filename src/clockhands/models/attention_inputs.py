@@ -1,8 +1,9 @@
 """Captures queries and keys as attention receives them, after the rotation, in every layer of a running model.
 
-Attention is a product of queries and keys in every model: a call of PyTorch's ``scaled_dot_product_attention``, or a
-product of two arrays whose result goes into a softmax in the same module. A `TorchFunctionMode` sees both, so no model
-family needs special code. Queries, keys and scores can be changed there.
+Attention is a product of queries and keys in every model: a call of PyTorch's ``scaled_dot_product_attention`` or
+``flex_attention``, or a product of two arrays, also written as ``einsum``, whose result goes into a softmax in the same
+module. A `TorchFunctionMode` sees all of them, so no model family needs special code. Queries, keys and scores can be
+changed there.
 """
 
 import re
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
+from clockhands.models.product_axes import ProductAxes, product_axes
 from clockhands.models.running_models import runner
 
 HIDDEN = -5_000.0
@@ -28,6 +30,8 @@ _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
 SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+_FLEX = "flex_attention"  # the name of the operator that PyTorch's function of this name calls
 
 _OF_ANOTHER_TEXT = re.compile(r"EncDecAttention|cross_?att|encoder_attn", re.IGNORECASE)
 """Names of attention over the text of an encoder."""
@@ -128,7 +132,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.paths, self.turn, self.add, self.keep = paths, turn, add, scores
         self.known = {each.path: each.product for each in known}
-        self.running: list[tuple[nn.Module, list[tuple[Tensor, Tensor, torch.Size]]]] = []
+        self.running: list[tuple[nn.Module, list[_Product]]] = []
         self.seen: list[Attended] = []
         self.batch = 1
 
@@ -152,8 +156,12 @@ class _Watch(TorchFunctionMode):
             given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
             one, other = given.pop("batch1"), given.pop("batch2")
             return self._product(lambda a, b: torch.baddbmm(batch1=a, batch2=b, **given), one, other)
+        if func is torch.einsum and not kwargs and (axes := product_axes(*args)) is not None:
+            return self._product(lambda one, other: func(args[0], one, other), *args[1:], axes=axes)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
+        if getattr(func, "__name__", "") == _FLEX and len(args) > 5:
+            return self._flex(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _of(self, module: nn.Module) -> tuple[int, str] | None:
@@ -172,8 +180,26 @@ class _Watch(TorchFunctionMode):
         self.seen.append(Attended(*where, queries, keys, kept, product))
 
     def _of_texts(self, array: Tensor) -> Tensor:
-        """[batch, heads, tokens, channels], where batch and heads may be one axis."""
-        return array if array.ndim != 3 else array.unflatten(0, (self.batch, -1))
+        """[batch, heads, tokens, channels], where batch and heads may be one axis, or heads several."""
+        return array.unflatten(0, (self.batch, -1)) if array.ndim == 3 else array.flatten(1, -3)
+
+    def _flex(self, func: Any, args: Any, kwargs: Any) -> Any:
+        query, key, value, score_mod, block_mask, scale, *others = args
+        module, _ = self.running[-1]
+        where = self._of(module)
+        if where is None:
+            return func(*args, **kwargs)
+        scores = _flex_scores(query, key, score_mod, block_mask[-1], scale) if self.keep or self.add else None
+        self._note(where, query, key, scores, None)
+        if self.turn is not None:
+            query, key = self.turn(where[0], query, key)
+        if self.add is not None:
+            added, kept = self.add(where[1], scores), score_mod  # type: ignore[arg-type]
+
+            def score_mod(score: Tensor, batch: Tensor, head: Tensor, of: Tensor, to: Tensor) -> Tensor:
+                return kept(score, batch, head, of, to) + added[batch % len(added), head, of, to]
+
+        return func(query, key, value, score_mod, block_mask, scale, *others, **kwargs)
 
     def _fused(self, args: Any, kwargs: Any) -> Tensor:
         given = fused_arguments(args, kwargs)
@@ -196,21 +222,22 @@ class _Watch(TorchFunctionMode):
         given |= {"query": query, "key": key, "attn_mask": attn_mask, "is_causal": is_causal}
         return FUSED(**given)
 
-    def _product(self, func: Any, one: Any, other: Any) -> Any:
+    def _product(self, func: Any, one: Any, other: Any, *, axes: ProductAxes | None = None) -> Any:
         module, products = self.running[-1]
         both = isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point()
-        if not both or one.ndim < 3 or other.ndim != one.ndim or isinstance(other, nn.Parameter):
+        alike = both and (axes is not None or (one.ndim >= 3 and other.ndim == one.ndim))
+        if not alike or isinstance(other, nn.Parameter):
             return func(one, other)
-        queries, keys = one, other.transpose(-1, -2)
+        queries, keys = (one, other.mT) if axes is None else (axes.queries_of(one), axes.keys_of(other))
         where = self._of(module)
         wanted = where is not None and self.known.get(where[1], -1) == len(products)
         if self.turn is not None and wanted:
             assert where is not None
             turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
-            one, other = new[0], new[1].transpose(-1, -2)
+            one, other = (new[0], new[1].mT) if axes is None else axes.back(*new, one.shape, other.shape)
         made = func(one, other)
-        products.append((queries, keys, made.shape))
+        products.append(_Product(queries, keys, made.shape, axes))
         return made
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -219,22 +246,56 @@ class _Watch(TorchFunctionMode):
         scores = args[0] if args else kwargs.get("input")
         if where is None or not isinstance(scores, Tensor) or scores.ndim < 3:
             return func(*args, **kwargs)
-        tokens, keys = scores.shape[-2:]
-        fits = (
-            number for number, (*_, shape) in enumerate(products) if shape[-2] == tokens and keys - shape[-1] in (0, 1)
-        )  # fmt: skip - one more: a sink
-        number = next(fits, None)
+        number = next((number for number, each in enumerate(products) if each.gives(scores)), None)
         if number is None:
             return func(*args, **kwargs)
-        of_queries, of_keys, shape = products[number]
-        self._note(where, of_queries, of_keys, scores[..., : shape[-1]], number)
-        if self.add is not None:
+        found = products[number]
+        shape = found.shape
+        self._note(where, found.queries, found.keys, found.in_order(scores[..., : shape[-1]]), number)
+        if self.add is not None and found.axes is None:
             changed = self._of_texts(scores).clone()
             seen = changed[..., : shape[-1]]
             seen += self.add(where[1], seen).to(scores.dtype)
             args = (changed.reshape(scores.shape), *args[1:]) if args else args
             kwargs = kwargs if args else {**kwargs, "input": changed.reshape(scores.shape)}
         return func(*args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """A product that may be one of queries and keys.
+
+    Attributes:
+        queries: [..., tokens, channels].
+        keys: [..., tokens, channels].
+        shape: That of the product.
+        axes: Its axes, where it was written as ``einsum``.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    shape: torch.Size
+    axes: ProductAxes | None
+
+    def gives(self, scores: Tensor) -> bool:
+        """Whether the input of a softmax has its shape; with one key more, for a sink."""
+        more = scores.shape[-1] - self.shape[-1]
+        if self.axes is not None:
+            return more in (0, 1) and scores.shape[:-1] == self.shape[:-1]
+        return more in (0, 1) and scores.shape[-2] == self.shape[-2]
+
+    def in_order(self, scores: Tensor) -> Tensor:
+        """Scores of its shape as [..., tokens, keys]."""
+        return scores if self.axes is None else self.axes.scores_of(scores)
+
+
+def _flex_scores(query: Tensor, key: Tensor, score_mod: Any, mask_mod: Any, scale: float) -> Tensor:
+    """The scores that ``flex_attention`` computes; those of hidden keys are -inf."""
+    scores = fused_scores({"query": query, "key": key, "scale": scale})
+    batch, head, of, to = torch.meshgrid(
+        *(torch.arange(size, device=scores.device) for size in scores.shape), indexing="ij"
+    )
+    return score_mod(scores, batch, head, of, to).masked_fill(~mask_mod(batch, head, of, to), float("-inf"))
 
 
 def _hidden(scores: Tensor) -> float:
