@@ -9,7 +9,7 @@ changed there.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,8 @@ FUSED = nn.functional.scaled_dot_product_attention
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
+_SUMS = (torch.add, Tensor.add, Tensor.__add__, Tensor.add_, Tensor.__iadd__)
+_SCALED = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
 _FLEX = "flex_attention"  # the name of the operator that PyTorch's function of this name calls
@@ -49,6 +51,7 @@ class Attended:
         scores: The input of the softmax, [batch, heads, tokens, keys], if requested.
         product: Which product of the module it is; None for the fused function.
         held: Whether the input of its layer was held, as `clockhands.models.layer_inputs` does.
+        summed: Whether it is the sum of two products, each of some channels of a head.
     """
 
     layer: int
@@ -58,6 +61,7 @@ class Attended:
     scores: Tensor | None
     product: int | None
     held: bool = False
+    summed: bool = False
 
     def distance(self, queries: Tensor, keys: Tensor) -> float:
         """How far its queries or keys are from others, as a share of their size."""
@@ -160,6 +164,8 @@ class _Watch(TorchFunctionMode):
             return self._product(lambda one, other: func(args[0], one, other), *args[1:], axes=axes)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
+        if (func in _SUMS or func in _SCALED) and len(args) == 2:
+            return self._combined(func, args, kwargs)
         if getattr(func, "__name__", "") == _FLEX and len(args) > 5:
             return self._flex(func, args, kwargs)
         return func(*args, **kwargs)
@@ -174,10 +180,13 @@ class _Watch(TorchFunctionMode):
         other = getattr(module, "is_cross_attention", False) or _OF_ANOTHER_TEXT.search(path)
         return None if number is None or other else (number, path)
 
-    def _note(self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None) -> None:
+    def _note(
+        self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None,
+        *, summed: bool = False,
+    ) -> None:  # fmt: skip
         kept = self._of_texts(scores).detach().float().clone() if self.keep else None
         queries, keys = self._of_texts(queries).detach(), self._of_texts(keys).detach()
-        self.seen.append(Attended(*where, queries, keys, kept, product))
+        self.seen.append(Attended(*where, queries, keys, kept, product, summed=summed))
 
     def _of_texts(self, array: Tensor) -> Tensor:
         """[batch, heads, tokens, channels], where batch and heads may be one axis, or heads several."""
@@ -237,7 +246,20 @@ class _Watch(TorchFunctionMode):
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
             one, other = (new[0], new[1].mT) if axes is None else axes.back(*new, one.shape, other.shape)
         made = func(one, other)
-        products.append(_Product(queries, keys, made.shape, axes))
+        products.append(_Product(queries, keys, made, axes))
+        return made
+
+    def _combined(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A product times a number, or the sum of two: a head whose channels are multiplied in two parts."""
+        _, products = self.running[-1]
+        parts = [each for arg in args for each in products if each.made is arg]
+        made = func(*args, **kwargs)
+        if func in _SCALED and len(parts) == 1:
+            (number,) = [arg for arg in args if arg is not parts[0].made]
+            if isinstance(number, float | int):
+                products.append(replace(parts[0], queries=parts[0].queries * number, made=made, derived=True))
+        elif func in _SUMS and len(parts) == 2 and (both := parts[0].beside(parts[1], made)) is not None:
+            products.append(both)
         return made
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -246,12 +268,13 @@ class _Watch(TorchFunctionMode):
         scores = args[0] if args else kwargs.get("input")
         if where is None or not isinstance(scores, Tensor) or scores.ndim < 3:
             return func(*args, **kwargs)
-        number = next((number for number, each in enumerate(products) if each.gives(scores)), None)
-        if number is None:
+        fits = [each for each in products if each.gives(scores)]
+        found = next((each for each in fits if each.summed), next((each for each in fits if not each.derived), None))
+        if found is None:
             return func(*args, **kwargs)
-        found = products[number]
-        shape = found.shape
-        self._note(where, found.queries, found.keys, found.in_order(scores[..., : shape[-1]]), number)
+        shape, number = found.made.shape, products.index(found)
+        own = found.in_order(scores[..., : shape[-1]])
+        self._note(where, found.queries, found.keys, own, number, summed=found.summed)
         if self.add is not None and found.axes is None:
             changed = self._of_texts(scores).clone()
             seen = changed[..., : shape[-1]]
@@ -268,25 +291,45 @@ class _Product:
     Attributes:
         queries: [..., tokens, channels].
         keys: [..., tokens, channels].
-        shape: That of the product.
+        made: The product.
         axes: Its axes, where it was written as ``einsum``.
+        derived: Whether it is one of the others times a number, or a sum of others.
+        summed: Whether it is a sum of two.
     """
 
     queries: Tensor
     keys: Tensor
-    shape: torch.Size
+    made: Tensor
     axes: ProductAxes | None
+    derived: bool = False
+    summed: bool = False
 
     def gives(self, scores: Tensor) -> bool:
         """Whether the input of a softmax has its shape; with one key more, for a sink."""
-        more = scores.shape[-1] - self.shape[-1]
+        more, shape = scores.shape[-1] - self.made.shape[-1], self.made.shape
         if self.axes is not None:
-            return more in (0, 1) and scores.shape[:-1] == self.shape[:-1]
-        return more in (0, 1) and scores.shape[-2] == self.shape[-2]
+            return more in (0, 1) and scores.shape[:-1] == shape[:-1]
+        return more in (0, 1) and scores.shape[-2] == shape[-2]
+
+    def beside(self, other: "_Product", made: Tensor) -> "_Product | None":
+        """The sum of both as one product of longer queries and keys; None where that is none."""
+        if self.made.shape != other.made.shape or self.queries.shape[:-1] != other.queries.shape[:-1]:
+            return None
+        sides = ((self.queries, other.queries), (self.keys, other.keys))
+        if any(one.ndim != another.ndim for one, another in sides):
+            return None
+        joined = [torch.cat(_alike(one, another), dim=-1) for one, another in sides]
+        return _Product(*joined, made, self.axes, derived=True, summed=True)
 
     def in_order(self, scores: Tensor) -> Tensor:
         """Scores of its shape as [..., tokens, keys]."""
         return scores if self.axes is None else self.axes.scores_of(scores)
+
+
+def _alike(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with as many heads: keys of one head serve all."""
+    shape = torch.broadcast_shapes(one.shape[:-1], other.shape[:-1])
+    return one.expand(*shape, -1), other.expand(*shape, -1)
 
 
 def _flex_scores(query: Tensor, key: Tensor, score_mod: Any, mask_mod: Any, scale: float) -> Tensor:

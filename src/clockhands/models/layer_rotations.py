@@ -158,6 +158,7 @@ def single_tokens(
             None,
             same[0].product,
             same[0].layer in held,
+            same[0].summed,
         )
         for same in zip(*passes, strict=True)
     ]

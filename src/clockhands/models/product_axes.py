@@ -57,7 +57,7 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     >>> import torch
     >>> product_axes("bshd,bthd->bsht", torch.ones(2, 5, 3, 4), torch.ones(2, 5, 3, 4))
     ProductAxes(queries=(0, 2, 1, 3), keys=(0, 2, 1, 3), scores=(0, 2, 1, 3))
-    >>> product_axes("bsd,dk->bsk", torch.ones(2, 5, 4), torch.ones(4, 8))
+    >>> product_axes("bhld,lrd->bhlr", torch.ones(2, 3, 5, 4), torch.ones(5, 5, 4))  # of distances
     """
     text = equation.replace(" ", "") if isinstance(equation, str) else ""
     given, _, made = text.partition("->")
@@ -68,7 +68,9 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     shared = [axis for axis in made if axis in first and axis in second]
     of_queries = [axis for axis in made if axis not in second]
     to = made[-1]
-    if len(summed) != 1 or not shared or to in first or len({*second} - summed - {*shared}) != 1 or not of_queries:
+    if not first[0] == second[0] == made[0]:
+        return None
+    if len(summed) != 1 or to in first or len({*second} - summed - {*shared}) != 1 or not of_queries:
         return None
     sizes = dict(zip(first + second, (*arrays[0].shape, *arrays[1].shape), strict=True))
     tokens = of_queries

@@ -221,7 +221,8 @@ def _of_text(
     places = places and not unlike
     by = _shift_of(live, model.context, ids.shape[1]) if places else 0
     reference = None
-    odd = any(None in heads for heads in offsets.tokens.values())  # no distance that a reference could undo
+    # Neither a distance that a reference could undo, nor products in two parts that it could replace.
+    odd = any(None in heads for heads in offsets.tokens.values()) or any(each.summed for each in seen)
     if places and whole and not odd and not live.numbers.get("positions_ignored"):
         apart = {layer: [tokens or 0 for tokens in heads] for layer, heads in offsets.tokens.items()}
         reference = rotated_reference(module, declared, seen, apart)

@@ -26,8 +26,11 @@ from clockhands.testing.reports import CannotCheck
 TEXTS, LENGTH = 2, 7
 """The first call: sizes that no other axis is likely to have."""
 
-_MEANT: Mapping[str, str] = {**meanings("mask", "cache"), **KNOWN, "position_embeddings": "waves"}
+_MEANT: Mapping[str, str] = {
+    **meanings("mask", "cache", "cache_positions"), **KNOWN, "position_embeddings": "waves"
+}  # fmt: skip
 _BESIDE = frozenset({"q", "k", "value", "values", "v", "value_states"})  # what attention is given beside queries
+_PLACES = ("positions", "cache_positions")
 _AXES = {"batch seq": lambda states: states, "seq batch": lambda states: states.transpose(0, 1)}
 _TABLE_AXES = ("batch seq", "batch 1 seq", "batch seq 1", "seq", "seq 1", "seq 1 1")
 _WIDTHS = 6  # of hidden states that are tried
@@ -63,7 +66,12 @@ class AttentionCall:
     @property
     def places_given(self) -> bool:
         """Whether the module is told where tokens are."""
-        return self.given is not None or bool(self.forms) or "positions" in self.named.values()
+        return self.positions_given or bool(self.forms)
+
+    @property
+    def positions_given(self) -> bool:
+        """Whether it is told so by numbers."""
+        return self.given is not None or bool({*_PLACES} & {*self.named.values()})
 
     def text(self) -> str:
         """The call with its shapes, for messages."""
@@ -115,8 +123,8 @@ class AttentionRun(nn.Module):
         return module(states, **{name: self._value(name, each, states, at) for name, each in call.named.items()})
 
     def _value(self, name: str, quantity: str, states: Tensor, at: Tensor) -> Any:
-        if quantity == "positions":
-            return at
+        if quantity in _PLACES:
+            return at if quantity == "positions" or at.ndim == 1 else at[0]
         if quantity in _BESIDE:
             return states
         if quantity == "offset":
@@ -193,7 +201,7 @@ def _named(parameters: Sequence[inspect.Parameter]) -> Iterator[tuple[str, str]]
     for each in parameters:
         quantity = each.name if each.name in _BESIDE else _MEANT.get(each.name, "")
         needed = each.default is each.empty
-        if quantity == "positions" or quantity in TABLES or (quantity == "mask" and needed) or needed:
+        if quantity in _PLACES or quantity in TABLES or (quantity == "mask" and needed) or needed:
             yield each.name, quantity
 
 

@@ -239,8 +239,8 @@ class _Found:
         told = told if told.startswith("q k") else f"{told[:1].lower()}{told[1:]}"
         parameters = {"layers": layers, "told": told, "what": what}
         self.explanations.append(explanation_of_codes(code, parameters, None, {**evidence, "explains": [experiment]}))
-        message = f"in layers {layers}, {f'{what} ' if what else ''}{told}."
-        self.failures.append(Failure(experiment, message, dict(evidence)))
+        message = f"in layers {layers}, {f'{what} rotate {told}' if what else told}".rstrip()
+        self.failures.append(Failure(experiment, f"{message}.", dict(evidence)))
 
 
 def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) -> _Found:
@@ -356,13 +356,13 @@ def _add_rotations(
 def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str]:
     """The code of a wrong rotation, and what queries or keys do."""
     if want.expected is None:
-        return "layer-rotates", "rotate"
+        return "layer-rotates", ""
     if found.fault == "no-rotation":
-        return "layer-without-rotation", "do not rotate"
+        return "layer-without-rotation", "by no angle"
     evidence = found.evidence
     if "behaves as" in evidence:
-        return "layer-rotation", f"behave like {evidence['behaves as']}"
-    return "layer-rotation", _numbers(evidence)
+        return "layer-rotation", f"like {evidence['behaves as']}"
+    return "layer-rotation", f"as with {_numbers(evidence)}"
 
 
 def _numbers(evidence: Mapping[str, Any]) -> str:
@@ -391,7 +391,13 @@ def _add_growth(
     grows = [each.layer for each in given if (want := wanted.get(each.layer)) and want.code.score_scale is not None
              and want.code.score_scale.grows_from is not None]  # fmt: skip
     reach = min((wanted[layer].code.score_scale.grows_from or 0 for layer in grows), default=0)  # type: ignore[union-attr]
-    if grows and (grown.answers or positions.max() < reach):
+    still = [layer for layer in grows if grown.most.get(layer) == 1]
+    told = opened.run.call.positions_given and positions.max() >= reach
+    if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
+        says = "scores do not grow with the positions that are passed in"
+        found.note(GROWTH, map(number, grows))
+        found.wrong(GROWTH, "score-growth", layer_ranges(sorted({number(layer) for layer in still})), says, {})
+    elif grows and (grown.answers or positions.max() < reach):
         why = " ".join(grown.answers) or f"it takes no positions beyond {positions.max():,}"
         found.left_out[GROWTH] = why
     elif grows or grown.found:
