@@ -35,7 +35,13 @@ from clockhands.models.compared_runs import (
     some_tokens,
 )
 from clockhands.models.key_selection import SELECTED, selects_keys
-from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.models.layer_biases import (
+    DeclaredBias,
+    biases_in_effect,
+    declared_biases,
+    differing_biases,
+    shared_tables,
+)
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -323,7 +329,8 @@ def _biases(
     """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
-    live.findings += [make_finding(*each) for each in differing_biases(measured, declared)]
+    wrong = [*differing_biases(measured, declared), *shared_tables(module, audited.layers, seen)]
+    live.findings += [make_finding(*each) for each in wrong]
     compared = [declared[path].code for path in measured if path in declared]
     for code in audited.layers:
         if code.part in TEXT and code.kind in _BIASES and code not in compared and not is_absent(module, code.part):

@@ -29,7 +29,7 @@ TEXTS, LENGTH = 2, 7
 _MEANT: Mapping[str, str] = {
     **meanings("mask", "cache", "cache_positions"), **KNOWN, "position_embeddings": "waves"
 }  # fmt: skip
-_BESIDE = frozenset({"q", "k", "value", "values", "v", "value_states"})  # what attention is given beside queries
+_BESIDE = frozenset({"q", "k", "value", "values", "v", "value_states", "decoder_input_ids"})  # the same tokens again
 _PLACES = ("positions", "cache_positions")
 _AXES = {"batch seq": lambda states: states, "seq batch": lambda states: states.transpose(0, 1)}
 _TABLE_AXES = ("batch seq", "batch 1 seq", "batch seq 1", "seq", "seq 1", "seq 1 1")
@@ -72,6 +72,11 @@ class AttentionCall:
     def positions_given(self) -> bool:
         """Whether it is told so by numbers."""
         return self.given is not None or bool({*_PLACES} & {*self.named.values()})
+
+    @property
+    def positions_in_batches(self) -> bool:
+        """Whether each text of a batch has positions of its own."""
+        return self.places == "batch seq" and (self.given is not None or "positions" in self.named.values())
 
     def text(self) -> str:
         """The call with its shapes, for messages."""
@@ -200,8 +205,8 @@ def _named(parameters: Sequence[inspect.Parameter]) -> Iterator[tuple[str, str]]
     """The parameters that get something: those of positions, cosines and masks, and those without a default."""
     for each in parameters:
         quantity = each.name if each.name in _BESIDE else _MEANT.get(each.name, "")
-        needed = each.default is each.empty
-        if quantity in _PLACES or quantity in TABLES or (quantity == "mask" and needed) or needed:
+        needed = each.default is each.empty or each.name == "decoder_input_ids"
+        if needed or quantity in _PLACES or quantity in TABLES:
             yield each.name, quantity
 
 

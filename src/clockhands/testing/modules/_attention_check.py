@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.attention_inputs import Attended
 from clockhands.models.compared_runs import some_tokens
-from clockhands.models.layer_biases import biases_in_effect, declared_biases, differing_biases
+from clockhands.models.layer_biases import biases_in_effect, declared_biases, differing_biases, shared_tables
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -29,6 +30,7 @@ from clockhands.models.layer_rotations import (
     moved,
     repeated_tokens,
     rows_of,
+    single_tokens,
     tolerance,
 )
 from clockhands.models.layer_scores import (
@@ -256,7 +258,8 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     wanted = _as_placed(given, wanted, len(positions)) if declared.latent else wanted
     measured = scores_at_zero(run, tokens, tables | wanted, seen, places=False)
     wanted = in_measured_order(wanted, measured)
-    _add_rotations(found, given, wanted, positions, length, number=number)
+    alone = partial(single_tokens, run, tokens, positions, seen) if run.call.positions_in_batches else None
+    _add_rotations(found, given, wanted, positions, length, alone=alone, number=number)
     _add_scores(found, tables | wanted, measured, dtype, number)
     offsets = differing_offsets(wanted, measured, dtype)
     found.note(BESIDE, map(number, offsets.tokens))
@@ -338,14 +341,18 @@ def _laid_out(wanted: Mapping[int, DeclaredLayer], layout: Layout | None) -> dic
 
 def _add_rotations(
     found: _Found, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray, length: int,
-    *, number: _Number,
+    *, alone: Callable[[], list[Attended]] | None, number: _Number,
 ) -> None:  # fmt: skip
     silent = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
     measured = {each.layer for each in given if each.layer in wanted} - silent
     unknown = "nothing that is known whole is declared for its layers" if not wanted else "its queries or keys are 0"
     found.note(ROTATION, map(number, measured), unknown)
     alike: dict[tuple[str, str], list[LayerRotation]] = {}
-    for each in differing([one for one in given if one.layer in measured], dict(wanted), positions, length):
+    wrong = list(differing([one for one in given if one.layer in measured], dict(wanted), positions, length))
+    if wrong and alone is not None:  # a sink, or what counts keys, moves hidden states along a text as well
+        still = {(each.layer, each.of) for each in differing(alone(), dict(wanted), positions, length)}
+        wrong = [each for each in wrong if (each.layer, each.of) in still]
+    for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
     for (code, told), group in alike.items():
         layers = layer_ranges(sorted({number(each.layer) for each in group}))
@@ -412,7 +419,7 @@ def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, num
     checked = [each.layer for path, each in measured.items() if path in of_layers]
     if any(code.kind in ("alibi", "buckets", "relative") for code in declared.codes):
         found.note(BIAS, map(number, checked), "the numbers of its bias were not found, or its queries are not alike")
-    for each in differing_biases(measured, of_layers):
+    for each in [*differing_biases(measured, of_layers), *shared_tables(opened.run, declared.codes, opened.seen)]:
         _add(found, BIAS, "layer-bias", each, number)
 
 
