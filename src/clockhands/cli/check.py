@@ -189,7 +189,11 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if make:
         options["make"] = function
     check_options(check, options)
-    builds = _builds_model(function) if kind in {"generation", "attention"} else kind == "positions" and not _arguments(function)
+    builds = (
+        _builds_model(function)
+        if kind in {"generation", "attention"}
+        else kind == "positions" and not _arguments(function)
+    )
     subject = [] if make else [_built(function) if builds else function]
     return check(*subject, raises=False, **options)
 

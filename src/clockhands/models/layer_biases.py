@@ -171,7 +171,9 @@ def shared_tables(module: nn.Module, codes: Sequence[LayerEncoding], seen: Seque
     """Layers that hold one table though their type gives each a table of its own: one object, or equal numbers."""
     found = []
     for side in dict.fromkeys(_side(each, codes) for each in seen):
-        own = [code for code in codes if isinstance(code.spec, Buckets) and (side is None or code.part in ("text", side))]
+        own = [
+            code for code in codes if isinstance(code.spec, Buckets) and (side is None or code.part in ("text", side))
+        ]
         if len(own) != 1 or not _is_of(own[0], _OWN_TABLE):
             continue
         layers = sorted({each.layer for each in seen if _side(each, codes) == side})
@@ -184,7 +186,9 @@ def shared_tables(module: nn.Module, codes: Sequence[LayerEncoding], seen: Seque
         if len(alike) < 2 or not (first != first[0, 0]).any():  # numbers that are all equal were not trained
             continue
         where = f" of the {side}" if side is not None else ""
-        says = f"One table of biases serves layers {layer_ranges(alike)}{where}, where the config declares one for each."
+        says = (
+            f"One table of biases serves layers {layer_ranges(alike)}{where}, where the config declares one for each."
+        )
         found.append(Observation("run-differs", {"says": says}, layer_ranges(alike[1:])))
     return found
 

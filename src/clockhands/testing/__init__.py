@@ -1,8 +1,9 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
-`check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_attention` its
-attention layers beside a config, `check_generation` a model with a KV cache, `check_positions` a function that numbers tokens, `check_encoding` an encoding of one's own,
-without a reference. `laws` are properties that hold for every encoding of a kind.
+`check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_attention`
+attention layers beside a config, `check_generation` a model with a KV cache, `check_positions` a function that numbers
+tokens, `check_encoding` an encoding of one's own, without a reference. `laws` are properties that hold for every
+encoding of a kind.
 
 >>> import clockhands as ch
 >>> from clockhands.testing import check_rotary

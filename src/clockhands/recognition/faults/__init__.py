@@ -54,7 +54,9 @@ class Fault:
 
 def subject_of(fault: Fault) -> str:
     """What has the fault."""
-    return {"module": "The module", "attention": "The module", "generation": "The model"}.get(fault.about[0], "The function")
+    return {"module": "The module", "attention": "The module", "generation": "The model"}.get(
+        fault.about[0], "The function"
+    )
 
 
 def fault_in_words(fault: Fault) -> str:

@@ -1,12 +1,13 @@
 """Runs attention of a user, a layer or a whole model, on token ids, as `clockhands.models` runs models.
 
-What its parameters mean is read from their names; what names do not say (the axes of hidden states and of positions, how
-cosines are laid out) is tried in the usual forms. Cosines and sines that it takes are made from the expected encoding.
+What its parameters mean is read from their names; what names do not say (the axes of hidden states and of positions,
+how cosines are laid out) is tried in the usual forms. Cosines and sines that it takes are made from the expected
+encoding.
 """
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +91,10 @@ class AttentionCall:
         return f"forward({', '.join(said)})"
 
 
+class _Unseen(Exception):
+    """The module ran, and its attention was not seen; the message says what was."""
+
+
 class AttentionRun(nn.Module):
     """A module as one that takes token ids and positions [batch, seq].
 
@@ -159,7 +164,9 @@ def _tensor(array: np.ndarray, device: torch.device, dtype: torch.dtype) -> Tens
     return tensor.to(torch.complex64 if tensor.is_complex() else dtype)
 
 
-def calls_of(module: nn.Module, given: Callable[..., Any] | None, width: int | None, *, rotates: bool) -> Iterator[AttentionCall]:
+def calls_of(
+    module: nn.Module, given: Callable[..., Any] | None, width: int | None, *, rotates: bool
+) -> Iterator[AttentionCall]:
     """The calls that its parameters may mean, the usual ones first.
 
     Args:
@@ -236,7 +243,7 @@ class OpenedAttention:
 
 
 def opened_attention(
-    module: nn.Module, calls: Iterator[AttentionCall], spec: Rotary | None, layer: int | None,
+    module: nn.Module, calls: Iterable[AttentionCall], spec: Rotary | None, layer: int | None,
     fits: Callable[[OpenedAttention], bool],
 ) -> OpenedAttention:  # fmt: skip
     """The module in the first call that it takes; of several layouts of cosines, in one that ``fits`` if there is one.
@@ -252,9 +259,9 @@ def opened_attention(
             break  # other sizes would run by chance
         try:
             found = _as(module, call, spec, layer)
-        except (Refused, CannotCheck) as error:
-            said = call.text(), str(error.args[0]), error.__cause__
-            refused, other = refused or said, other or (said if isinstance(error, CannotCheck) else None)
+        except (Refused, _Unseen) as error:
+            said = call.text(), str(error), error.__cause__
+            refused, other = refused or said, other or (said if isinstance(error, _Unseen) else None)
             continue
         if call.table is None or fits(found):
             return found
@@ -284,7 +291,7 @@ def _as(module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int 
 
     Raises:
         Refused: It raised an error.
-        CannotCheck: It ran, but its attention is not seen.
+        _Unseen: It ran, but its attention is not seen.
     """
     tokens = _known_ids(module, call)
     ids = torch.stack([tokens[torch.arange(LENGTH) % len(tokens)], tokens.flip(0)[torch.arange(LENGTH) % len(tokens)]])
@@ -299,13 +306,19 @@ def _as(module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int 
         try:
             seen = attended_once(run, ids, scores=True)
         except InvalidValue:
-            said = "no attention was seen: no layer calls scaled_dot_product_attention, or puts a product of queries and keys into a softmax"
+            said = (
+                "no attention was seen: no layer calls scaled_dot_product_attention or flex_attention, or puts a "
+                "product of queries and keys into a softmax"
+            )
             continue
         shape = list(seen[0].queries.shape)
         if (shape[0], shape[-2]) == (TEXTS, LENGTH):
             return OpenedAttention(run, seen, ids)
-        said = f"its attention gets queries of shape {shape}, where [batch, heads, tokens, channels] of {TEXTS} texts of {LENGTH} tokens are expected"
-    raise CannotCheck(said)
+        said = (
+            f"its attention gets queries of shape {shape}, where [batch, heads, tokens, channels] of {TEXTS} texts of "
+            f"{LENGTH} tokens are expected"
+        )
+    raise _Unseen(said)
 
 
 def _known_ids(module: nn.Module, call: AttentionCall) -> Tensor:

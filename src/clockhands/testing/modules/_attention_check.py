@@ -1,6 +1,6 @@
 """`check_attention`: whether attention layers rotate, scale and bias their scores as a config declares."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,7 +46,6 @@ from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.phrases import listed, shown
 from clockhands.recognition.probe_positions import probe_positions
-from clockhands.testing.kinds import attends
 from clockhands.testing.modules._attention_calls import OpenedAttention, calls_of, opened_attention
 from clockhands.testing.modules._explanations import explanation_of_codes
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
@@ -68,11 +67,16 @@ def check_layers(
 ) -> Report:
     """See `clockhands.testing.check_attention`."""
     declared = _Declared.of(like, layer)
-    only = None if _has_layers(module) else _layer_of(module, declared)
-    spec = declared.spec_for(only)
-    calls = calls_of(module, call, declared.width, rotates=spec is not None)
     with torch.no_grad():
-        opened = opened_attention(module, calls, spec, only, lambda found: _rotates_as(found, declared, only))
+        only, spec = None, declared.spec_for(declared.layer)
+        calls = list(calls_of(module, call, declared.width, rotates=spec is not None))
+        opened = opened_attention(module, calls, spec, None, lambda _: True)
+        _refuse_one_module_for_all(opened.seen, name)
+        if len({each.path for each in opened.seen}) == 1:
+            only = _layer_of(module, declared)
+            spec = declared.spec_for(only)
+        if opened.run.call.table is not None or only is not None:
+            opened = opened_attention(module, calls, spec, only, lambda found: _rotates_as(found, declared, only))
         found = _measured(opened, declared, only)
     if not found.made:
         reasons = [f"{what} ({why.removesuffix('.')})" for what, why in found.left_out.items()]
@@ -176,10 +180,14 @@ class _Declared:
         return {number: own[only] for number in numbers if only in own}  # whatever number it gives itself
 
 
-def _has_layers(module: torch.nn.Module) -> bool:
-    """Whether a module has several layers of its own: a model."""
-    held = [each for each in module.modules() if isinstance(each, torch.nn.ModuleList | torch.nn.Sequential)]
-    return any(sum(1 for part in each if attends(part)) > 1 for each in held)
+def _refuse_one_module_for_all(seen: Sequence[Attended], name: str) -> None:
+    """Refuse a module that itself computes the attention of several layers: which is which is not known."""
+    paths = [each.path for each in seen]
+    if len(paths) > 1 and len({*paths}) == 1 and "." not in paths[0].partition("layers.")[2]:
+        raise CannotCheck(
+            f"{name} puts {len(paths)} products of queries and keys into a softmax in one forward.",
+            "Give each layer a module of its own that computes its attention.",
+        )
 
 
 def _layer_of(module: torch.nn.Module, declared: _Declared) -> int:
@@ -234,7 +242,7 @@ class _Found:
             self.left_out[experiment] = why_not
 
     def wrong(
-        self, experiment: str, code: str, layers: str, told: str, evidence: Mapping[str, Any], what: str = ""
+        self, experiment: str, code: str, layers: str, told: str, *, evidence: Mapping[str, Any], what: str = ""
     ) -> None:
         """Note a fault of some layers: what they do, and ``what`` of them does it."""
         told = told.removesuffix(".")
@@ -265,7 +273,7 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     found.note(BESIDE, map(number, offsets.tokens))
     for each in offsets.found:
         _add(found, BESIDE, "queries-beside-keys", each, number)
-    _add_growth(found, opened, given, wanted, positions, tokens, number=number)
+    _add_growth(found, opened, given, wanted, positions=positions, tokens=tokens, number=number)
     _add_biases(found, opened, declared, number)
     return found
 
@@ -313,7 +321,9 @@ def _along(
     # Of frequencies that depend on the length, those of short texts: a longer one is another experiment.
     length = lengths[0]
     if run.call.places_given:
-        growing = max((each.code.score_scale.grows_from or 0 for each in wanted.values() if each.code.score_scale), default=0)
+        growing = max(
+            (each.code.score_scale.grows_from or 0 for each in wanted.values() if each.code.score_scale), default=0
+        )
         reach = length if changes_with_length(list(wanted.values())) else max(length, 3 * int(growing) + 2)
         for most in dict.fromkeys((reach, length, _COUNTED)):
             at = np.union1d(probe_positions(most, POSITIONS), telling_positions(wanted.values(), most))
@@ -357,7 +367,7 @@ def _add_rotations(
     for (code, told), group in alike.items():
         layers = layer_ranges(sorted({number(each.layer) for each in group}))
         of = listed(sorted({each.of for each in group}, reverse=True))
-        found.wrong(ROTATION, code, layers, told, group[0].evidence, of)
+        found.wrong(ROTATION, code, layers, told, evidence=group[0].evidence, what=of)
 
 
 def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str]:
@@ -373,7 +383,9 @@ def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str
 
 
 def _numbers(evidence: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in evidence.items())
+    return ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in evidence.items()
+    )
 
 
 def _add_scores(
@@ -385,14 +397,16 @@ def _add_scores(
     found.note(SCALE, map(number, scored), " ".join(answers))
     if scored and missing:
         where = layer_ranges(sorted(map(number, missing)))
-        found.left_out[f"score scale of layers {where}"] = "no projection gives their queries and keys, or none is declared"
+        found.left_out[f"score scale of layers {where}"] = (
+            "no projection gives their queries and keys, or none is declared"
+        )
     for each in observed:
         _add(found, SCALE, "score-scale", each, number)
 
 
 def _add_growth(
     found: _Found, opened: OpenedAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer],
-    positions: np.ndarray, tokens: torch.Tensor, *, number: _Number,
+    *, positions: np.ndarray, tokens: torch.Tensor, number: _Number,
 ) -> None:  # fmt: skip
     grown = growth_of_scores(opened.run, given, wanted, positions, tokens)
     grows = [each.layer for each in given if (want := wanted.get(each.layer)) and want.code.score_scale is not None
@@ -403,7 +417,7 @@ def _add_growth(
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
-        found.wrong(GROWTH, "score-growth", layer_ranges(sorted({number(layer) for layer in still})), says, {})
+        found.wrong(GROWTH, "score-growth", layer_ranges(sorted(map(number, still))), says, evidence={})
     elif grows and (grown.answers or positions.max() < reach):
         why = " ".join(grown.answers) or f"it takes no positions beyond {positions.max():,}"
         found.left_out[GROWTH] = why
@@ -426,4 +440,4 @@ def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, num
 def _add(found: _Found, experiment: str, code: str, observed: Observation, number: _Number) -> None:
     layers = sorted({number(layer) for layer in layer_numbers(observed.layers or "")})
     told = str(observed.evidence.get("says") or _numbers(observed.evidence))
-    found.wrong(experiment, code, layer_ranges(layers), told, observed.evidence)
+    found.wrong(experiment, code, layer_ranges(layers), told, evidence=observed.evidence)
