@@ -16,6 +16,7 @@ TITLES = {
     "additive": "Additive encodings",
     "bias": "Biases",
     "module": "Modules",
+    "attention": "Attention layers",
     "generation": "Generation with a cache",
     "positions": "Positions of tokens",
 }

@@ -18,7 +18,7 @@ from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
 from clockhands.phrases import number_of
 from clockhands.testing import CannotCheck, Report
 
-KINDS = ("rotary", "additive", "bias", "module", "generation", "positions", "encoding")
+KINDS = ("rotary", "additive", "bias", "module", "attention", "generation", "positions", "encoding")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 EXAMPLES = """\b
@@ -51,7 +51,7 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--like",
     metavar="SPEC",
     help="Expected encoding: PRESET[:field=value,...], a MODEL[:layer=N] or its config.json, or a file of "
-    "clockhands.to_json; for positions a family.",
+    "clockhands.to_json; for positions a family, for attention layers a MODEL.",
 )
 @click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
 @click.option(
@@ -113,7 +113,8 @@ def command(  # noqa: PLR0917 - click passes them by name
 
     CALLABLE is imported from the current folder or from an installed package, and called many times: RoPE or an
     additive encoding with (x [seq, width], positions [seq]), or as the names of its arguments say, such as
-    (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward. FILE.py:NAME
+    (q, k, cos, sin); a bias with (queries, keys), a PyTorch module with the arguments of its forward, and an attention
+    layer or a model, with --like MODEL, as its config declares its layers. FILE.py:NAME
     without --like is an encoding of your own, with the methods of clockhands.encodings.protocols: its laws are checked
     without a reference. With --kind positions CALLABLE gives tokens their positions, or returns a model that does, or
     is a file, .npz or .pt, of a batch with its positions. With --kind generation CALLABLE may be a model that the lab
@@ -151,7 +152,7 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.testing.kinds import by_names, check_of, check_options, is_module, kind_for
+    from clockhands.testing.kinds import attends, by_names, check_of, check_options, is_config, is_module, kind_for
     from clockhands.testing.positions import numbers_tokens
 
     if kind in {None, "positions"} and Path(target).is_file():
@@ -173,7 +174,10 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
             refused = error
     if kind is None and not make and numbers_tokens(function):
         kind = "positions"
-    if kind != "positions":  # there `like` is a family of position rules, or a model of it, and no encoding
+    if kind is None and not make and is_config(options.get("like")):
+        function = _built_module(function)
+        kind = "attention" if is_module(function) and attends(function) else None
+    if kind not in {"positions", "attention"}:  # there `like` is a family of rules or a config, and no encoding
         options = _with_spec(options)
     if kind is None:
         if "like" not in options and (make or not is_module(function)):
@@ -185,7 +189,11 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     if make:
         options["make"] = function
     check_options(check, options)
-    builds = _builds_model(function) if kind == "generation" else kind == "positions" and not _arguments(function)
+    builds = (
+        _builds_model(function)
+        if kind in {"generation", "attention"}
+        else kind == "positions" and not _arguments(function)
+    )
     subject = [] if make else [_built(function) if builds else function]
     return check(*subject, raises=False, **options)
 
@@ -305,6 +313,16 @@ def _builds_model(function: Any) -> bool:
     return isinstance(function, type) or all(
         one.default is not one.empty or one.kind in open_ended for one in parameters
     )
+
+
+def _built_module(function: Any) -> Any:
+    """What a function without arguments returns if that is a module; else the function itself."""
+    from clockhands.testing.kinds import is_module
+
+    if isinstance(function, type) or is_module(function) or _arguments(function):
+        return function
+    made = _built(function)
+    return made if is_module(made) else function
 
 
 def _built(function: Any) -> Any:

@@ -1,14 +1,15 @@
 """Captures queries and keys as attention receives them, after the rotation, in every layer of a running model.
 
-Attention is a product of queries and keys in every model: a call of PyTorch's ``scaled_dot_product_attention``, or a
-product of two arrays whose result goes into a softmax in the same module. A `TorchFunctionMode` sees both, so no model
-family needs special code. Queries, keys and scores can be changed there.
+Attention is a product of queries and keys in every model: a call of PyTorch's ``scaled_dot_product_attention`` or
+``flex_attention``, or a product of two arrays, also written as ``einsum``, whose result goes into a softmax in the same
+module. A `TorchFunctionMode` sees all of them, so no model family needs special code. Queries, keys and scores can be
+changed there.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.errors import InvalidValue
+from clockhands.models.product_axes import ProductAxes, product_axes
 from clockhands.models.running_models import runner
 
 HIDDEN = -5_000.0
@@ -27,7 +29,11 @@ FUSED = nn.functional.scaled_dot_product_attention
 _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
+_SUMS = (torch.add, Tensor.add, Tensor.__add__, Tensor.add_, Tensor.__iadd__)
+_SCALED = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
+
+_FLEX = "flex_attention"  # the name of the operator that PyTorch's function of this name calls
 
 _OF_ANOTHER_TEXT = re.compile(r"EncDecAttention|cross_?att|encoder_attn", re.IGNORECASE)
 """Names of attention over the text of an encoder."""
@@ -45,6 +51,7 @@ class Attended:
         scores: The input of the softmax, [batch, heads, tokens, keys], if requested.
         product: Which product of the module it is; None for the fused function.
         held: Whether the input of its layer was held, as `clockhands.models.layer_inputs` does.
+        summed: Whether it is the sum of two products, each of some channels of a head.
     """
 
     layer: int
@@ -54,6 +61,7 @@ class Attended:
     scores: Tensor | None
     product: int | None
     held: bool = False
+    summed: bool = False
 
     def distance(self, queries: Tensor, keys: Tensor) -> float:
         """How far its queries or keys are from others, as a share of their size."""
@@ -128,7 +136,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.paths, self.turn, self.add, self.keep = paths, turn, add, scores
         self.known = {each.path: each.product for each in known}
-        self.running: list[tuple[nn.Module, list[tuple[Tensor, Tensor, torch.Size]]]] = []
+        self.running: list[tuple[nn.Module, list[_Product]]] = []
         self.seen: list[Attended] = []
         self.batch = 1
 
@@ -152,8 +160,14 @@ class _Watch(TorchFunctionMode):
             given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
             one, other = given.pop("batch1"), given.pop("batch2")
             return self._product(lambda a, b: torch.baddbmm(batch1=a, batch2=b, **given), one, other)
+        if func is torch.einsum and not kwargs and (axes := product_axes(*args)) is not None:
+            return self._product(lambda one, other: func(args[0], one, other), *args[1:], axes=axes)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
+        if (func in _SUMS or func in _SCALED) and len(args) == 2:
+            return self._combined(func, args, kwargs)
+        if getattr(func, "__name__", "") == _FLEX and len(args) > 5:
+            return self._flex(func, args, kwargs)
         return func(*args, **kwargs)
 
     def _of(self, module: nn.Module) -> tuple[int, str] | None:
@@ -166,14 +180,35 @@ class _Watch(TorchFunctionMode):
         other = getattr(module, "is_cross_attention", False) or _OF_ANOTHER_TEXT.search(path)
         return None if number is None or other else (number, path)
 
-    def _note(self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None) -> None:
+    def _note(
+        self, where: tuple[int, str], queries: Tensor, keys: Tensor, scores: Any, product: int | None,
+        *, summed: bool = False,
+    ) -> None:  # fmt: skip
         kept = self._of_texts(scores).detach().float().clone() if self.keep else None
         queries, keys = self._of_texts(queries).detach(), self._of_texts(keys).detach()
-        self.seen.append(Attended(*where, queries, keys, kept, product))
+        self.seen.append(Attended(*where, queries, keys, kept, product, summed=summed))
 
     def _of_texts(self, array: Tensor) -> Tensor:
-        """[batch, heads, tokens, channels], where batch and heads may be one axis."""
-        return array if array.ndim != 3 else array.unflatten(0, (self.batch, -1))
+        """[batch, heads, tokens, channels], where batch and heads may be one axis, or heads several."""
+        return array.unflatten(0, (self.batch, -1)) if array.ndim == 3 else array.flatten(1, -3)
+
+    def _flex(self, func: Any, args: Any, kwargs: Any) -> Any:
+        query, key, value, score_mod, block_mask, scale, *others = args
+        module, _ = self.running[-1]
+        where = self._of(module)
+        if where is None:
+            return func(*args, **kwargs)
+        scores = _flex_scores(query, key, score_mod, block_mask[-1], scale) if self.keep or self.add else None
+        self._note(where, query, key, scores, None)
+        if self.turn is not None:
+            query, key = self.turn(where[0], query, key)
+        if self.add is not None:
+            added, kept = self.add(where[1], scores), score_mod  # type: ignore[arg-type]
+
+            def score_mod(score: Tensor, batch: Tensor, head: Tensor, of: Tensor, to: Tensor) -> Tensor:
+                return kept(score, batch, head, of, to) + added[batch % len(added), head, of, to]
+
+        return func(query, key, value, score_mod, block_mask, scale, *others, **kwargs)
 
     def _fused(self, args: Any, kwargs: Any) -> Tensor:
         given = fused_arguments(args, kwargs)
@@ -196,21 +231,35 @@ class _Watch(TorchFunctionMode):
         given |= {"query": query, "key": key, "attn_mask": attn_mask, "is_causal": is_causal}
         return FUSED(**given)
 
-    def _product(self, func: Any, one: Any, other: Any) -> Any:
+    def _product(self, func: Any, one: Any, other: Any, *, axes: ProductAxes | None = None) -> Any:
         module, products = self.running[-1]
         both = isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point()
-        if not both or one.ndim < 3 or other.ndim != one.ndim or isinstance(other, nn.Parameter):
+        alike = both and (axes is not None or (one.ndim >= 3 and other.ndim == one.ndim))
+        if not alike or isinstance(other, nn.Parameter):
             return func(one, other)
-        queries, keys = one, other.transpose(-1, -2)
+        queries, keys = (one, other.mT) if axes is None else (axes.queries_of(one), axes.keys_of(other))
         where = self._of(module)
         wanted = where is not None and self.known.get(where[1], -1) == len(products)
         if self.turn is not None and wanted:
             assert where is not None
             turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
-            one, other = new[0], new[1].transpose(-1, -2)
+            one, other = (new[0], new[1].mT) if axes is None else axes.back(*new, one.shape, other.shape)
         made = func(one, other)
-        products.append((queries, keys, made.shape))
+        products.append(_Product(queries, keys, made, axes))
+        return made
+
+    def _combined(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A product times a number, or the sum of two: a head whose channels are multiplied in two parts."""
+        _, products = self.running[-1]
+        parts = [each for arg in args for each in products if each.made is arg]
+        made = func(*args, **kwargs)
+        if func in _SCALED and len(parts) == 1:
+            (number,) = [arg for arg in args if arg is not parts[0].made]
+            if isinstance(number, float | int):
+                products.append(replace(parts[0], queries=parts[0].queries * number, made=made, derived=True))
+        elif func in _SUMS and len(parts) == 2 and (both := parts[0].beside(parts[1], made)) is not None:
+            products.append(both)
         return made
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -219,22 +268,77 @@ class _Watch(TorchFunctionMode):
         scores = args[0] if args else kwargs.get("input")
         if where is None or not isinstance(scores, Tensor) or scores.ndim < 3:
             return func(*args, **kwargs)
-        tokens, keys = scores.shape[-2:]
-        fits = (
-            number for number, (*_, shape) in enumerate(products) if shape[-2] == tokens and keys - shape[-1] in (0, 1)
-        )  # fmt: skip - one more: a sink
-        number = next(fits, None)
-        if number is None:
+        fits = [each for each in products if each.gives(scores)]
+        found = next((each for each in fits if each.summed), next((each for each in fits if not each.derived), None))
+        if found is None:
             return func(*args, **kwargs)
-        of_queries, of_keys, shape = products[number]
-        self._note(where, of_queries, of_keys, scores[..., : shape[-1]], number)
-        if self.add is not None:
+        shape, number = found.made.shape, products.index(found)
+        own = found.in_order(scores[..., : shape[-1]])
+        self._note(where, found.queries, found.keys, own, number, summed=found.summed)
+        if self.add is not None and found.axes is None:
             changed = self._of_texts(scores).clone()
             seen = changed[..., : shape[-1]]
             seen += self.add(where[1], seen).to(scores.dtype)
             args = (changed.reshape(scores.shape), *args[1:]) if args else args
             kwargs = kwargs if args else {**kwargs, "input": changed.reshape(scores.shape)}
         return func(*args, **kwargs)
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """A product that may be one of queries and keys.
+
+    Attributes:
+        queries: [..., tokens, channels].
+        keys: [..., tokens, channels].
+        made: The product.
+        axes: Its axes, where it was written as ``einsum``.
+        derived: Whether it is one of the others times a number, or a sum of others.
+        summed: Whether it is a sum of two.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    made: Tensor
+    axes: ProductAxes | None
+    derived: bool = False
+    summed: bool = False
+
+    def gives(self, scores: Tensor) -> bool:
+        """Whether the input of a softmax has its shape; with one key more, for a sink."""
+        more, shape = scores.shape[-1] - self.made.shape[-1], self.made.shape
+        if self.axes is not None:
+            return more in (0, 1) and scores.shape[:-1] == shape[:-1]
+        return more in (0, 1) and scores.shape[-2] == shape[-2]
+
+    def beside(self, other: "_Product", made: Tensor) -> "_Product | None":
+        """The sum of both as one product of longer queries and keys; None where that is none."""
+        if self.made.shape != other.made.shape or self.queries.shape[:-1] != other.queries.shape[:-1]:
+            return None
+        sides = ((self.queries, other.queries), (self.keys, other.keys))
+        if any(one.ndim != another.ndim for one, another in sides):
+            return None
+        joined = [torch.cat(_alike(one, another), dim=-1) for one, another in sides]
+        return _Product(*joined, made, self.axes, derived=True, summed=True)
+
+    def in_order(self, scores: Tensor) -> Tensor:
+        """Scores of its shape as [..., tokens, keys]."""
+        return scores if self.axes is None else self.axes.scores_of(scores)
+
+
+def _alike(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with as many heads: keys of one head serve all."""
+    shape = torch.broadcast_shapes(one.shape[:-1], other.shape[:-1])
+    return one.expand(*shape, -1), other.expand(*shape, -1)
+
+
+def _flex_scores(query: Tensor, key: Tensor, score_mod: Any, mask_mod: Any, scale: float) -> Tensor:
+    """The scores that ``flex_attention`` computes; those of hidden keys are -inf."""
+    scores = fused_scores({"query": query, "key": key, "scale": scale})
+    batch, head, of, to = torch.meshgrid(
+        *(torch.arange(size, device=scores.device) for size in scores.shape), indexing="ij"
+    )
+    return score_mod(scores, batch, head, of, to).masked_fill(~mask_mod(batch, head, of, to), float("-inf"))
 
 
 def _hidden(scores: Tensor) -> float:

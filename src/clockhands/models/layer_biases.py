@@ -4,8 +4,9 @@ In a text of one repeated token whose tokens all have the same position, all que
 scores of a query differ only by the bias, which can be read off in every layer without code for the model family.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from clockhands.models.attention_inputs import HIDDEN, Attended, attended, round
 from clockhands.models.observations import Observation
 from clockhands.models.running_models import runner, takes
 from clockhands.recognition.diagnosis import of_slopes
+
+_NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")  # of a layer, in the path of a table
 
 TOKENS = 48
 """Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""
@@ -59,6 +62,7 @@ class DeclaredBias:
         values: Its learned numbers, as the module holds them; None where it has none.
         scale: The factor by which the family multiplies it.
         dtype: The type in which the family computes it.
+        others: Tables of other layers, by what they are called in a sentence.
     """
 
     code: LayerEncoding
@@ -66,10 +70,12 @@ class DeclaredBias:
     values: Any = None
     scale: float = 1.0
     dtype: str = "float32"
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def matrix(self, queries: int, keys: int) -> np.ndarray:
-        """The declared bias, [heads, queries, keys], float64."""
-        values = {} if self.values is None else {"values": self.values}
+    def matrix(self, queries: int, keys: int, table: Any = None) -> np.ndarray:
+        """The declared bias, or that of another table, [heads, queries, keys], float64."""
+        table = self.values if table is None else table
+        values = {} if table is None else {"values": table}
         return self.scale * np.asarray(bias(self.spec, queries, keys, **values), np.float64)
 
 
@@ -86,7 +92,7 @@ def declared_biases(
     found: dict[str, DeclaredBias] = {}
     config: Any = getattr(module, "config", None)
     for each in seen:
-        side = _stack(each.path)
+        side = _side(each, codes)
         own = [code for code in codes if code.kind in ("alibi", "buckets")
                and (code.layers is None or code.layers == "input" or each.layer in layer_numbers(code.layers))
                and (side is None or code.part in ("text", side))]  # fmt: skip
@@ -101,9 +107,22 @@ def declared_biases(
             heads = config.num_attention_heads
             width = config.hidden_size // heads
             found[each.path] = DeclaredBias(code, Alibi(heads, form="key"), None, width**-0.5, "bfloat16")
-        elif isinstance(code.spec, Buckets) and (table := _table(module, each.path, side)) is not None:
-            found[each.path] = DeclaredBias(code, code.spec, table)
+        elif isinstance(code.spec, Buckets):
+            wanted, others = _tables_of(each, code, _tables(module, code.spec, side))
+            if wanted is not None:
+                found[each.path] = DeclaredBias(code, code.spec, wanted, others=others)
     return found
+
+
+_OWN_TABLE = ("umt5",)
+"""Types of which each layer has a table of its own (transformers 5.23.0, UMT5Block)."""
+_FIRST_TABLE = ("t5", "mt5", "longt5", "switch_transformers", "pop2piano")
+"""Types of which all layers of a stack share the table of its first layer (transformers 5.23.0, T5Block)."""
+
+
+def _is_of(code: LayerEncoding, types: Sequence[str]) -> bool:
+    kind = code.source.get("kind", "")
+    return any(kind.startswith(f"architecture of {name} (") for name in types)
 
 
 def _stack(path: str) -> str | None:
@@ -111,16 +130,67 @@ def _stack(path: str) -> str | None:
     return next((part for part in ("encoder", "decoder") if path.startswith(f"{part}.")), None)
 
 
-def _table(module: nn.Module, path: str, side: str | None) -> np.ndarray | None:
-    """The learned numbers of buckets, [buckets, heads]: those of an attention, or of the one table of a stack."""
-    tables = {
-        name: each for name, each in module.named_modules()
-        if name.endswith("relative_attention_bias") and isinstance(each, nn.Embedding)
-        and (side is None or name.startswith(f"{side}."))
-    }  # fmt: skip
-    own = tables.get(f"{path}.relative_attention_bias")
-    table = next(iter(tables.values())) if own is None and len(tables) == 1 else own
-    return None if table is None else table.weight.detach().float().cpu().numpy()
+def _side(own: Attended, codes: Sequence[LayerEncoding]) -> str | None:
+    """The stack of an attention; where its path says none, and there are two, what its queries see says it."""
+    side = _stack(own.path)
+    if side is None and own.scores is not None and {"encoder", "decoder"} <= {code.part for code in codes}:
+        return "decoder" if bool((own.scores <= HIDDEN).any()) else "encoder"
+    return side
+
+
+def _tables(module: nn.Module, spec: Buckets, side: str | None) -> dict[int | None, nn.Embedding]:
+    """The tables [buckets, heads] of a stack by the number of their layer; None for one that is of no layer."""
+    found: dict[int | None, nn.Embedding] = {}
+    for name, each in module.named_modules(remove_duplicate=False):
+        if not isinstance(each, nn.Embedding) or (_stack(name) is not None and _stack(name) != side):
+            continue
+        if name.endswith("relative_attention_bias") or tuple(each.weight.shape) == (spec.buckets, spec.heads):
+            number = _NUMBER.search(name)
+            found.setdefault(None if number is None else int(number[1]), each)
+    return found
+
+
+def _tables_of(
+    own: Attended, code: LayerEncoding, tables: Mapping[int | None, nn.Embedding]
+) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
+    """The learned numbers [buckets, heads] that a layer should read, and those of other layers."""
+    if not tables:
+        return None, {}
+    first = None if None in tables else min(layer for layer in tables if layer is not None)
+    wanted = first if _is_of(code, _FIRST_TABLE) or len(tables) == 1 else own.layer
+    held = {layer: each.weight.detach().float().cpu().numpy() for layer, each in tables.items()}
+    others = {
+        "its own table" if layer == own.layer else f"the table of layer {layer}": each
+        for layer, each in held.items()
+        if layer not in (wanted, None)
+    }
+    return held.get(wanted), others
+
+
+def shared_tables(module: nn.Module, codes: Sequence[LayerEncoding], seen: Sequence[Attended]) -> list[Observation]:
+    """Layers that hold one table though their type gives each a table of its own: one object, or equal numbers."""
+    found = []
+    for side in dict.fromkeys(_side(each, codes) for each in seen):
+        own = [
+            code for code in codes if isinstance(code.spec, Buckets) and (side is None or code.part in ("text", side))
+        ]
+        if len(own) != 1 or not _is_of(own[0], _OWN_TABLE):
+            continue
+        layers = sorted({each.layer for each in seen if _side(each, codes) == side})
+        held = {layer: each.weight for layer, each in _tables(module, own[0].spec, side).items()}  # type: ignore[arg-type]
+        known = [layer for layer in layers if layer in held]
+        if len(layers) < 2 or not held or (len(held) > 1 and len(known) < 2):
+            continue
+        first = held[known[0]] if known else next(iter(held.values()))
+        alike = [layer for layer in layers if torch.equal(held.get(layer, first), first)]
+        if len(alike) < 2 or not (first != first[0, 0]).any():  # numbers that are all equal were not trained
+            continue
+        where = f" of the {side}" if side is not None else ""
+        says = (
+            f"One table of biases serves layers {layer_ranges(alike)}{where}, where the config declares one for each."
+        )
+        found.append(Observation("run-differs", {"says": says}, layer_ranges(alike[1:])))
+    return found
 
 
 def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | None) -> dict[str, LayerBias]:
@@ -212,6 +282,13 @@ def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]]
             verdict = of_slopes(slopes / declared.scale, declared.spec, declared.dtype)
             if verdict.code == "slopes-differ":
                 return verdict.code, {**verdict.evidence, "what": f"slopes of {own.path}"}
+    for name, table in declared.others.items():
+        other = declared.matrix(tokens, tokens, table)
+        other = other - np.diagonal(other, axis1=1, axis2=2)[..., None]
+        if np.nan_to_num(np.abs(own.matrix - other) - roundings).max() <= own.rounding:
+            should = "each layer its own" if _is_of(declared.code, _OWN_TABLE) else "all layers that of the first one"
+            return "run-differs", {"says": f"The bias on the scores of {own.path} is that of {name}, where the config "
+                                           f"declares {should}."}  # fmt: skip
     says = f"The bias on the scores of {own.path} differs from the declared one: head {head} adds "
     says += f"{own.matrix[head, query, key]:.4g} at distance {query - key}, expected {wanted[head, query, key]:.4g}."
     return "run-differs", {"says": says}

@@ -45,11 +45,13 @@ class DeclaredLayer:
         code: The code; its kind is ``rotary`` or ``none``.
         expected: Its frequencies; None without a rotation.
         layout: The arrangement of the channels that attention receives.
+        leading: Whether the rotated channels come first, whatever the code says.
     """
 
     code: LayerEncoding
     expected: Expected | None
     layout: Layout | None
+    leading: bool = False
 
     @property
     def rotated(self) -> int:
@@ -61,7 +63,7 @@ class DeclaredLayer:
         """The places of the rotated channels among the channels of a head."""
         last = isinstance(self.code.spec, Rotary) and self.code.spec.part == "last"
         last = last or (self.code.width is not None and self.code.width < width)  # multi-head latent attention
-        return slice(width - self.rotated, width) if last else slice(0, self.rotated)
+        return slice(width - self.rotated, width) if last and not self.leading else slice(0, self.rotated)
 
     @property
     def sign(self) -> int:
@@ -156,6 +158,7 @@ def single_tokens(
             None,
             same[0].product,
             same[0].layer in held,
+            same[0].summed,
         )
         for same in zip(*passes, strict=True)
     ]

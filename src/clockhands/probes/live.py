@@ -35,7 +35,13 @@ from clockhands.models.compared_runs import (
     some_tokens,
 )
 from clockhands.models.key_selection import SELECTED, selects_keys
-from clockhands.models.layer_biases import DeclaredBias, biases_in_effect, declared_biases, differing_biases
+from clockhands.models.layer_biases import (
+    DeclaredBias,
+    biases_in_effect,
+    declared_biases,
+    differing_biases,
+    shared_tables,
+)
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -221,7 +227,8 @@ def _of_text(
     places = places and not unlike
     by = _shift_of(live, model.context, ids.shape[1]) if places else 0
     reference = None
-    odd = any(None in heads for heads in offsets.tokens.values())  # no distance that a reference could undo
+    # Neither a distance that a reference could undo, nor products in two parts that it could replace.
+    odd = any(None in heads for heads in offsets.tokens.values()) or any(each.summed for each in seen)
     if places and whole and not odd and not live.numbers.get("positions_ignored"):
         apart = {layer: [tokens or 0 for tokens in heads] for layer, heads in offsets.tokens.items()}
         reference = rotated_reference(module, declared, seen, apart)
@@ -322,7 +329,8 @@ def _biases(
     """The declared biases on scores, by path; differences become findings."""
     measured = biases_in_effect(module, int(ids[0, 0]), ids.device, audited.context)
     declared = declared_biases(module, audited.layers, seen)
-    live.findings += [make_finding(*each) for each in differing_biases(measured, declared)]
+    wrong = [*differing_biases(measured, declared), *shared_tables(module, audited.layers, seen)]
+    live.findings += [make_finding(*each) for each in wrong]
     compared = [declared[path].code for path in measured if path in declared]
     for code in audited.layers:
         if code.part in TEXT and code.kind in _BIASES and code not in compared and not is_absent(module, code.part):

@@ -1,8 +1,9 @@
 """Checks of a user's functions and modules: laws, exact numbers, and an explanation of what is wrong.
 
-`check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_generation` a
-model with a KV cache, `check_positions` a function that numbers tokens, `check_encoding` an encoding of one's own,
-without a reference. `laws` are properties that hold for every encoding of a kind.
+`check_rotary`, `check_additive` and `check_bias` test a function, `check_module` a PyTorch module, `check_attention`
+attention layers beside a config, `check_generation` a model with a KV cache, `check_positions` a function that numbers
+tokens, `check_encoding` an encoding of one's own, without a reference. `laws` are properties that hold for every
+encoding of a kind.
 
 >>> import clockhands as ch
 >>> from clockhands.testing import check_rotary
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         kind_of,
         laws_for,
     )
-    from clockhands.testing.modules import check_module
+    from clockhands.testing.modules import check_attention, check_module
     from clockhands.testing.positions import check_batch, check_positions
     from clockhands.testing.reports import CannotCheck, CheckFailed, Explanation, Failure, Report
 
@@ -42,7 +43,7 @@ _HOME = {
     "encodings": ("EncodingReport", "check_encoding"),
     "functions": ("check_additive", "check_bias", "check_rotary"),
     "generation": ("check_generation",),
-    "modules": ("check_module",),
+    "modules": ("check_attention", "check_module"),
     "positions": ("check_batch", "check_positions"),
     "reports": ("CannotCheck", "CheckFailed", "Explanation", "Failure", "Report"),
 }
@@ -66,6 +67,7 @@ __all__ = [
     "Subject",
     "broken",
     "check_additive",
+    "check_attention",
     "check_batch",
     "check_bias",
     "check_encoding",

@@ -19,6 +19,7 @@ CHECKS = {
     "additive": "check_additive",
     "bias": "check_bias",
     "module": "check_module",
+    "attention": "check_attention",
     "generation": "check_generation",
     "positions": "check_positions",
 }
@@ -124,7 +125,8 @@ def by_names(fn: Any, kind: str | None = None, *, backend: Any = None, timeout: 
 def kind_for(fn: Any, like: Any) -> str:
     """The kind of check: ``"module"`` for a PyTorch module, otherwise the kind of the encoding ``like``.
 
-    A module of which no encoding is expected, and which takes token ids and a cache, is a model: ``"generation"``.
+    A module of which no encoding is expected, and which takes token ids and a cache, is a model: ``"generation"``. One
+    that holds projections, beside a config, is attention: ``"attention"``.
 
     Raises:
         CannotCheck: It takes token ids and no cache: what it is for is not known.
@@ -132,7 +134,9 @@ def kind_for(fn: Any, like: Any) -> str:
     """
     if is_module(fn):
         taken = list(inspect.signature(fn.forward).parameters)  # of a class the first one is `self`
-        if like is not None or not taken or taken[0] not in meanings("tokens") or not _has_table(fn):
+        if like is not None:
+            return "attention" if is_config(like) and attends(fn) else "module"
+        if not taken or taken[0] not in meanings("tokens") or not _has_table(fn):
             return "module"
         if not any(name in meanings("cache") for name in taken):
             model = type(fn).__name__
@@ -159,6 +163,33 @@ def kind_for(fn: Any, like: Any) -> str:
         f"`like` must be RoPE, an additive encoding or a bias, got {shown(spec)}.",
         'Give a spec, or a preset\'s name: like="llama3.1".',
     )
+
+
+def is_config(like: Any) -> bool:
+    """Whether ``like`` is a config: the path of a model, ``PATH:layer=N``, a dict, or an object with its keys."""
+    if isinstance(like, str):
+        from clockhands.configs.targets import is_preset, open_target, path_of
+
+        text = like.partition(":layer=")[0]
+        return not is_preset(text) and path_of(text) is not None and open_target(text).spec is None
+    return isinstance(like, Mapping) or callable(getattr(like, "to_dict", None))
+
+
+def attends(module: Any) -> bool:
+    """Whether a module, or a class of modules, may be an attention layer or a model: it holds projections.
+
+    Of a class that is not built, the names in its code are read.
+    """
+    if isinstance(module, type):
+        methods = [method for kind in module.__mro__[:-1] for method in vars(kind).values()]
+        names = {name for method in methods for name in getattr(getattr(method, "__code__", None), "co_names", ())}
+        return bool(names & _PROJECTIONS)
+    linear = any(type(each).__name__ in _PROJECTIONS for each in module.modules())
+    tables = sum("Embedding" in type(each).__name__ for each in module.modules())
+    return linear or sum(each.ndim == 2 for each in module.parameters()) > tables + 1
+
+
+_PROJECTIONS = frozenset({"Linear", "Conv1D", "MultiheadAttention"})
 
 
 def _has_table(module: Any) -> bool:

@@ -29,7 +29,7 @@ _OTHER_CODE = "If the function computes another known encoding, `clockhands iden
 _NAMED = 12  # passed experiments that are listed by name
 _DECODING = "one token at a time"  # without it, nothing was checked of positions after a cache
 # The subject of the explanation sentences; "the function" for all other kinds.
-_SUBJECTS = {"module": "the module", "generation": "the model"}
+_SUBJECTS = {"module": "the module", "attention": "the module", "generation": "the model"}
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Report:
 
     Attributes:
         subject: The name of what was checked.
-        kind: ``"rotary"``, ``"additive"``, ``"bias"``, ``"module"``, ``"generation"`` or
+        kind: ``"rotary"``, ``"additive"``, ``"bias"``, ``"module"``, ``"attention"``, ``"generation"`` or
             ``"positions"``.
         like: A description of the expected encoding.
         experiments: The names of the experiments that ran.
@@ -219,7 +219,7 @@ class Report:
 
     def _in_verdict(self, why: str) -> bool:
         """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
-        if self.kind == "generation":
+        if self.kind in {"generation", "attention"}:
             return self.sound and not why.startswith("pass ")
         return self.sound and why.startswith(("it takes no", "it returns no"))
 

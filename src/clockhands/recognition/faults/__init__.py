@@ -54,7 +54,9 @@ class Fault:
 
 def subject_of(fault: Fault) -> str:
     """What has the fault."""
-    return {"module": "The module", "generation": "The model"}.get(fault.about[0], "The function")
+    return {"module": "The module", "attention": "The module", "generation": "The model"}.get(
+        fault.about[0], "The function"
+    )
 
 
 def fault_in_words(fault: Fault) -> str:
@@ -79,6 +81,7 @@ def fault_of(fault: Fault) -> str:
         "additive": "additive encodings",
         "bias": "biases",
         "module": "modules",
+        "attention": "attention layers",
         "generation": "generation with a cache",
         "positions": "positions of tokens",
     }
@@ -144,6 +147,8 @@ BIAS: Mapping[str, Fault] = Catalogue(lambda: faults_in("bias"))
 """The faults of biases."""
 MODULE: Mapping[str, Fault] = Catalogue(lambda: faults_in("module"))
 """The faults of modules. They have no suspects: a treatment of the module shows each, and its tensors identify it."""
+ATTENTION: Mapping[str, Fault] = Catalogue(lambda: faults_in("attention"))
+"""The faults of attention layers: what each gives is measured on the running module beside a config."""
 GENERATION: Mapping[str, Fault] = Catalogue(lambda: faults_in("generation"))
 """The faults of models with a cache: a single pass with other positions or other visible keys gives the same output."""
 
@@ -166,6 +171,6 @@ def _joined(kinds: Iterable[Mapping[str, Fault]]) -> dict[str, Fault]:
 
 
 FAULTS: Mapping[str, Fault] = Catalogue(
-    lambda: _joined((ROTARY, ADDITIVE, BIAS, SHARDING, MODULE, GENERATION, POSITIONS))
+    lambda: _joined((ROTARY, ADDITIVE, BIAS, SHARDING, MODULE, ATTENTION, GENERATION, POSITIONS))
 )
 """Every fault by its code."""

@@ -1,5 +1,5 @@
-"""The check of PyTorch modules that apply a position encoding."""
+"""The checks of PyTorch modules that apply a position encoding, and of attention layers."""
 
-from clockhands.testing.modules._module_check import check_module
+from clockhands.testing.modules._module_check import check_attention, check_module
 
-__all__ = ["check_module"]
+__all__ = ["check_attention", "check_module"]

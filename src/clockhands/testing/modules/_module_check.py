@@ -1,4 +1,7 @@
-"""`check_module`: whether a PyTorch module keeps its position encoding after casts, copies, saving and loading."""
+"""`check_module`: whether a PyTorch module keeps its position encoding after casts, copies, saving and loading.
+
+`check_attention`: whether attention layers use it as a config declares.
+"""
 
 import inspect
 from collections.abc import Callable, Collection
@@ -135,6 +138,70 @@ def check_module(
         ) from (error)
     backend = None if compile is False else "aot_eager" if compile is True else compile
     return settled(report_of_module(subject, values, backend, without), raises)
+
+
+def check_attention(
+    module: Any = None,
+    like: Any = None,
+    *,
+    layer: int | None = None,
+    call: Callable[..., Any] | None = None,
+    raises: bool = True,
+) -> Report:
+    """Check that an attention layer, or each layer of a model, uses positions as a config declares.
+
+    The module is run on texts that show them: of one repeated token, whose queries differ by their rotation alone, and
+    of one token at position 0, where scores are the product of two projections times a number. Compared are the
+    rotation of queries and keys (none where none is declared), the positions of queries with those of keys, the number
+    that scores are multiplied by (``1 / sqrt(width)``, the value of a key, with the magnitude of YaRN in latent
+    attention), how they grow with the position of a query, and the bias that is added to them.
+
+    Args:
+        module: A ``torch.nn.Module`` that calls ``scaled_dot_product_attention`` or ``flex_attention``, or puts a
+            product of queries and keys into a softmax: one layer that takes hidden states [batch, seq, width], or a
+            model that takes token ids [batch, seq]. Its parameters are read by their names: positions, cosines and
+            sines in the usual layouts, a mask; the cosines are made from ``like``. It is not changed.
+        like: The config: a target, as ``clockhands audit`` takes it, ``TARGET:layer=N``, a dict, or an object such as
+            ``LlamaConfig()``. Its sizes are those of the module.
+        layer: The number of the layer that the module is, where the layers of the config differ and the module has no
+            ``layer_idx``.
+        call: A function(module, x, positions), where the names of parameters do not say how it is called; x are
+            hidden states, or token ids of a model, positions [batch, seq] or [seq].
+        raises: Whether a failure is raised; otherwise it is only in the report.
+
+    Returns:
+        The report. ``left_out`` holds what could not be measured, with the reason.
+
+    Accuracy: a query may differ by ``2**-12`` of its size, or 16 roundings of its dtype if that is more; a factor on
+        scores by twice this share.
+
+    Raises:
+        CheckFailed: Something is not as declared; the message is the report.
+        CannotCheck: The module cannot be called, its attention is not seen, its sizes are not those of the config, or
+            nothing could be measured.
+        InvalidValue, InvalidType: An argument cannot be used, or is no module.
+
+    Example::
+
+        check_attention(Attention(), {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4})
+    """
+    __tracebackhide__ = True
+    if not is_module(module):
+        raise InvalidType(
+            f"Expected a torch.nn.Module, got {shown(module)}.", "check_rotary and check_bias check functions."
+        )
+    if like is None:
+        raise InvalidType(
+            "`like` is missing: the config that says what the layers should do.",
+            "Give the path of a model, a dict, or an object such as LlamaConfig().",
+        )
+    from clockhands.testing.modules._attention_check import check_layers
+    from clockhands.testing.modules._module_tensors import as_it_was
+
+    module = _first(module) if isinstance(module, type) else module
+    with as_it_was(module):
+        report = check_layers(module.eval(), like, layer=layer, call=call, name=type(module).__name__)
+    return settled(report, raises)
 
 
 def _given(module: Any, make: Callable[..., Any] | None) -> tuple[Any, Callable[..., Any] | None]:
