@@ -1,9 +1,9 @@
 """Measures every kept model of a study, and stores the numbers with the trials, for the report of the study."""
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
-import clockhands
 from clockhands.arguments import one_of
 from clockhands.errors import InvalidValue
 from clockhands.lab import study as studies
@@ -57,7 +57,7 @@ def probe_study(
         key: {
             "windows": windows,
             "length": length or study.training_of(key).length,
-            "clockhands": clockhands.__version__,
+            "clockhands": version("clockhands"),
         }
         for key, _ in kept
     }
