@@ -263,12 +263,13 @@ def _is_default(option: str) -> bool:
 )
 @click.option("--length", type=Length(least=8), metavar="L", help="Tokens of each (default: the trained length).")
 def probe(*, study: str | None, store: Path, arms: tuple[str, ...], windows: int | None, length: int | None) -> int:
-    """Measure the kept models of a study along their training, and print the results with them.
+    """Measure the kept models of a study along their training.
 
     Of each arm and seed, at each step that `clockhands lab run --keep` kept: what each fault costs, and the removal of
     the encoding; what its matrix, and the best one, leave of a shift by one token; how many heads look at one distance;
     and the position that a linear map reads after each layer. The numbers are stored with the results, and
-    `clockhands lab report` draws them. A model that was measured so before is not measured again.
+    `clockhands lab report` draws them; the results are printed with them. A model that was measured so before is not
+    measured again.
     """
     from clockhands.cli.probe import shown_progress
     from clockhands.lab.results import Results
