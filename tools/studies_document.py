@@ -50,12 +50,12 @@ is met and chance alone would meet it with a probability of at most 5 %, by Stud
 normal), corrected for the number of gates of the study (Holm); *may be chance* if that is more probable; *one seed* and
 *seeds alike* where there is no spread to judge it by. Losses are in nats for each token. A *loss ratio* is the loss
 over the same arm's loss at the training length. *Whole* windows are cut one after another, so their first tokens have
-little context; with *sliding* windows every scored token has a full context. Tokens per second are of training, with
-one thread for each trial, two trials at a time on two cores that other work shared; so was the time taken measured. On two idle
-cores (Intel Xeon, 2.6 GHz) all studies together, `make studies`, take about 1 h 40 min, and `conclusions`, the longest,
-39 minutes. These are estimates: the processor time of some steps and batches of each arm, times their number, divided
-by the factor by which other work slowed down a reference step at that moment. Four trials that were run whole took at
-most 6 % more than their estimates.
+little context; with *sliding* windows every scored token has a full context. Tokens per second (of training) and the
+time taken were measured with one thread for each trial, on two cores that other work shared. On two idle cores (Intel
+Xeon, 2.6 GHz) all studies together, `make studies`, take about 1 h 40 min, and `conclusions`, the longest, 39 minutes.
+These are estimates: the processor time of some steps and batches of each arm, times their number, divided by the factor
+by which other work slowed down a reference step at that moment. Four trials that were run whole took at most 6 % more
+than their estimates.
 
 """
 

@@ -559,8 +559,9 @@ class _Task:
                 for measure, by_step in measured.items()
             )
             table = numbers_table(f"{arm}, by training step", ["measure", *(f"{step:,}" for step in steps)], rows)
-            summary = element("summary", f"{arm}: each fault and each layer")
-            yield element("details", summary, self.figure(self.charts_of_arm(arm), 230), table, class_="lab-file")
+            yield element("p", f"{arm}, by fault and by layer", class_="report-code")
+            yield from self.figure(self.charts_of_arm(arm), 230)
+            yield element("details", element("summary", f"{arm} as numbers"), table, class_="lab-file")
 
     def charts_of_kept_models(self) -> list[Chart]:
         """What one number says of an arm: the loss, its rise without the encoding, and heads that look back."""
