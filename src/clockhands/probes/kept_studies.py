@@ -26,8 +26,8 @@ def probe_study(
 ) -> int:
     """Measure the kept models of a study at each kept step.
 
-    A trial that was measured in the same way before is left as it is. What was measured otherwise is removed first, so
-    that all seeds are comparable.
+    A trial that was measured in the same way before is left as it is. What was measured otherwise is removed once the
+    first trial is measured, so that all seeds are comparable.
 
     Args:
         store: The store, open for writing.
@@ -62,8 +62,6 @@ def probe_study(
         for key, _ in kept
     }
     waiting = [(key, model) for key, model in kept if known[key] != asked[key]]
-    for key, _ in waiting:
-        store.put_probe(stored.hash, key, None)
     for number, (key, model) in enumerate(waiting):
 
         def within(what: str, share: float, number: int = number, key: Key = key) -> None:
@@ -73,6 +71,8 @@ def probe_study(
         found = probe(model, measure=["steps"], windows=windows, length=size, progress=within)
         if found.interrupted is not None:
             raise KeyboardInterrupt
+        for other, _ in [] if number else waiting:  # once it is known that such windows can be read
+            store.put_probe(stored.hash, other, None)
         rows = [
             Measurement("curve", measure, value, int(step), size, variant=KEPT_MODEL)
             for step, measured in found["steps"].numbers["steps"].items()

@@ -32,6 +32,7 @@ from clockhands.lab.store import Key, StoredStudy, Trial
 from clockhands.lab.study import AS_TRAINED, Study
 from clockhands.lab.study_words import duration, gate_in_numbers, number
 from clockhands.lab.tuning import Tuned
+from clockhands.phrases import number_of
 from clockhands.show._page import Page, console_on, safe
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _print_kept_models(page: Page, results: Results, task: str) -> None:
         page.line(Text(f"{task}: {safe(arm)}, kept models by training step", style="bold underline"))
         _print_whole(page, drawn)
         if least:
-            page.paragraph(f"{len(least)} faults that cost less at the end are in the page and the tables.")
+            page.paragraph(f"{number_of(len(least), 'fault')} with a smaller rise at the end: see the page or a table.")
 
 
 def print_shipped(studies: Mapping[str, Study | ClockhandsError]) -> None:
