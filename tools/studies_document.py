@@ -54,8 +54,8 @@ little context; with *sliding* windows every scored token has a full context. To
 time taken were measured with one thread for each trial, on two cores that other work shared. On two idle cores (Intel
 Xeon, 2.6 GHz) all studies together, `make studies`, take about 1 h 40 min, and `conclusions`, the longest, 39 minutes.
 These are estimates: the processor time of some steps and batches of each arm, times their number, divided by the factor
-by which other work slowed down a reference step at that moment. Four trials that were run whole took at most 6 % more
-than their estimates.
+by which other work slowed down a reference step at that moment. Four trials that were run whole took, divided in the
+same way, at most 6 % more than their estimates.
 
 """
 
