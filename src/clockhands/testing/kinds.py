@@ -192,6 +192,19 @@ def attends(module: Any) -> bool:
 _PROJECTIONS = frozenset({"Linear", "Conv1D", "MultiheadAttention"})
 
 
+def generates_text(value: Any) -> bool:
+    """Whether a value that is no module is a model with a cache, or a program that continues prompts, by its names."""
+    from clockhands.testing.generation import is_engine, is_prompt_driver
+
+    if is_module(value):
+        return False
+    if inspect.isfunction(value):
+        taken = list(inspect.signature(value).parameters)
+        if taken and taken[0] in meanings("tokens") and any(name in meanings("cache") for name in taken):
+            return True
+    return is_engine(value) or is_prompt_driver(value, surely=True)
+
+
 def _has_table(module: Any) -> bool:
     """Whether the module holds a table, as that of its tokens is."""
     return any("Embedding" in type(each).__name__ for each in module.modules())

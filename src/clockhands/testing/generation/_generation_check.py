@@ -1,5 +1,6 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -18,7 +19,9 @@ from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
+from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
+from clockhands.testing.generation._chosen_tokens import NO_LOGITS, tie_rate, without_ties
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
@@ -26,6 +29,9 @@ from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
 from clockhands.testing.generation._predictions import RecordedRun
+from clockhands.testing.generation._prompt_drivers import opened_driver
+from clockhands.testing.generation._prompt_experiments import checked_driver
+from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
@@ -96,6 +102,8 @@ def check_generation(
         CannotCheck: The model cannot be called like that; the message says what came back.
         InvalidValue, InvalidType: An argument cannot be used.
     """
+    if forward is None and not _is_model(model) and (driver := opened_driver(model, backend, timeout)):
+        return settled(checked_driver(driver, vocabulary, _named(model, None)), raises)
     called = opened(model, forward, vocabulary, backend, timeout)
     spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
     notes: dict[str, str] = {}
@@ -116,6 +124,10 @@ def check_generation(
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _experiment_runs(subject)
+    if called.chooses:
+        _, cache = called.fresh()(texts[0][None])
+        asked, ties = without_ties(asked, tie_rate(cache, *owners_of(called.forward)))
+        notes |= {"logits": NO_LOGITS, **ties}
     noted: dict[str, str] = {}
     failed = [one for one in asked if one.wrong]
     reasons = explained(subject, asked) if failed else ()
@@ -176,6 +188,12 @@ def check_generation(
         pattern=failure_pattern(asked) if failed and not reasons else "",
     )
     return settled(report, raises)
+
+
+def _is_model(model: Any) -> bool:
+    """Whether it is called with tokens and a cache, as a model of Transformers is that has a method `generate` too."""
+    taken = inspect.signature(model.forward).parameters if hasattr(model, "forward") else {}
+    return any(name in taken for name in meanings("cache"))
 
 
 def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dict[str, str]]:

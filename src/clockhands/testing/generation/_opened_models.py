@@ -26,7 +26,7 @@ from clockhands.testing.generation._causal_models import (
     every,
 )
 from clockhands.testing.generation._hidden_states import reading_states
-from clockhands.testing.generation._last_token_models import engine_model
+from clockhands.testing.generation._last_token_models import engine_model, last_token_model
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
@@ -53,10 +53,9 @@ def opened(
     for library in likely_libraries(fn) if backend is None else (backend,):
         made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(owner))
         try:
-            made = made.sized() if vocabulary is None else made
-            made(_THREE)
+            made = _sized(made)
             home = made.counts.library
-            if backend is None and home in LIBRARIES and home != library:
+            if backend is None and home in LIBRARIES and home != library and not made.chooses:
                 # It takes arrays of others too, but answers in its own.
                 made = replace(made, library=Library(home), counts=Counts())
                 made(_THREE)
@@ -80,6 +79,20 @@ def opened(
         "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
         "[batch, seq], mask is None or [batch, keys], and cache is None at first; arguments and cache may be absent.",
     ) from tried[-1][1]
+
+
+def _sized(made: CausalModel) -> CausalModel:
+    """The model with a vocabulary, after its first call; one that answers for the last token alone as such."""
+    try:
+        made = made if made.vocabulary else made.sized()
+        made(_THREE)
+    except Refused:
+        of_last = last_token_model(made)
+        if of_last is None:
+            raise
+        of_last(_THREE)
+        return of_last
+    return made
 
 
 def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:

@@ -262,6 +262,8 @@ def _steps(it: GenerationSubject) -> np.ndarray:
 
 def _is_absolute(it: GenerationSubject) -> bool:
     """Whether a token that sees no other one depends on its position, by more than rounding."""
+    if it.model.chooses:
+        return False  # one token may be the most likely one after several positions
     try:
         return "positions" in it.model.takes and bool(_steps(it.fresh()).max() > _TELLING * it.allowed)
     except (Refused, Unasked):
