@@ -141,6 +141,56 @@ def test_clamped_positions_that_are_added_to_tokens_are_named_with_their_limit(c
         assert "No known fault" in str(report)
 
 
+class OfTrees(SmallModel):
+    """A call with a tree of drafts has other positions, or another mask: how(positions, mask, cached tokens)."""
+
+    def __init__(self, how, code="halves"):
+        super().__init__("numpy", code)
+        self.how = how
+
+    def forward(self, tokens, positions, mask, cache):
+        if cache is not None and mask is not None and mask.ndim == 3:
+            positions, mask = self.how(positions, mask, cache["keys"][0].shape[2])
+        return super().forward(tokens, positions, mask, cache)
+
+
+def test_faults_of_trees_of_drafts_are_named(cases):
+    def by_place(positions, mask, past):
+        return past + np.arange(positions.shape[1])[None], mask
+
+    def one_further(positions, mask, _):
+        return positions + 1, mask
+
+    def depth_alone(positions, mask, past):
+        return positions - past, mask
+
+    def siblings_seen(positions, mask, past):
+        return positions, np.tri(*mask.shape[1:], past, dtype=bool)[None]
+
+    wrong = {
+        by_place: ("tree-positions", "the place of the token in the tree counts, not its depth"),
+        one_further: ("tree-positions", "every token has a position that is 1 too high"),
+        depth_alone: ("tree-positions", "without the tokens before the tree"),
+        siblings_seen: ("tree-siblings-seen", "attend to other branches"),
+    }
+    for how, (code, words) in wrong.items():
+        for encoding in ("halves", "learned", "alibi") if how is by_place else ("halves",):
+            with cases(how.__name__, encoding):
+                report = checked(OfTrees(how, encoding))
+                assert report.codes == {code}, str(report)
+                assert words in report.explanations[0].message
+                assert explains(report) == {"a tree of drafts", "an accepted branch"}
+
+
+def test_a_tree_that_is_wrong_in_an_unknown_way_is_not_judged():
+    def an_ancestor_less(positions, mask, past):
+        return positions, mask & (np.arange(mask.shape[2]) != past)
+
+    report = checked(OfTrees(an_ancestor_less))
+    assert report.sound
+    assert "one row for each position cannot hold them" in report.left_out["a tree of drafts"]
+
+
 class Apart(SmallModel):
     """Later calls rotate queries, or keys, one token later or earlier than the other side."""
 

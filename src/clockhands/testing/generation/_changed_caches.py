@@ -20,7 +20,7 @@ _SLIP = 2 * 51 * 2.0**-24
 
 def _evicted(it: GenerationSubject) -> list[Answer]:
     """Old rows are taken out of the cache, and the text goes on where it was."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
     text = it.texts[0]
@@ -30,7 +30,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     cache, axes = grown_cache(it.model, text[:begun], [begun - 1])
     if it.evict is None and axes and not holds_positions(it):
         raise Unasked("its cache does not hold positions: its encoding counts the rows, as a bias does")
-    fewer = _with_only(it, cache, kept, axes)
+    fewer = with_only(it, cache, kept, axes)
 
     def hidden(cache: Any, start: int) -> np.ndarray:
         seen = np.isin(np.arange(len(text)), kept) | (np.arange(len(text)) >= begun)
@@ -55,7 +55,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
 
 def _rejected(it: GenerationSubject) -> list[Answer]:
     """Two of four drafted tokens are wrong: their rows are removed, and the text goes on where the first one was."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
     text, half = it.texts[0], len(it.texts[0]) // 2
@@ -64,12 +64,12 @@ def _rejected(it: GenerationSubject) -> list[Answer]:
     at = np.arange(len(text))[None]
     cache, axes = grown_cache(it.model, text[:half], [half - 1])
     _, cache = it.model(drafted[None, half:], at[:, half : len(drafted)], None, cache)
-    cache = _with_only(it, cache, np.arange(begun), axes)
+    cache = with_only(it, cache, np.arange(begun), axes)
     logits, _ = it.model(text[None, begun:], at[:, begun:], None, cache)
     return [it.reply("two rejected tokens are removed, then the right ones", logits[0], it.wanted[0][begun:], begun)]
 
 
-def _with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
+def with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     """A copy of the cache with these rows alone, by the caller's function where there is one."""
     if it.evict is not None:
         return it.evict(copied(cache), rows)
@@ -82,7 +82,7 @@ def _with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[P
 
 def _shifted_text(it: GenerationSubject) -> list[Answer]:
     """All positions further by as many, which a rotary code does not see."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.spec is None:
         raise Unasked("whether its encoding is relative is not known: pass like=, its RoPE spec")
     return [
@@ -93,7 +93,7 @@ def _shifted_text(it: GenerationSubject) -> list[Answer]:
 
 def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     """The keys of the cache are turned on, and the text goes on at shifted positions."""
-    _needs_positions(it)
+    needs_positions(it)
     text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
     at = np.arange(len(text))
     cache, _ = grown_cache(it.model, text[:half], [half - 1])
@@ -109,7 +109,7 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
 
 def _joined(it: GenerationSubject) -> list[Answer]:
     """Two caches, each made from position 0, joined to one, and a text goes on after both."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.join is None:
         raise Unasked("pass join=, a function(cache, cache) that joins two caches of texts from position 0")
     first, second, rest = it.texts[0][: len(it.texts[0]) // 2], it.texts[1][: len(it.texts[1]) // 2], it.texts[2]
@@ -225,7 +225,8 @@ def _by(it: GenerationSubject) -> int:
     return len(it.texts[0]) // 2 + 3
 
 
-def _needs_positions(it: GenerationSubject) -> None:
+def needs_positions(it: GenerationSubject) -> None:
+    """Raise `Unasked` for a model that takes no positions."""
     if "positions" not in it.model.takes:
         raise Unasked("it takes no positions")
 

@@ -73,7 +73,7 @@ def _rows_and_offset(kept: bool) -> Places:
             call.memory["own"] = call.origin[:, -1:]
         offset = call.memory.get("own", call.origin[:, -1:])
         offset = offset if len(offset) == len(call.right) else offset[:1]
-        return call.kept + call.inside + offset if call.past else call.right
+        return call.kept + call.inside + offset if call.past and not call.tree else call.right
 
     return keys
 
@@ -99,6 +99,14 @@ def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     # Rows that were removed count no more.
     present = sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
     return sees & (np.cumsum(present) <= 1 + np.arange(call.size)[:, None])
+
+
+def _of_tree(change: Places) -> Places:
+    return lambda call: change(call) if call.tree else call.right
+
+
+def _tree_seen(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return _everything_before(call, sees) if call.tree else sees
 
 
 def _later_documents(call: ExpectedCall) -> np.ndarray:
@@ -240,6 +248,20 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         "removed-rows-seen",
         {"how": "the first one after those that are kept"},
         removed=lambda rows, _: np.append(rows, rows[-1] + 1),
+    ),
+    *(
+        ImposedFault("tree-positions", {"how": how}, _of_tree(change))
+        for how, change in (
+            ("the place of the token in the tree counts, not its depth", _slots),
+            ("every token has a position that is 1 too high", lambda call: call.right + 1),
+            ("every token has a position that is 1 too low", lambda call: call.right - 1),
+            ("the depth alone counts, without the tokens before the tree", lambda call: call.right - call.past),
+            ("every token has the position of the first one", lambda call: call.past + 0 * call.slots),
+        )
+    ),
+    *(
+        ImposedFault("tree-siblings-seen", keys=_of_tree(keys), sees=_tree_seen)
+        for keys in (lambda call: call.right, _slots)
     ),
     *(
         ImposedFault("cached-keys-keep-positions", {"moved": "shifted or joined to another"}, keys, moved=moved)

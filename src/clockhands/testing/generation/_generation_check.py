@@ -22,6 +22,7 @@ from clockhands.testing._experiments import ExperimentRun, Unasked
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._chosen_tokens import NO_LOGITS, tie_rate, without_ties
+from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VERIFIED
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
@@ -140,6 +141,7 @@ def check_generation(
     unknown = [one.experiment.name for one in failed if one.experiment.name not in accounted]
     by_states = accounted_by_states(subject, unknown, {one.experiment.name for one in asked})
     by_states = by_states or _by_selection(subject, unknown)
+    by_states |= dict.fromkeys({VERIFIED, ACCEPTED}.intersection(unknown), NOT_JUDGED)
     noted |= by_states
     failed = [one for one in failed if one.experiment.name not in by_states]
     if noted:

@@ -40,6 +40,7 @@ class ExpectedCall:
         given: Whether positions are given.
         joined: Rows of the first of two joined caches; 0 where none were joined.
         answered: Whether the model under test answered this call as it would with its tokens at other positions.
+        tree: Whether its tokens are a tree of drafts.
     """
 
     right: np.ndarray
@@ -55,6 +56,7 @@ class ExpectedCall:
     given: bool = False
     joined: int = 0
     answered: Callable[[np.ndarray], bool] = bool
+    tree: bool = False
 
     @property
     def size(self) -> int:
@@ -223,12 +225,13 @@ class FaultyModel(CausalModel):
             held["calls"],
             self.memory,
             padded,
-            (mask is not None and mask.ndim == 3) or (bool((sees != causal).any()) and mask is None and not past),
+            not past and ((mask is not None and mask.ndim == 3) or bool((sees != causal).any() and mask is None)),
             mask is not None,
             mask.sum(-1, keepdims=True) if mask is not None and mask.ndim == 2 else None,
             positions is not None,
             held["joined"],
             answered,
+            bool(past) and mask is not None and mask.ndim == 3,
         )
         keys = self.fault.keys(call)
         queries = keys if self.fault.queries is None else self.fault.queries(call)

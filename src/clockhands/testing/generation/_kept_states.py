@@ -10,7 +10,9 @@ from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied,
 from clockhands.testing.generation._key_places import one_value
 from clockhands.testing.generation.texts import GenerationSubject
 
-_OF_STATES = frozenset({"packing", "packing by positions alone", "rejected tokens"})
+_OF_STATES = frozenset({
+    "packing", "packing by positions alone", "rejected tokens", "a tree of drafts", "an accepted branch",
+})  # fmt: skip
 _BY_STATES = (
     "by design of the class, which keeps a state of all earlier tokens, as recurrent layers and convolutions do: no "
     "document is kept apart and no token taken out"

@@ -13,6 +13,7 @@ from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._cache_arrays import copied, pickled
 from clockhands.testing.generation._causal_models import CausalModel, held
 from clockhands.testing.generation._changed_caches import CHANGED
+from clockhands.testing.generation._draft_trees import TREES
 from clockhands.testing.generation._image_requests import image_requests, takes_images
 from clockhands.testing.generation.texts import GenerationSubject
 
@@ -393,6 +394,6 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment("a text beside a batch", "A text and a batch stay in their own caches.", _beside_batch)
     if takes_images(it.model):
         yield GenerationExperiment("alternating images", "An image has no effect on other texts.", _images)
-    yield from (GenerationExperiment(*one) for one in CHANGED)
+    yield from (GenerationExperiment(*one) for one in (*CHANGED, *TREES))
     yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)
