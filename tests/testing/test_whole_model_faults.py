@@ -191,6 +191,53 @@ def test_a_tree_that_is_wrong_in_an_unknown_way_is_not_judged():
     assert "one row for each position cannot hold them" in report.left_out["a tree of drafts"]
 
 
+class BehindSize(SmallModel):
+    """Later calls are wrong behind some tokens: their keys, or their positions."""
+
+    def __init__(self, how, size):
+        super().__init__()
+        self.how, self.size = how, size
+
+    def seen(self, tokens, mask, past):
+        seen = super().seen(tokens, mask, past)
+        query, key = past + np.arange(tokens.shape[1])[:, None], np.arange(seen.shape[2])
+        cut = {"window": query - self.size + 1, "block": query // self.size * self.size}.get(self.how, 0)
+        return seen & (key >= cut) if past or (self.how == "window" and self.size < 16) else seen
+
+    def placed(self, tokens, positions, mask, cache):
+        moved = {
+            "restarts": positions % self.size,
+            "ends": np.minimum(positions, self.size - 1),
+        }
+        return positions if cache is None else moved.get(self.how, positions)
+
+
+def test_faults_behind_a_window_a_chunk_or_a_block_are_named(cases):
+    named = {
+        ("window", 64): ("other-keys-seen", "a query attends to the last 64 keys, in one pass to all"),
+        ("block", 16): ("other-keys-seen", "a query attends to the keys of its own 16 tokens"),
+        ("restarts", 64): ("decode-positions", "positions 0, 1, 2 instead of 64, 65, 66"),
+        ("ends", 64): ("decode-positions", "no position is larger than 63"),
+    }
+    for (how, size), (code, words) in named.items():
+        with cases(how, size):
+            report = checked(BehindSize(how, size))
+            assert report.codes == {code}, str(report)
+            assert words in report.explanations[0].message
+            assert explains(report) == {failure.experiment for failure in report.failures} == {"a long text"}
+
+
+def test_a_text_is_as_long_as_the_sizes_that_a_model_declares(cases):
+    for size, longest, wrong in ((40, 48, "other-keys-seen"), (12, 72, None), (900, 72, None)):
+        with cases(size):
+            model = BehindSize("window", size)
+            model.window_size = size
+            report = checked(model)
+            assert f"a text of up to {longest} tokens" in report.like
+            assert report.codes == ({wrong} if wrong else set()), str(report)
+            assert ("beyond its window_size" in report.left_out) is (size == 900)
+
+
 class Apart(SmallModel):
     """Later calls rotate queries, or keys, one token later or earlier than the other side."""
 

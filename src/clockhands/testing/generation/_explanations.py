@@ -22,6 +22,7 @@ from clockhands.testing.generation._changed_calls import (
     places_after_padding,
     unchanged,
 )
+from clockhands.testing.generation._draft_trees import ACCEPTED, VERIFIED
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
 from clockhands.testing.generation._kept_states import states_of
@@ -34,6 +35,7 @@ from clockhands.testing.generation._key_places import (
     rotated_alike,
     rows_that_are_written,
 )
+from clockhands.testing.generation._long_texts import LONG
 from clockhands.testing.generation._measured_attention import (
     is_measurable,
     measured_calls,
@@ -48,6 +50,9 @@ from clockhands.testing.reports import UNDECIDED, Explanation
 
 _PIECES = ("one token", "chunks")
 """How the names of experiments begin in which a text is given in pieces."""
+
+_ALONE = frozenset({VERIFIED, ACCEPTED, LONG})
+"""Experiments that are explained by single faults: each has so many passes that pairs would take long."""
 
 _WITH_CACHE = frozenset({
     "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
@@ -99,7 +104,7 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     add(_by_rule(it, left, [one.experiment.name for one in failed]))
     add(predicted.positions_found(left))
     pairs: set[str] = set()
-    for reasons in predicted.two_faults(left):
+    for reasons in predicted.two_faults({name: one for name, one in left.items() if name not in _ALONE}):
         told += reasons
         pairs.update(name for _, _, names in reasons for name in names)
     for fault, reason in zip(predicted.found, single, strict=True):

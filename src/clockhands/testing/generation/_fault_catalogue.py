@@ -1,7 +1,8 @@
 """The known faults of a whole model with a cache, each as what it does to positions, visible keys or cached rows."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -95,10 +96,13 @@ def _this_call(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     return sees & (np.arange(sees.shape[2]) >= call.past)
 
 
+def _present(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    """Which keys count: rows that were removed do no more."""
+    return sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
+
+
 def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
-    # Rows that were removed count no more.
-    present = sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
-    return sees & (np.cumsum(present) <= 1 + np.arange(call.size)[:, None])
+    return sees & (np.cumsum(_present(call, sees)) <= 1 + np.arange(call.size)[:, None])
 
 
 def _of_tree(change: Places) -> Places:
@@ -128,9 +132,33 @@ def _only(fault: ImposedFault, *, given: bool) -> ImposedFault:
     return replace(fault, keys=keys, told={**fault.told, "when": when})
 
 
+def _behind(size: int) -> Iterator[ImposedFault]:
+    """Faults that begin behind a window, a chunk or a block of this size."""
+    yield _decoding(f"they begin at 0 again after every {size} tokens", lambda call: call.right % size)
+    yield _clamped(size - 1)
+
+    def places(call: ExpectedCall, sees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return call.kept + np.arange(call.size)[:, None], np.cumsum(_present(call, sees)) - 1
+
+    def of_window(call: ExpectedCall, sees: np.ndarray, window: int) -> np.ndarray:
+        query, key = places(call, sees)
+        return sees & (key > query - window) if call.past else sees
+
+    def of_block(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+        query, key = places(call, sees)
+        return sees & (key >= query // size * size) if call.past else sees
+
+    for window in (size, size - 1, size + 1):
+        how = f"a query attends to the last {window} keys, in one pass to all"
+        yield ImposedFault("other-keys-seen", {"how": how}, sees=partial(of_window, window=window))
+    how = f"a query attends to the keys of its own {size} tokens, in one pass to all"
+    yield ImposedFault("other-keys-seen", {"how": how}, sees=of_block)
+
+
 def faults_of(it: GenerationSubject) -> tuple[ImposedFault, ...]:
     """The catalogue, with the faults that depend on how long the texts are and on what the model takes."""
     every = (*CATALOGUE, *(_clamped(limit) for limit in range(1, 2 * len(it.texts[0]))))
+    every += tuple(fault for size in it.sizes for fault in _behind(size))
     if not it.model.counting or "positions" not in it.model.takes:
         return every
     decoding = [fault for fault in every if fault.code in {"decode-positions", "chunk-restarts"}]

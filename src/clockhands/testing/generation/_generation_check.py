@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VER
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
+from clockhands.testing.generation._long_texts import BLOCKS, LONG, MOST, declared_sizes, sizes_of
 from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
@@ -131,6 +133,8 @@ def check_generation(
         notes |= {"logits": NO_LOGITS, **ties}
     noted: dict[str, str] = {}
     failed = [one for one in asked if one.wrong]
+    if any(one.experiment.name == LONG for one in failed):
+        subject = replace(subject, sizes=(*sizes_of(called), *BLOCKS))
     reasons = explained(subject, asked) if failed else ()
     for one in list(failed):
         experiment = one.experiment
@@ -165,7 +169,7 @@ def check_generation(
     report = Report(
         subject=_named(model, forward),
         kind="generation",
-        like="the same logits however a text is passed",
+        like=f"the same logits however a text of up to {_longest(subject, asked)} tokens is passed",
         experiments=(*(one.experiment.name for one in asked), *([] if of_pass is None else [IN_ONE_PASS])),
         left_out={**left_out, **noted, **notes},
         failures=(
@@ -196,6 +200,12 @@ def _is_model(model: Any) -> bool:
     """Whether it is called with tokens and a cache, as a model of Transformers is that has a method `generate` too."""
     taken = inspect.signature(model.forward).parameters if hasattr(model, "forward") else {}
     return any(name in taken for name in meanings("cache"))
+
+
+def _longest(subject: GenerationSubject, asked: Sequence[RecordedRun]) -> int:
+    """Tokens of the longest text that was tried."""
+    tried = (answer.positions for one in asked if one.experiment.name == LONG for answer in one.answers)
+    return max([len(subject.texts[0]), *(1 + int(each.max()) for each in tried if each is not None)])
 
 
 def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dict[str, str]]:
@@ -284,6 +294,9 @@ def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> in
             size = max(size, edge + 8)
         else:
             notes[f"beyond {what}"] = f"pass length={edge + 8:,} for texts of more than {edge:,} tokens"
+    for name, edge in declared_sizes(model).items():
+        if edge > MOST and edge not in _edges(model).values():
+            notes[f"beyond its {name}"] = f"pass length={edge + 8:,} for texts of more than {edge:,} tokens"
     most = _most(model)
     return size if most is None else max(min(size, most), 8)
 

@@ -15,6 +15,7 @@ from clockhands.testing.generation._causal_models import CausalModel, held
 from clockhands.testing.generation._changed_caches import CHANGED
 from clockhands.testing.generation._draft_trees import TREES
 from clockhands.testing.generation._image_requests import image_requests, takes_images
+from clockhands.testing.generation._long_texts import LONG, long_texts, longer_sizes
 from clockhands.testing.generation.texts import GenerationSubject
 
 
@@ -395,5 +396,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     if takes_images(it.model):
         yield GenerationExperiment("alternating images", "An image has no effect on other texts.", _images)
     yield from (GenerationExperiment(*one) for one in (*CHANGED, *TREES))
+    if longer_sizes(it):
+        yield GenerationExperiment(LONG, "Nothing changes behind a window, a chunk or a block.", long_texts)
     yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)

@@ -46,6 +46,7 @@ class GenerationSubject:
         spec: The rotary code that its keys are turned by, where it is known.
         shift, join, evict: Somebody's own ways to change a cache.
         wanted: The logits of each text alone, [tokens, vocabulary] each.
+        sizes: Windows, chunks and blocks behind which something is wrong.
     """
 
     model: CausalModel
@@ -57,6 +58,7 @@ class GenerationSubject:
     join: Callable[..., Any] | None = None
     evict: Callable[..., Any] | None = None
     wanted: list[np.ndarray] = field(default_factory=list)
+    sizes: tuple[int, ...] = ()
 
     def fresh(self) -> "GenerationSubject":
         """The same with a model that was not asked anything, where it can be copied."""
