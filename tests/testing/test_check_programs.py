@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clockhands.testing import CannotCheck, check_generation
-from clockhands.testing.kinds import generates_text
+from clockhands.testing.generation import generates_text
 
 from .small_models import SmallModel
 

@@ -152,7 +152,8 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.testing.kinds import attends, by_names, check_of, check_options, generates_text, is_config, is_module, kind_for
+    from clockhands.testing.generation import generates_text
+    from clockhands.testing.kinds import attends, by_names, check_of, check_options, is_config, is_module, kind_for
     from clockhands.testing.positions import numbers_tokens
 
     if kind in {None, "positions"} and Path(target).is_file():
@@ -242,7 +243,8 @@ def _without_encoding(
 
 def _unless_encoding(target: str, value: Any) -> Any:
     """What a name in a file of code stands for, built if it needs no argument; None if that is an encoding."""
-    from clockhands.testing.kinds import generates_text, is_module
+    from clockhands.testing.generation import generates_text
+    from clockhands.testing.kinds import is_module
 
     found = IN_FILE.fullmatch(target)
     if (found is not None and found["fields"]) or not inspect.isroutine(value):

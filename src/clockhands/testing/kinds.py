@@ -142,8 +142,9 @@ def kind_for(fn: Any, like: Any) -> str:
             model = type(fn).__name__
             raise CannotCheck(
                 f"{model} takes token ids, {taken[0]}, and no cache: whether it generates text is not known.",
-                "A model that does is checked by check_generation, --kind generation; of an encoder, clockhands audit "
-                "--live measures the positions in effect. For one part of it, pass that part.",
+                "A model that does is checked by check_generation, --kind generation, and code that chooses its tokens "
+                "by its name: FILE.py:model.generate. Of an encoder, clockhands audit --live measures the positions in "
+                "effect. For one part of it, pass that part.",
             )
         return "generation"
     if like is None:
@@ -190,19 +191,6 @@ def attends(module: Any) -> bool:
 
 
 _PROJECTIONS = frozenset({"Linear", "Conv1D", "MultiheadAttention"})
-
-
-def generates_text(value: Any) -> bool:
-    """Whether a value that is no module is a model with a cache, or a program that continues prompts, by its names."""
-    from clockhands.testing.generation import is_engine, is_prompt_driver
-
-    if is_module(value):
-        return False
-    if inspect.isfunction(value):
-        taken = list(inspect.signature(value).parameters)
-        if taken and taken[0] in meanings("tokens") and any(name in meanings("cache") for name in taken):
-            return True
-    return is_engine(value) or is_prompt_driver(value, surely=True)
 
 
 def _has_table(module: Any) -> bool:

@@ -1,7 +1,6 @@
 """The check of models with a KV cache."""
 
 from clockhands.testing.generation._generation_check import check_generation
-from clockhands.testing.generation._last_token_models import is_engine
-from clockhands.testing.generation._prompt_drivers import is_prompt_driver
+from clockhands.testing.generation._prompt_drivers import generates_text
 
-__all__ = ["check_generation", "is_engine", "is_prompt_driver"]
+__all__ = ["check_generation", "generates_text"]

@@ -1,7 +1,7 @@
 """Experiments with trees of drafted tokens, as speculative decoding verifies them: two branches after one text.
 
-A token of a tree has the position of its depth and sees the text and its own ancestors, so each branch gets the logits of
-a text of its own. A cache with one row for each position cannot hold two branches, and a model that is never given a
+A token of a tree has the position of its depth and sees the text and its own ancestors, so each branch gets the logits
+of a text of its own. A cache with one row for each position cannot hold two branches, and a model that is never given a
 tree may have one: what no known fault of trees gives is not judged.
 """
 
@@ -50,7 +50,7 @@ def _accepted(it: GenerationSubject) -> list[Answer]:
 
 
 def _tree(it: GenerationSubject) -> tuple[list[np.ndarray], np.ndarray, Any, dict[Path, int]]:
-    """Two branches after the first half of the longest text: their tokens, logits, the cache and the axes of its rows."""
+    """Two branches after the first half of the longest text: their tokens, logits, the cache and the axes of rows."""
     needs_positions(it)
     text, half = it.texts[0], len(it.texts[0]) // 2
     if not it.slip:

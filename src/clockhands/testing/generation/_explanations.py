@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.phrases import listed, number_of
+from clockhands.phrases import listed, number_of, some_of
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
@@ -25,7 +25,7 @@ from clockhands.testing.generation._changed_calls import (
 from clockhands.testing.generation._draft_trees import ACCEPTED, VERIFIED
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
-from clockhands.testing.generation._kept_states import states_of
+from clockhands.testing.generation._kept_states import states_of, states_with_pads
 from clockhands.testing.generation._key_places import (
     NOWHERE,
     KeyPlaces,
@@ -101,6 +101,7 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     add(_by_clamped_positions(it, left))
     add(_by_kept_positions(it, left))
     add(_by_moved_keys(it, left))
+    add(_by_padded_states(it, left))
     add(_by_rule(it, left, [one.experiment.name for one in failed]))
     add(predicted.positions_found(left))
     pairs: set[str] = set()
@@ -256,6 +257,18 @@ def _explains(one: ExperimentRun, it: GenerationSubject) -> bool:
     return False
 
 
+def _by_padded_states(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Padding that is in the states of a padded text, which goes on rightly with the states of the text alone."""
+    padded = [name for name in failed if name.startswith("left padding")]
+    with suppress(Refused, Unasked):
+        if padded and (states := states_with_pads(it)):
+            how = (
+                f"after pads in front of a text, {some_of(states, 2)} of its cache differs from that of the text alone"
+            )
+            return [("padding-in-state", {"how": how}, padded)]
+    return []
+
+
 def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: Collection[str]) -> list[_Rule]:
     """What is known without another pass to compare with."""
     found = []
@@ -282,9 +295,12 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         found.append(("model-keeps-state", {}, [*state, *evicted]))
         failed = {name: one for name, one in failed.items() if name not in evicted}
     padded = [name for name in failed if name.startswith("left padding")]
-    if padded and not it.slip:
+    if padded:
         code, pads = _of_pads(it)
-        code, pads = (code, pads) if code else _of_padded_keys(it, [failed[name] for name in padded])
+        # What counts padding would have been found by imposing it, where positions show something.
+        code = "" if it.slip and code != "padding-seen" else code
+        if not code and not it.slip:
+            code, pads = _of_padded_keys(it, [failed[name] for name in padded])
         if code:
             found.append((code, pads, padded))
     evicted = failed.get("rows removed from the cache")

@@ -98,7 +98,7 @@ def _this_call(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
 
 def _present(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     """Which keys count: rows that were removed do no more."""
-    return sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
+    return np.asarray(sees.any(axis=(0, 1))) if call.kept < call.past else np.ones(sees.shape[2], bool)
 
 
 def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:

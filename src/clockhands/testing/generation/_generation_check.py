@@ -1,6 +1,5 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -20,7 +19,6 @@ from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
-from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._chosen_tokens import NO_LOGITS, tie_rate, without_ties
 from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VERIFIED
@@ -105,7 +103,7 @@ def check_generation(
         CannotCheck: The model cannot be called like that; the message says what came back.
         InvalidValue, InvalidType: An argument cannot be used.
     """
-    if forward is None and not _is_model(model) and (driver := opened_driver(model, backend, timeout)):
+    if forward is None and not hasattr(model, "forward") and (driver := opened_driver(model, backend, timeout)):
         return settled(checked_driver(driver, vocabulary, _named(model, None)), raises)
     called = opened(model, forward, vocabulary, backend, timeout)
     spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
@@ -194,12 +192,6 @@ def check_generation(
         pattern=failure_pattern(asked) if failed and not reasons else "",
     )
     return settled(report, raises)
-
-
-def _is_model(model: Any) -> bool:
-    """Whether it is called with tokens and a cache, as a model of Transformers is that has a method `generate` too."""
-    taken = inspect.signature(model.forward).parameters if hasattr(model, "forward") else {}
-    return any(name in taken for name in meanings("cache"))
 
 
 def _longest(subject: GenerationSubject, asked: Sequence[RecordedRun]) -> int:

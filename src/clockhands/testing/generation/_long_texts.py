@@ -4,6 +4,7 @@ The sizes that a model declares are whole numbers with such a name: of its confi
 called, or beside its function. Where it declares none, the text leaves four blocks of 16 tokens, and one of 64.
 """
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -53,7 +54,7 @@ def _places(model: CausalModel) -> Iterator[Mapping[str, Any]]:
         return
     for each in (fn, getattr(fn, "__self__", None)):
         yield getattr(each, "__dict__", {})
-    code = getattr(fn, "__func__", fn) if hasattr(fn, "__code__") else getattr(type(fn), "__call__", None)
+    code = fn if inspect.isroutine(fn) else vars(type(fn)).get("__call__")
     yield getattr(getattr(code, "__func__", code), "__globals__", {})
 
 

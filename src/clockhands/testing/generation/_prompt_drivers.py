@@ -19,7 +19,9 @@ from clockhands.recognition.calling import Library, Refused, answered, as_numpy,
 from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import is_token
+from clockhands.testing.generation._last_token_models import is_engine
 from clockhands.testing.generation._started_caches import owners_of
+from clockhands.testing.kinds import is_module
 from clockhands.testing.reports import CannotCheck
 
 END = -1
@@ -270,6 +272,17 @@ def is_prompt_driver(value: Any, *, surely: bool = False) -> bool:
     return "prompt" in named and bool(counts) and sure
 
 
+def generates_text(value: Any) -> bool:
+    """Whether a value that is no module is a model with a cache, or a program that continues prompts, by its names."""
+    if is_module(value):
+        return False
+    if inspect.isfunction(value):
+        taken = list(inspect.signature(value).parameters)
+        if taken and taken[0] in meanings("tokens") and any(name in meanings("cache") for name in taken):
+            return True
+    return is_engine(value) or is_prompt_driver(value, surely=True)
+
+
 def opened_driver(value: Any, backend: Any, timeout: float) -> PromptDriver | None:
     """The program as one that is called with prompts; None for a value that is none.
 
@@ -437,12 +450,12 @@ def _token_rows(value: Any) -> list[list[int]] | None:
             return None
         return np.atleast_2d(array).tolist()
     if isinstance(value, tuple | list):
-        rows = [_token_rows(each) for each in value]
+        rows: list[list[list[int]] | None] = [_token_rows(each) for each in value]
         single = [one[0] for one in rows if one is not None and len(one) == 1]
         if value and len(single) == len(rows):
             flat = all(is_token(each) or getattr(each, "shape", None) == () for each in value)
             return [[one[0] for one in single]] if flat else single
-        return next((one for one in rows if one), None) if isinstance(value, tuple) else None
+        return next((one for one in rows if one is not None), None) if isinstance(value, tuple) else None
     held = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
     return next((rows for name in _OUTPUTS if name in held and (rows := _token_rows(held[name]))), None)
 
