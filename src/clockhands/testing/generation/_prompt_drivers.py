@@ -455,9 +455,10 @@ def _token_rows(value: Any) -> list[list[int]] | None:
         if value and len(single) == len(rows):
             flat = all(is_token(each) or getattr(each, "shape", None) == () for each in value)
             return [[one[0] for one in single]] if flat else single
-        return next((one for one in rows if one is not None), None) if isinstance(value, tuple) else None
+        known = [one for one in rows if one is not None]
+        return known[0] if known and isinstance(value, tuple) else None
     held = value if isinstance(value, Mapping) else getattr(value, "__dict__", {})
-    return next((rows for name in _OUTPUTS if name in held and (rows := _token_rows(held[name]))), None)
+    return next((found for name in _OUTPUTS if name in held and (found := _token_rows(held[name]))), None)
 
 
 def _outputs(answer: Any, keys: Mapping[Any, int]) -> Iterator[tuple[Any, list[int]]]:
