@@ -5,7 +5,7 @@ import numpy as np
 import clockhands as ch
 from clockhands.testing import check_generation
 
-from .small_models import HEAD, VOCABULARY, SmallModel
+from .small_models import HEAD, ORIGINAL, VOCABULARY, SmallModel
 
 
 def checked(model, **options):
@@ -225,6 +225,14 @@ def test_faults_behind_a_window_a_chunk_or_a_block_are_named(cases):
             assert report.codes == {code}, str(report)
             assert words in report.explanations[0].message
             assert explains(report) == {failure.experiment for failure in report.failures} == {"a long text"}
+
+
+def test_rates_that_change_behind_the_length_of_training_are_named_without_a_length(cases):
+    for scaling, code in (("dynamic", "cache-older-base"), ("lists", "chunk-mixes-lists")):
+        with cases(scaling):
+            report = checked(SmallModel("numpy", "halves", scaling=scaling))
+            assert report.codes == {code}, str(report)
+            assert report.explanations[0].evidence["threshold"] == ORIGINAL
 
 
 def test_a_text_is_as_long_as_the_sizes_that_a_model_declares(cases):

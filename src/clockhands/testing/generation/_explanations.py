@@ -215,15 +215,18 @@ def _by_short_tables(it: GenerationSubject, failed: Mapping[str, ExperimentRun])
 def _by_moved_keys(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """What a caller's function did to the keys of each layer."""
     name = "a shifted cache"
-    if name not in failed or it.shift is None:
+    if name not in failed or it.shift is None or it.drops:
         return []
     with suppress(Refused, Unasked):
         wrong = moved_keys(it)
         still = [layer for layer, of in wrong.items() if of is None]
-        others = [f"those of {layer} by the rotation of {of}" for layer, of in wrong.items() if of]
+        others = [
+            f"those of {layer} by " + (f"the rotation of {of}" if of else "the angles of none of its layers")
+            for layer, of in wrong.items()
+        ]
         if still:
             return [("cached-keys-keep-positions", {"moved": f"shifted, in {listed(still)}"}, [name])]
-        if others and len(others) == len(wrong):
+        if others:
             return [("cached-keys-other-rotation", {"how": listed(others)}, [name])]
     return []
 

@@ -291,12 +291,20 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         ImposedFault("tree-siblings-seen", keys=_of_tree(keys), sees=_tree_seen)
         for keys in (lambda call: call.right, _slots)
     ),
+    ImposedFault("cached-keys-keep-positions", {"moved": "shifted"}, moved=lambda _: 0),
+    ImposedFault(
+        "cached-keys-keep-positions",
+        {"moved": "shifted, in all texts of a batch but the first"},
+        moved=lambda by: by,
+        first_alone=True,
+    ),
     *(
-        ImposedFault("cached-keys-keep-positions", {"moved": "shifted or joined to another"}, keys, moved=moved)
-        for keys, moved in (
-            (lambda call: call.right, lambda _: 0),
-            (lambda call: call.right, lambda by: 2 * by),
-            (lambda call: call.right, lambda by: -by),
+        ImposedFault("cached-keys-moved-wrongly", {"how": how}, moved=moved)
+        for how, moved in (
+            ("by twice as many positions", lambda by: 2 * by),
+            ("by as many positions in the other direction", lambda by: -by),
+            ("by 1 position more", lambda by: by + 1),
+            ("by 1 position less", lambda by: by - 1),
         )
     ),
     *(

@@ -19,13 +19,14 @@ from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
+from clockhands.testing.generation._cache_shifts import CacheShift, cache_shift, found_shift
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._chosen_tokens import NO_LOGITS, tie_rate, without_ties
 from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VERIFIED
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
-from clockhands.testing.generation._long_texts import BLOCKS, LONG, MOST, declared_sizes, sizes_of
+from clockhands.testing.generation._long_texts import BLOCKS, LONG, MOST, declared_sizes, length_that_matters, sizes_of
 from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
@@ -85,7 +86,9 @@ def check_generation(
         like: The rotary code of all its layers, where the config does not say it: positions that are all shifted then
             give the same logits, and keys may be turned on.
         length: Tokens of the longest text: 16, or more where a window or a scaling begins later.
-        shift: A function(cache, positions) -> cache that moves a cache on by so many positions.
+        shift: A function(cache, positions) -> cache that moves a cache on by so many positions, (cache, start, delta)
+            from a row on, or (cache, n_keep, n_discard) that drops so many rows and moves later ones back. One beside
+            the model with ``shift`` in its name and such arguments is found.
         join: A function(cache, cache) -> cache that puts two caches, of texts from position 0, one after the other.
         evict: A function(cache, rows) -> cache that keeps these rows of it.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API for `forward`; found out unless said.
@@ -116,7 +119,11 @@ def check_generation(
     counted = first == 0 and getattr(called, "source", None) is None
     drawn = texts_of(called.vocabulary, size, without=None if counted else called.pad)
     texts = drawn if tokens is None else _given_texts(tokens, called.vocabulary)
-    subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
+    shift = found_shift(called) if shift is None else cache_shift(shift)
+    drops = isinstance(shift, CacheShift) and shift.drops
+    subject = GenerationSubject(
+        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, length_given=length is not None
+    )
     try:
         subject = measured(subject)
     except (Refused, Unasked) as error:
@@ -125,6 +132,21 @@ def check_generation(
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _experiment_runs(subject)
+    if tokens is None and (longer := length_that_matters(asked)):
+        # What depends on the length is named where all texts are as long.
+        return check_generation(
+            model,
+            forward=forward,
+            vocabulary=vocabulary,
+            like=like,
+            length=longer,
+            shift=shift,
+            join=join,
+            evict=evict,
+            backend=backend,
+            timeout=timeout,
+            raises=raises,
+        )
     if called.chooses:
         _, cache = called.fresh()(texts[0][None])
         asked, ties = without_ties(asked, tie_rate(cache, *owners_of(called.forward)))

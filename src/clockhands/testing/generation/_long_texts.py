@@ -6,7 +6,7 @@ called, or beside its function. Where it declares none, the text leaves four blo
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._key_places import grown_cache
+from clockhands.testing.generation._predictions import RecordedRun
 from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.generation.texts import GenerationSubject, texts_of
 
@@ -25,6 +26,7 @@ MOST = 504
 BLOCKS = (16, 32, 64)
 """Usual sizes of the blocks of a cache."""
 
+_ALONE = "alone"
 _USUAL, _BEHIND, _BLOCK = 64, 8, 16
 _MOST_SIZES = 3
 _SIZE = re.compile(
@@ -64,9 +66,16 @@ def sizes_of(model: CausalModel) -> list[int]:
     return sorted(declared)[:_MOST_SIZES] or [_USUAL]
 
 
+def length_that_matters(asked: Sequence[RecordedRun]) -> int:
+    """The tokens of a long text whose single passes depend on how many they are; 0 if there is none."""
+    runs = (one for one in asked if one.experiment.name == LONG)
+    wrong = [each for one in runs for each in one.answers if each.asked.endswith(_ALONE) and each.wrong.any()]
+    return int(wrong[0].asked.split()[4]) if wrong else 0
+
+
 def longer_sizes(it: GenerationSubject) -> list[int]:
-    """Those of them that the other texts do not leave."""
-    return [size for size in sizes_of(it.model) if size + _BEHIND > len(it.texts[0])]
+    """Those of them that the other texts do not leave; none where somebody said how long texts shall be."""
+    return [] if it.length_given else [size for size in sizes_of(it.model) if size + _BEHIND > len(it.texts[0])]
 
 
 def long_texts(it: GenerationSubject) -> list[Answer]:
@@ -88,8 +97,9 @@ def _behind(it: GenerationSubject, size: int) -> Iterator[Answer]:
         raise Unasked(f"a text of {length} tokens fails: {error}") from error
     # Sums of more keys round more.
     allowed = np.asarray(max(2 * it.allowed, 8 * float(np.abs(shorter - wanted[:-1]).max())))
-    asked = f"the first {length - 1} of {length} tokens alone"
-    yield Answer(asked, shorter, wanted[:-1], np.asarray(2 * it.allowed), np.arange(length - 1))
+    for said in (shorter, it.alone(text[: len(it.texts[0])])):
+        asked = f"the first {len(said)} of {length} tokens {_ALONE}"
+        yield Answer(asked, said, wanted[: len(said)], np.asarray(2 * it.allowed), np.arange(len(said)))
     blocks = [*range(_BLOCK, size, _BLOCK), size]
     ways = {
         f"{size - 2} tokens, then one at a time": [*range(size - 2, size + 3)],

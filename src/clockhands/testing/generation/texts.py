@@ -45,6 +45,8 @@ class GenerationSubject:
         slip: How far a logit moves when tokens stand one position further; 0 where that changes nothing.
         spec: The rotary code that its keys are turned by, where it is known.
         shift, join, evict: Somebody's own ways to change a cache.
+        length_given: Whether somebody said how long texts shall be.
+        drops: Whether ``shift`` drops the first rows, and moves the others back.
         wanted: The logits of each text alone, [tokens, vocabulary] each.
         sizes: Windows, chunks and blocks behind which something is wrong.
     """
@@ -59,6 +61,8 @@ class GenerationSubject:
     evict: Callable[..., Any] | None = None
     wanted: list[np.ndarray] = field(default_factory=list)
     sizes: tuple[int, ...] = ()
+    drops: bool = False
+    length_given: bool = False
 
     def fresh(self) -> "GenerationSubject":
         """The same with a model that was not asked anything, where it can be copied."""
