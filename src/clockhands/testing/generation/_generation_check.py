@@ -132,6 +132,8 @@ def check_generation(
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _experiment_runs(subject)
+    asked, later = _without_consequences(asked)
+    left_out |= later
     if tokens is None and (longer := length_that_matters(asked)):
         # What depends on the length is named where all texts are as long.
         return check_generation(
@@ -214,6 +216,15 @@ def check_generation(
         pattern=failure_pattern(asked) if failed and not reasons else "",
     )
     return settled(report, raises)
+
+
+def _without_consequences(asked: list[RecordedRun]) -> tuple[list[RecordedRun], dict[str, str]]:
+    """The experiments without failed ones on trees and on long texts, if others failed, which may be their cause."""
+    of_others = {VERIFIED, ACCEPTED, LONG}
+    wrong = {one.experiment.name for one in asked if one.wrong and not getattr(one.experiment, "note", "")}
+    left_out = wrong & of_others if wrong - of_others else set[str]()
+    told = "it fails as well, which what else fails may cause: mend that first"
+    return [one for one in asked if one.experiment.name not in left_out], dict.fromkeys(left_out, told)
 
 
 def _longest(subject: GenerationSubject, asked: Sequence[RecordedRun]) -> int:
