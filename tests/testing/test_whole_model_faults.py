@@ -215,7 +215,7 @@ class BehindSize(SmallModel):
 def test_faults_behind_a_window_a_chunk_or_a_block_are_named(cases):
     named = {
         ("window", 64): ("other-keys-seen", "a query attends to the last 64 keys, in one pass to all"),
-        ("block", 16): ("other-keys-seen", "a query attends to the keys of its own 16 tokens"),
+        ("block", 16): ("other-keys-seen", "a query attends to the keys of its block of 16 tokens"),
         ("restarts", 64): ("decode-positions", "positions 0, 1, 2 instead of 64, 65, 66"),
         ("ends", 64): ("decode-positions", "no position is larger than 63"),
     }
@@ -352,8 +352,9 @@ def test_cached_keys_that_are_rotated_with_the_base_of_another_layer_are_named()
     (told,) = report.explanations
     assert told.codes == ("cached-keys-keep-positions",)
     assert "shifted, in layer 1" in told.message
-    # Both at once: a base that no layer has is not named.
-    assert not checked(LocalAndGlobal(), shift=shift_with(70.0, 500.0), **options).codes
+    (told,) = checked(LocalAndGlobal(), shift=shift_with(70.0, 500.0), **options).explanations
+    assert told.codes == ("cached-keys-other-rotation",)
+    assert "those of layer 0 by the angles of none of its layers" in told.message
 
 
 class ShortTable(SmallModel):

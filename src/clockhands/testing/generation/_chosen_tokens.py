@@ -40,7 +40,7 @@ def more_than_ties(wrong: int, of: int, rate: float) -> bool:
     return bool(wrong) and tail < _RARE
 
 
-def told_as_ties(wrong: int, of: int) -> str:
+def explained_by_ties(wrong: int, of: int) -> str:
     """Why an experiment is not judged in which so few tokens differ."""
     return f"{wrong} of {of} tokens differ, which rounding may cause where two logits are nearly equal"
 
@@ -52,7 +52,7 @@ def without_ties(asked: Sequence[RecordedRun], rate: float) -> tuple[list[Record
         wrong = sum(int(answer.wrong.any(axis=-1).sum()) for answer in one.answers)
         of = sum(map(len, _rows(one)))
         if wrong and not more_than_ties(wrong, of, rate):
-            left_out[one.experiment.name] = told_as_ties(wrong, of)
+            left_out[one.experiment.name] = explained_by_ties(wrong, of)
         else:
             kept.append(one)
     return kept, left_out

@@ -113,6 +113,11 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
         if predicted.refuted(fault, others):
             told.remove(reason)
     known = {name for _, _, names in told for name in names}
+    padded = [name for name in left if name.startswith("left padding") and name not in known]
+    # What counts padding would have been found by imposing it, where positions show something.
+    if padded and it.slip and (read := _of_pads(it))[0] == "padding-seen":
+        told.append(((read[0],), read[1], padded))
+        known.update(padded)
     if not by_length:
         told += _by_measurement(it, [name for name in (one.experiment.name for one in failed) if name not in known])
     merged: list[_Reason] = []
@@ -298,12 +303,9 @@ def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: 
         found.append(("model-keeps-state", {}, [*state, *evicted]))
         failed = {name: one for name, one in failed.items() if name not in evicted}
     padded = [name for name in failed if name.startswith("left padding")]
-    if padded:
+    if padded and not it.slip:
         code, pads = _of_pads(it)
-        # What counts padding would have been found by imposing it, where positions show something.
-        code = "" if it.slip and code != "padding-seen" else code
-        if not code and not it.slip:
-            code, pads = _of_padded_keys(it, [failed[name] for name in padded])
+        code, pads = (code, pads) if code else _of_padded_keys(it, [failed[name] for name in padded])
         if code:
             found.append((code, pads, padded))
     evicted = failed.get("rows removed from the cache")

@@ -151,7 +151,7 @@ def _behind(size: int) -> Iterator[ImposedFault]:
     for window in (size, size - 1, size + 1):
         how = f"a query attends to the last {window} keys, in one pass to all"
         yield ImposedFault("other-keys-seen", {"how": how}, sees=partial(of_window, window=window))
-    how = f"a query attends to the keys of its own {size} tokens, in one pass to all"
+    how = f"a query attends to the keys of its block of {size} tokens, in one pass to all"
     yield ImposedFault("other-keys-seen", {"how": how}, sees=of_block)
 
 

@@ -223,7 +223,7 @@ def _without_consequences(asked: list[RecordedRun]) -> tuple[list[RecordedRun], 
     of_others = {VERIFIED, ACCEPTED, LONG}
     wrong = {one.experiment.name for one in asked if one.wrong and not getattr(one.experiment, "note", "")}
     left_out = wrong & of_others if wrong - of_others else set[str]()
-    told = "it fails as well, which what else fails may cause: mend that first"
+    told = "it fails as well, which what else fails may cause: fix that first"
     return [one for one in asked if one.experiment.name not in left_out], dict.fromkeys(left_out, told)
 
 

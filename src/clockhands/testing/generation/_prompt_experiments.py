@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.phrases import listed, number_of
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
-from clockhands.testing.generation._chosen_tokens import NO_LOGITS, more_than_ties, tie_rate, told_as_ties
+from clockhands.testing.generation._chosen_tokens import NO_LOGITS, explained_by_ties, more_than_ties, tie_rate
 from clockhands.testing.generation._explanations import explanation_of
 from clockhands.testing.generation._passed_positions import PassedPositions
 from clockhands.testing.generation._prompt_drivers import END, PromptDriver, RequestEngine
@@ -139,7 +139,7 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
     try:
         subject = _subject(driver, vocabulary)
     except (Refused, Unasked) as error:
-        raise CannotCheck(f"{driver.how} failed with another prompt: {error}.", "Mend that first.") from error
+        raise CannotCheck(f"{driver.how} failed with another prompt: {error}.", "Fix that first.") from error
     rate = tie_rate(*driver.owners)
     runs: dict[str, list[Continuation]] = {}
     left_out = {"logits": NO_LOGITS}
@@ -154,7 +154,7 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
             continue
         wrong, of = sum(one.parts is not None for one in found), sum(one.compared for one in found)
         if wrong and not more_than_ties(wrong, of, rate):
-            left_out[experiment] = told_as_ties(wrong, of)
+            left_out[experiment] = explained_by_ties(wrong, of)
         else:
             runs[experiment] = found
     failed = {name: found for name, found in runs.items() if any(one.parts is not None for one in found)}
