@@ -215,14 +215,15 @@ class SmallModel:
 
 def shifted(keys_turned):
     """A function(cache, by) that moves a cache: with its keys turned on, or left as they are."""
+    return lambda cache, by: moved(cache, by if keys_turned else 0, by)
 
-    def shift(cache, by):
-        moved = dict(cache, at=cache["at"] + by)
-        if keys_turned:
-            moved["keys"] = [_turned_on(keys, by) for keys in cache["keys"]]
-        return moved
 
-    return shift
+def moved(cache, turned, by, rows=slice(None)):
+    """A cache whose keys, of some texts, are turned on by ``turned`` and said to be further by ``by``."""
+    keys = [np.array(each) for each in cache["keys"]]
+    for each in keys:
+        each[rows] = _turned_on(each[rows], turned)
+    return dict(cache, keys=keys, at=cache["at"] + by)
 
 
 def joined(keys_turned):

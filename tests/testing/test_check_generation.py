@@ -322,7 +322,7 @@ REFUSED = [
     (lambda *_: (np.zeros((1, 3, VOCABULARY)),) * 3, {}, CannotCheck, "expected logits, or logits and a cache"),
     (lambda *_: (np.zeros((1, 3, 4)), None), {}, CannotCheck, "it returned logits of shape [1, 3, 4]; expected"),
     (lambda *_: (None, None), {}, CannotCheck, "it returned a value of type NoneType, expected logits"),
-    (lambda tokens, *_: (tokens, None), {"vocabulary": 3}, CannotCheck, "it returned logits of shape [1, 3]"),
+    (lambda tokens, *_: (tokens > 0, None), {"vocabulary": 3}, CannotCheck, "it returned logits of shape [1, 3]"),
     (lambda *_: time.sleep(30), {"timeout": 0.2}, CannotCheck, "it did not return within 0.2 seconds"),
     (SmallModel("numpy"), {"length": 3}, InvalidValue, "`length` must be at least 8, got 3"),
     (SmallModel("numpy", "learned"), {"length": 200}, CannotCheck, "A text of 200 tokens was given in one pass"),

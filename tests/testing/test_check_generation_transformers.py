@@ -167,6 +167,17 @@ def test_a_model_without_numbers_is_refused():
         check_generation(model)
 
 
+def test_an_encoder_is_said_to_be_one(cases):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=97, initializer_range=0.3, **sizes)
+    for kind in (transformers.BertModel, transformers.BertForMaskedLM):
+        with cases(kind.__name__):
+            with pytest.raises(CannotCheck) as caught:
+                checked(kind(config).eval())
+            assert f"{kind.__name__} is an encoder" in str(caught.value)
+            assert "clockhands audit MODEL --live" in str(caught.value)
+
+
 def test_the_first_layer_that_answers_otherwise_is_told():
     model = built("Llama")
 

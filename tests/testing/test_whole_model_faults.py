@@ -5,7 +5,7 @@ import numpy as np
 import clockhands as ch
 from clockhands.testing import check_generation
 
-from .small_models import HEAD, VOCABULARY, SmallModel
+from .small_models import HEAD, ORIGINAL, VOCABULARY, SmallModel
 
 
 def checked(model, **options):
@@ -141,6 +141,111 @@ def test_clamped_positions_that_are_added_to_tokens_are_named_with_their_limit(c
         assert "No known fault" in str(report)
 
 
+class OfTrees(SmallModel):
+    """A call with a tree of drafts has other positions, or another mask: how(positions, mask, cached tokens)."""
+
+    def __init__(self, how, code="halves"):
+        super().__init__("numpy", code)
+        self.how = how
+
+    def forward(self, tokens, positions, mask, cache):
+        if cache is not None and mask is not None and mask.ndim == 3:
+            positions, mask = self.how(positions, mask, cache["keys"][0].shape[2])
+        return super().forward(tokens, positions, mask, cache)
+
+
+def test_faults_of_trees_of_drafts_are_named(cases):
+    def by_place(positions, mask, past):
+        return past + np.arange(positions.shape[1])[None], mask
+
+    def one_further(positions, mask, _):
+        return positions + 1, mask
+
+    def depth_alone(positions, mask, past):
+        return positions - past, mask
+
+    def siblings_seen(positions, mask, past):
+        return positions, np.tri(*mask.shape[1:], past, dtype=bool)[None]
+
+    wrong = {
+        by_place: ("tree-positions", "the place of the token in the tree counts, not its depth"),
+        one_further: ("tree-positions", "every token has a position that is 1 too high"),
+        depth_alone: ("tree-positions", "without the tokens before the tree"),
+        siblings_seen: ("tree-siblings-seen", "attend to other branches"),
+    }
+    for how, (code, words) in wrong.items():
+        for encoding in ("halves", "learned", "alibi") if how is by_place else ("halves",):
+            with cases(how.__name__, encoding):
+                report = checked(OfTrees(how, encoding))
+                assert report.codes == {code}, str(report)
+                assert words in report.explanations[0].message
+                assert explains(report) == {"a tree of drafts", "an accepted branch"}
+
+
+def test_a_tree_that_is_wrong_in_an_unknown_way_is_not_judged():
+    def an_ancestor_less(positions, mask, past):
+        return positions, mask & (np.arange(mask.shape[2]) != past)
+
+    report = checked(OfTrees(an_ancestor_less))
+    assert report.sound
+    assert "one row for each position cannot hold them" in report.left_out["a tree of drafts"]
+
+
+class BehindSize(SmallModel):
+    """Later calls are wrong behind some tokens: their keys, or their positions."""
+
+    def __init__(self, how, size):
+        super().__init__()
+        self.how, self.size = how, size
+
+    def seen(self, tokens, mask, past):
+        seen = super().seen(tokens, mask, past)
+        query, key = past + np.arange(tokens.shape[1])[:, None], np.arange(seen.shape[2])
+        cut = {"window": query - self.size + 1, "block": query // self.size * self.size}.get(self.how, 0)
+        return seen & (key >= cut) if past or (self.how == "window" and self.size < 16) else seen
+
+    def placed(self, tokens, positions, mask, cache):
+        moved = {
+            "restarts": positions % self.size,
+            "ends": np.minimum(positions, self.size - 1),
+        }
+        return positions if cache is None else moved.get(self.how, positions)
+
+
+def test_faults_behind_a_window_a_chunk_or_a_block_are_named(cases):
+    named = {
+        ("window", 64): ("other-keys-seen", "a query attends to the last 64 keys, in one pass to all"),
+        ("block", 16): ("other-keys-seen", "a query attends to the keys of its block of 16 tokens"),
+        ("restarts", 64): ("decode-positions", "positions 0, 1, 2 instead of 64, 65, 66"),
+        ("ends", 64): ("decode-positions", "no position is larger than 63"),
+    }
+    for (how, size), (code, words) in named.items():
+        with cases(how, size):
+            report = checked(BehindSize(how, size))
+            assert report.codes == {code}, str(report)
+            assert words in report.explanations[0].message
+            assert explains(report) == {failure.experiment for failure in report.failures} == {"a long text"}
+
+
+def test_rates_that_change_behind_the_length_of_training_are_named_without_a_length(cases):
+    for scaling, code in (("dynamic", "cache-older-base"), ("lists", "chunk-mixes-lists")):
+        with cases(scaling):
+            report = checked(SmallModel("numpy", "halves", scaling=scaling))
+            assert report.codes == {code}, str(report)
+            assert report.explanations[0].evidence["threshold"] == ORIGINAL
+
+
+def test_a_text_is_as_long_as_the_sizes_that_a_model_declares(cases):
+    for size, longest, wrong in ((40, 48, "other-keys-seen"), (12, 72, None), (900, 72, None)):
+        with cases(size):
+            model = BehindSize("window", size)
+            model.window_size = size
+            report = checked(model)
+            assert f"a text of up to {longest} tokens" in report.like
+            assert report.codes == ({wrong} if wrong else set()), str(report)
+            assert ("beyond its window_size" in report.left_out) is (size == 900)
+
+
 class Apart(SmallModel):
     """Later calls rotate queries, or keys, one token later or earlier than the other side."""
 
@@ -247,8 +352,9 @@ def test_cached_keys_that_are_rotated_with_the_base_of_another_layer_are_named()
     (told,) = report.explanations
     assert told.codes == ("cached-keys-keep-positions",)
     assert "shifted, in layer 1" in told.message
-    # Both at once: a base that no layer has is not named.
-    assert not checked(LocalAndGlobal(), shift=shift_with(70.0, 500.0), **options).codes
+    (told,) = checked(LocalAndGlobal(), shift=shift_with(70.0, 500.0), **options).explanations
+    assert told.codes == ("cached-keys-other-rotation",)
+    assert "those of layer 0 by the angles of none of its layers" in told.message
 
 
 class ShortTable(SmallModel):

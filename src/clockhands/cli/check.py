@@ -152,6 +152,7 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
+    from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import attends, by_names, check_of, check_options, is_config, is_module, kind_for
     from clockhands.testing.positions import numbers_tokens
 
@@ -159,9 +160,13 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         return _batch(Path(target), options)
     bare = kind is None and not make and "like" not in options
     kept = _kept(target) if kind == "generation" else None
-    function = None if kind == "encoding" else load(target) if kept is None else kept
+    function = None if kind == "encoding" else load(target, accepts=generates_text) if kept is None else kept
+    if bare and generates_text(function):
+        kind, bare = "generation", False
     if bare and IN_FILE.fullmatch(target):
         function = _unless_encoding(target, function)
+        if function is not None and generates_text(function):
+            kind, bare = "generation", False
     if function is None:
         return _laws(target, options)
     others = {name: options[name] for name in ("backend", "timeout") if name in options}
@@ -238,13 +243,14 @@ def _without_encoding(
 
 def _unless_encoding(target: str, value: Any) -> Any:
     """What a name in a file of code stands for, built if it needs no argument; None if that is an encoding."""
+    from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import is_module
 
     found = IN_FILE.fullmatch(target)
     if (found is not None and found["fields"]) or not inspect.isroutine(value):
         return value if is_module(value) and not isinstance(value, type) else None
     built = _built(value) if _builds_model(value) else value
-    return built if built is value or is_module(built) else None
+    return built if built is value or is_module(built) or generates_text(built) else None
 
 
 def _kept(target: str) -> Any:
@@ -305,6 +311,8 @@ def _arguments(function: Any) -> bool:
 
 def _builds_model(function: Any) -> bool:
     """Whether a callable builds a model, as a class does, and a function that needs no argument; else it is one."""
+    if not callable(function):
+        return False
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

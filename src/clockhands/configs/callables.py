@@ -23,8 +23,12 @@ IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(
 """An encoding in a file of code: ``path/file.py:Name``, with fields after it as of a preset."""
 
 
-def load(text: str) -> Callable[..., Any]:
+def load(text: str, accepts: Callable[[Any], bool] = callable) -> Any:
     """The function with that name, of a file or a module; modules are searched in the current folder first.
+
+    Args:
+        text: The name.
+        accepts: What else than a function may be named.
 
     Raises:
         Unreadable: There is no such module or name, importing it fails, or the object cannot be called.
@@ -36,7 +40,7 @@ def load(text: str) -> Callable[..., Any]:
     else:
         raise Unreadable(f"{shown(text)} does not name a function.", "Write package.module:callable.")
     value = named_in(value, home, found["name"])
-    if not callable(value):
+    if not callable(value) and not accepts(value):
         raise Unreadable(
             f"{text} is of type {type(value).__name__}, which cannot be called.",
             "Name a function(x [seq, width], positions [seq]).",

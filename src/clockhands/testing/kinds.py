@@ -142,8 +142,9 @@ def kind_for(fn: Any, like: Any) -> str:
             model = type(fn).__name__
             raise CannotCheck(
                 f"{model} takes token ids, {taken[0]}, and no cache: whether it generates text is not known.",
-                "A model that does is checked by check_generation, --kind generation; of an encoder, clockhands audit "
-                "--live measures the positions in effect. For one part of it, pass that part.",
+                "A model that does is checked by check_generation, --kind generation, and code that chooses its tokens "
+                "by its name: FILE.py:model.generate. Of an encoder, clockhands audit --live measures the positions in "
+                "effect. For one part of it, pass that part.",
             )
         return "generation"
     if like is None:

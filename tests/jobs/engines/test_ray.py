@@ -163,14 +163,17 @@ def test_a_cluster_that_is_not_there_is_named():
     assert caught.value.hint.startswith("Start a cluster with `ray start --head`")
 
 
-def test_a_machine_too_busy_to_start_ray_is_named(monkeypatch: pytest.MonkeyPatch):
-    def slow(**_options: Any) -> None:
-        raise Exception("The current node timed out during startup.")  # noqa: TRY002 - as Ray raises it
+def test_what_is_known_of_a_failed_start_of_ray_is_said(monkeypatch: pytest.MonkeyPatch):
+    def failing(**_options: Any) -> None:
+        raise Exception(message)  # noqa: TRY002 - as Ray raises it
 
     ray = pytest.importorskip("ray")
-    monkeypatch.setattr(ray, "init", slow)
-    with pytest.raises(ClockhandsError, match=r"^Ray cannot be started on this machine: The current node timed out"):
-        list(run(squares(1), "ray"))
+    monkeypatch.setattr(ray, "init", failing)
+    for message in ("The current node timed out during startup.", "No space left on device."):
+        with pytest.raises(ClockhandsError, match=rf"^Ray cannot be started on this machine: {message}") as caught:
+            list(run(squares(1), "ray"))
+        assert ("busy" in str(caught.value.hint)) is ("timed out" in message)
+        assert str(caught.value.hint).endswith("the same jobs run here without Ray.")
 
 
 def test_without_ray_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch):

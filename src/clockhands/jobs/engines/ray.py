@@ -181,13 +181,20 @@ def _connect(ray: Any, address: str | None, **options: Any) -> None:
         if address == "local":
             raise ClockhandsError(
                 f"Ray cannot be started on this machine: {error}",
-                "Try again when the machine is less busy, or leave `--engine ray` out: the same jobs run here.",
+                f"{_known_cause(str(error))}Leave `--engine ray` out, and the same jobs run here without Ray.",
             ) from None
         raise ClockhandsError(
             f"Ray cannot be reached at {shown(address)}: {error}",
             "Start a cluster with `ray start --head`, and set RAY_AUTH_MODE=token if it requires a token; or give no "
             "address: then Ray is started on this machine.",
         ) from None
+
+
+def _known_cause(message: str) -> str:
+    """What is known of why Ray did not start, as a sentence before a hint; empty where its message alone says it."""
+    if "timed out" in message.lower():
+        return "Its processes took too long to start, as on a machine that is busy: try again later. "
+    return ""
 
 
 def _reason(error: Exception) -> str:

@@ -72,6 +72,7 @@ class CausalModel:
         columns: Numbers of a row of its logits, if there are more than tokens.
         handed: Arguments of later calls: the module and its attribute in which the first call of a text left each.
         by_queries: Whether its mask may say for each query which keys it sees.
+        chooses: Whether it gives tokens and no logits. Each is then a row of zeros with a 1 at its column.
     """
 
     forward: Callable[..., Any]
@@ -92,6 +93,7 @@ class CausalModel:
     columns: int | None = None
     handed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     by_queries: bool = True
+    chooses: bool = False
 
     def __call__(
         self,
@@ -371,12 +373,19 @@ def logits_and_cache(answer: Any) -> tuple[Any, Any]:
         return answer["logits"], answer.get("past_key_values", answer.get("cache"))
     if hasattr(answer, "shape"):
         return answer, None
+    if is_token(answer) or (isinstance(answer, list) and answer and all(map(is_token, answer))):
+        return np.array(answer), None
     shapes = [len(getattr(each, "shape", ())) for each in answer] if isinstance(answer, tuple | list) else []
     if len(shapes) < 2 or (len(shapes) > 2 and shapes.count(3) != 1):
         raise Refused(f"it returned {kind_of(answer)}, expected logits, or logits and a cache")
     place = shapes.index(3) if 3 in shapes else 0
     others = [*answer[:place], *answer[place + 1 :]]
-    return answer[place], others[-1]
+    return np.array(answer[place]) if is_token(answer[place]) else answer[place], others[-1]
+
+
+def is_token(value: object) -> bool:
+    """Whether a value is one whole number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def every(columns: int) -> int:

@@ -8,9 +8,11 @@ import numpy as np
 
 from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary, rerotate
-from clockhands.recognition.calling import as_numpy
+from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied, mapped, with_rows
+from clockhands.testing.generation._cache_shifts import CacheShift
+from clockhands.testing.generation._causal_models import held
 from clockhands.testing.generation._kept_states import states_of
 from clockhands.testing.generation._key_places import grown_cache, holds_positions, one_value, placed_arrays
 from clockhands.testing.generation.texts import GenerationSubject
@@ -20,7 +22,7 @@ _SLIP = 2 * 51 * 2.0**-24
 
 def _evicted(it: GenerationSubject) -> list[Answer]:
     """Old rows are taken out of the cache, and the text goes on where it was."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
     text = it.texts[0]
@@ -30,7 +32,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     cache, axes = grown_cache(it.model, text[:begun], [begun - 1])
     if it.evict is None and axes and not holds_positions(it):
         raise Unasked("its cache does not hold positions: its encoding counts the rows, as a bias does")
-    fewer = _with_only(it, cache, kept, axes)
+    fewer = with_only(it, cache, kept, axes)
 
     def hidden(cache: Any, start: int) -> np.ndarray:
         seen = np.isin(np.arange(len(text)), kept) | (np.arange(len(text)) >= begun)
@@ -55,7 +57,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
 
 def _rejected(it: GenerationSubject) -> list[Answer]:
     """Two of four drafted tokens are wrong: their rows are removed, and the text goes on where the first one was."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.model.window is not None:
         raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
     text, half = it.texts[0], len(it.texts[0]) // 2
@@ -64,12 +66,12 @@ def _rejected(it: GenerationSubject) -> list[Answer]:
     at = np.arange(len(text))[None]
     cache, axes = grown_cache(it.model, text[:half], [half - 1])
     _, cache = it.model(drafted[None, half:], at[:, half : len(drafted)], None, cache)
-    cache = _with_only(it, cache, np.arange(begun), axes)
+    cache = with_only(it, cache, np.arange(begun), axes)
     logits, _ = it.model(text[None, begun:], at[:, begun:], None, cache)
     return [it.reply("two rejected tokens are removed, then the right ones", logits[0], it.wanted[0][begun:], begun)]
 
 
-def _with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
+def with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Path, int]) -> Any:
     """A copy of the cache with these rows alone, by the caller's function where there is one."""
     if it.evict is not None:
         return it.evict(copied(cache), rows)
@@ -82,7 +84,7 @@ def _with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[P
 
 def _shifted_text(it: GenerationSubject) -> list[Answer]:
     """All positions further by as many, which a rotary code does not see."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.spec is None:
         raise Unasked("whether its encoding is relative is not known: pass like=, its RoPE spec")
     return [
@@ -93,7 +95,9 @@ def _shifted_text(it: GenerationSubject) -> list[Answer]:
 
 def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     """The keys of the cache are turned on, and the text goes on at shifted positions."""
-    _needs_positions(it)
+    needs_positions(it)
+    if it.drops:
+        return _after_drop(it)
     text, half, by = it.texts[0], len(it.texts[0]) // 2, _by(it)
     at = np.arange(len(text))
     cache, _ = grown_cache(it.model, text[:half], [half - 1])
@@ -104,12 +108,62 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
     if it.shift is None:
         # The keys were turned on here, by the rates of the spec: the model has no code that could have left them.
         asked = f"the cache of {half} tokens rotated by {by} positions with the frequencies of its spec, then the rest"
-    return [_near(it, it.reply(asked, logits[0], wanted, half), by)]
+    single = _near(it, it.reply(asked, logits[0], wanted, half), by)
+    return [single, *(_shifted_batch(it, by) if it.shift is not None else ())]
+
+
+def _shifted_batch(it: GenerationSubject, by: int) -> list[Answer]:
+    """The cache of several texts is moved, and each goes on at shifted positions."""
+    assert it.shift is not None
+    size = len(it.texts[0]) // 2
+    half, first = size // 2, it.texts[0]
+    rows = np.stack([first[:size], it.texts[1][:size], first[-size:]])
+    at = np.broadcast_to(np.arange(size), rows.shape)
+    try:
+        _, cache = it.model(rows[:, :half], at[:, :half])
+    except Refused:
+        return []  # one text at a time
+    logits, _ = it.model(rows[:, half:], by + at[:, half:], None, it.shift(held(cache), by))
+    return [
+        _near(it, it.reply(f"text {row + 1} of 3 in a cache shifted by {by}", logits[row], wanted[half:], half), by)
+        for row, wanted in enumerate(it.alone(text, by + np.arange(size)) for text in rows)
+    ]
+
+
+def _after_drop(it: GenerationSubject) -> list[Answer]:
+    """The first rows of a cache are dropped and the others moved back, and the texts go on behind them."""
+    size = len(it.texts[1])
+    batch = np.stack([it.texts[0][:size], it.texts[1], it.texts[0][-size:]])
+    try:
+        return _rows_after_drop(it, batch)
+    except Refused:  # one text at a time
+        return _rows_after_drop(it, it.texts[0][None])
+
+
+def _rows_after_drop(it: GenerationSubject, rows: np.ndarray) -> list[Answer]:
+    size = rows.shape[1]
+    half, dropped = size // 2, size // 5
+    at = np.broadcast_to(np.arange(size), rows.shape)
+    _, cache = it.model(rows[:, :half], at[:, :half])
+    wanted, _ = it.model(rows[:, half:], at[:, half:], at >= dropped, copied(held(cache)))
+    assert it.shift is not None
+    if isinstance(it.shift, CacheShift):
+        cache = it.shift(cache, dropped)
+    else:  # under a fault
+        assert it.evict is not None
+        cache = it.shift(it.evict(cache, np.arange(dropped, half)), -dropped)
+    logits, _ = it.model(rows[:, half:], at[:, half:] - dropped, None, cache)
+    said = f"of {len(rows)}: the first {dropped} of {half} cached tokens are dropped, the others moved back"
+    replies = (
+        it.reply(f"text {row + 1} {said}", got, right, half)
+        for row, (got, right) in enumerate(zip(logits, wanted, strict=True))
+    )
+    return [_near(it, reply, dropped) for reply in replies]
 
 
 def _joined(it: GenerationSubject) -> list[Answer]:
     """Two caches, each made from position 0, joined to one, and a text goes on after both."""
-    _needs_positions(it)
+    needs_positions(it)
     if it.join is None:
         raise Unasked("pass join=, a function(cache, cache) that joins two caches of texts from position 0")
     first, second, rest = it.texts[0][: len(it.texts[0]) // 2], it.texts[1][: len(it.texts[1]) // 2], it.texts[2]
@@ -225,7 +279,8 @@ def _by(it: GenerationSubject) -> int:
     return len(it.texts[0]) // 2 + 3
 
 
-def _needs_positions(it: GenerationSubject) -> None:
+def needs_positions(it: GenerationSubject) -> None:
+    """Raise `Unasked` for a model that takes no positions."""
     if "positions" not in it.model.takes:
         raise Unasked("it takes no positions")
 

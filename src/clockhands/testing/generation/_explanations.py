@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.phrases import listed, number_of
+from clockhands.phrases import listed, number_of, some_of
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import FAULTS, GENERATION
 from clockhands.testing._experiments import ExperimentRun, Unasked, shares
@@ -22,9 +22,10 @@ from clockhands.testing.generation._changed_calls import (
     places_after_padding,
     unchanged,
 )
+from clockhands.testing.generation._draft_trees import ACCEPTED, VERIFIED
 from clockhands.testing.generation._fault_catalogue import CATALOGUE, faults_of
 from clockhands.testing.generation._imposed_faults import facts_of, places_under
-from clockhands.testing.generation._kept_states import states_of
+from clockhands.testing.generation._kept_states import states_of, states_with_pads
 from clockhands.testing.generation._key_places import (
     NOWHERE,
     KeyPlaces,
@@ -34,6 +35,7 @@ from clockhands.testing.generation._key_places import (
     rotated_alike,
     rows_that_are_written,
 )
+from clockhands.testing.generation._long_texts import LONG
 from clockhands.testing.generation._measured_attention import (
     is_measurable,
     measured_calls,
@@ -48,6 +50,9 @@ from clockhands.testing.reports import UNDECIDED, Explanation
 
 _PIECES = ("one token", "chunks")
 """How the names of experiments begin in which a text is given in pieces."""
+
+_ALONE = frozenset({VERIFIED, ACCEPTED, LONG})
+"""Experiments that are explained by single faults: each has so many passes that pairs would take long."""
 
 _WITH_CACHE = frozenset({
     "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
@@ -96,10 +101,11 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     add(_by_clamped_positions(it, left))
     add(_by_kept_positions(it, left))
     add(_by_moved_keys(it, left))
+    add(_by_padded_states(it, left))
     add(_by_rule(it, left, [one.experiment.name for one in failed]))
     add(predicted.positions_found(left))
     pairs: set[str] = set()
-    for reasons in predicted.two_faults(left):
+    for reasons in predicted.two_faults({name: one for name, one in left.items() if name not in _ALONE}):
         told += reasons
         pairs.update(name for _, _, names in reasons for name in names)
     for fault, reason in zip(predicted.found, single, strict=True):
@@ -107,6 +113,11 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
         if predicted.refuted(fault, others):
             told.remove(reason)
     known = {name for _, _, names in told for name in names}
+    padded = [name for name in left if name.startswith("left padding") and name not in known]
+    # What counts padding would have been found by imposing it, where positions show something.
+    if padded and it.slip and (read := _of_pads(it))[0] == "padding-seen":
+        told.append(((read[0],), read[1], padded))
+        known.update(padded)
     if not by_length:
         told += _by_measurement(it, [name for name in (one.experiment.name for one in failed) if name not in known])
     merged: list[_Reason] = []
@@ -209,15 +220,18 @@ def _by_short_tables(it: GenerationSubject, failed: Mapping[str, ExperimentRun])
 def _by_moved_keys(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
     """What a caller's function did to the keys of each layer."""
     name = "a shifted cache"
-    if name not in failed or it.shift is None:
+    if name not in failed or it.shift is None or it.drops:
         return []
     with suppress(Refused, Unasked):
         wrong = moved_keys(it)
         still = [layer for layer, of in wrong.items() if of is None]
-        others = [f"those of {layer} by the rotation of {of}" for layer, of in wrong.items() if of]
+        others = [
+            f"those of {layer} by " + (f"the rotation of {of}" if of else "the angles of none of its layers")
+            for layer, of in wrong.items()
+        ]
         if still:
             return [("cached-keys-keep-positions", {"moved": f"shifted, in {listed(still)}"}, [name])]
-        if others and len(others) == len(wrong):
+        if others:
             return [("cached-keys-other-rotation", {"how": listed(others)}, [name])]
     return []
 
@@ -249,6 +263,18 @@ def _explains(one: ExperimentRun, it: GenerationSubject) -> bool:
     with suppress(Refused, Unasked):
         return all((answer.shares <= 1).all() for answer in one.experiment.run(it.fresh()))
     return False
+
+
+def _by_padded_states(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> list[_Rule]:
+    """Padding that is in the states of a padded text, which goes on rightly with the states of the text alone."""
+    padded = [name for name in failed if name.startswith("left padding")]
+    with suppress(Refused, Unasked):
+        if padded and (states := states_with_pads(it)):
+            how = (
+                f"after pads in front of a text, {some_of(states, 2)} of its cache differs from that of the text alone"
+            )
+            return [("padding-in-state", {"how": how}, padded)]
+    return []
 
 
 def _by_rule(it: GenerationSubject, failed: Mapping[str, ExperimentRun], every: Collection[str]) -> list[_Rule]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from clockhands.phrases import listed
 from clockhands.testing._experiments import Answer
+from clockhands.testing.generation._long_texts import LONG
 from clockhands.testing.generation._predictions import RecordedRun
 
 _LONGER = "a longer text"
@@ -23,7 +24,18 @@ _IN_PIECES = ("chunks", "one token at a time")
 def failure_pattern(asked: Sequence[RecordedRun]) -> str:
     """Sentences on single passes, and on later calls of one token and of several; empty where neither was asked."""
     runs = {one.experiment.name: one for one in asked}
-    return " ".join([*_of_passes(runs), *_of_later_calls([runs[name] for name in _IN_PIECES if name in runs])])
+    of_length = _of_length([one for one in asked if one.wrong])
+    return " ".join(
+        [*_of_passes(runs), *_of_later_calls([runs[name] for name in _IN_PIECES if name in runs]), *of_length]
+    )
+
+
+def _of_length(wrong: Sequence[RecordedRun]) -> Iterator[str]:
+    """Where a text becomes wrong that alone is longer than the others."""
+    if [one.experiment.name for one in wrong] == [LONG]:
+        places = [one.positions[one.wrong.any(axis=-1)] for one in wrong[0].answers if one.positions is not None]
+        first = min(int(each.min()) for each in places if each.size)
+        yield f"Shorter texts are right: the first wrong position is {first}."
 
 
 def _of_passes(runs: dict[str, RecordedRun]) -> Iterator[str]:

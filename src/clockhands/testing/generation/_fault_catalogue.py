@@ -1,7 +1,8 @@
 """The known faults of a whole model with a cache, each as what it does to positions, visible keys or cached rows."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -73,7 +74,7 @@ def _rows_and_offset(kept: bool) -> Places:
             call.memory["own"] = call.origin[:, -1:]
         offset = call.memory.get("own", call.origin[:, -1:])
         offset = offset if len(offset) == len(call.right) else offset[:1]
-        return call.kept + call.inside + offset if call.past else call.right
+        return call.kept + call.inside + offset if call.past and not call.tree else call.right
 
     return keys
 
@@ -95,10 +96,21 @@ def _this_call(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
     return sees & (np.arange(sees.shape[2]) >= call.past)
 
 
+def _present(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    """Which keys count: rows that were removed do no more."""
+    return np.asarray(sees.any(axis=(0, 1))) if call.kept < call.past else np.ones(sees.shape[2], bool)
+
+
 def _first_keys(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
-    # Rows that were removed count no more.
-    present = sees.any(axis=(0, 1)) if call.kept < call.past else np.ones(sees.shape[2], bool)
-    return sees & (np.cumsum(present) <= 1 + np.arange(call.size)[:, None])
+    return sees & (np.cumsum(_present(call, sees)) <= 1 + np.arange(call.size)[:, None])
+
+
+def _of_tree(change: Places) -> Places:
+    return lambda call: change(call) if call.tree else call.right
+
+
+def _tree_seen(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+    return _everything_before(call, sees) if call.tree else sees
 
 
 def _later_documents(call: ExpectedCall) -> np.ndarray:
@@ -120,9 +132,33 @@ def _only(fault: ImposedFault, *, given: bool) -> ImposedFault:
     return replace(fault, keys=keys, told={**fault.told, "when": when})
 
 
+def _behind(size: int) -> Iterator[ImposedFault]:
+    """Faults that begin behind a window, a chunk or a block of this size."""
+    yield _decoding(f"they begin at 0 again after every {size} tokens", lambda call: call.right % size)
+    yield _clamped(size - 1)
+
+    def places(call: ExpectedCall, sees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return call.kept + np.arange(call.size)[:, None], np.cumsum(_present(call, sees)) - 1
+
+    def of_window(call: ExpectedCall, sees: np.ndarray, window: int) -> np.ndarray:
+        query, key = places(call, sees)
+        return sees & (key > query - window) if call.past else sees
+
+    def of_block(call: ExpectedCall, sees: np.ndarray) -> np.ndarray:
+        query, key = places(call, sees)
+        return sees & (key >= query // size * size) if call.past else sees
+
+    for window in (size, size - 1, size + 1):
+        how = f"a query attends to the last {window} keys, in one pass to all"
+        yield ImposedFault("other-keys-seen", {"how": how}, sees=partial(of_window, window=window))
+    how = f"a query attends to the keys of its block of {size} tokens, in one pass to all"
+    yield ImposedFault("other-keys-seen", {"how": how}, sees=of_block)
+
+
 def faults_of(it: GenerationSubject) -> tuple[ImposedFault, ...]:
     """The catalogue, with the faults that depend on how long the texts are and on what the model takes."""
     every = (*CATALOGUE, *(_clamped(limit) for limit in range(1, 2 * len(it.texts[0]))))
+    every += tuple(fault for size in it.sizes for fault in _behind(size))
     if not it.model.counting or "positions" not in it.model.takes:
         return every
     decoding = [fault for fault in every if fault.code in {"decode-positions", "chunk-restarts"}]
@@ -242,11 +278,33 @@ CATALOGUE: tuple[ImposedFault, ...] = (
         removed=lambda rows, _: np.append(rows, rows[-1] + 1),
     ),
     *(
-        ImposedFault("cached-keys-keep-positions", {"moved": "shifted or joined to another"}, keys, moved=moved)
-        for keys, moved in (
-            (lambda call: call.right, lambda _: 0),
-            (lambda call: call.right, lambda by: 2 * by),
-            (lambda call: call.right, lambda by: -by),
+        ImposedFault("tree-positions", {"how": how}, _of_tree(change))
+        for how, change in (
+            ("the place of the token in the tree counts, not its depth", _slots),
+            ("every token has a position that is 1 too high", lambda call: call.right + 1),
+            ("every token has a position that is 1 too low", lambda call: call.right - 1),
+            ("the depth alone counts, without the tokens before the tree", lambda call: call.right - call.past),
+            ("every token has the position of the first one", lambda call: call.past + 0 * call.slots),
+        )
+    ),
+    *(
+        ImposedFault("tree-siblings-seen", keys=_of_tree(keys), sees=_tree_seen)
+        for keys in (lambda call: call.right, _slots)
+    ),
+    ImposedFault("cached-keys-keep-positions", {"moved": "shifted"}, moved=lambda _: 0),
+    ImposedFault(
+        "cached-keys-keep-positions",
+        {"moved": "shifted, in all texts of a batch but the first"},
+        moved=lambda by: by,
+        first_alone=True,
+    ),
+    *(
+        ImposedFault("cached-keys-moved-wrongly", {"how": how}, moved=moved)
+        for how, moved in (
+            ("by twice as many positions", lambda by: 2 * by),
+            ("by as many positions in the other direction", lambda by: -by),
+            ("by 1 position more", lambda by: by + 1),
+            ("by 1 position less", lambda by: by - 1),
         )
     ),
     *(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,21 @@ from clockhands.phrases import listed
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._checks import named, resolved
 from clockhands.testing._experiments import ExperimentRun, Unasked
+from clockhands.testing.generation._cache_shifts import CacheShift, cache_shift, found_shift
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
+from clockhands.testing.generation._chosen_tokens import NO_LOGITS, tie_rate, without_ties
+from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VERIFIED
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
+from clockhands.testing.generation._long_texts import BLOCKS, LONG, MOST, declared_sizes, length_that_matters, sizes_of
 from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
 from clockhands.testing.generation._predictions import RecordedRun
+from clockhands.testing.generation._prompt_drivers import opened_driver
+from clockhands.testing.generation._prompt_experiments import checked_driver
+from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
 from clockhands.testing.generation.texts import GenerationSubject, measured, texts_of
 from clockhands.testing.reports import CannotCheck, Failure, Report, settled
@@ -78,7 +86,9 @@ def check_generation(
         like: The rotary code of all its layers, where the config does not say it: positions that are all shifted then
             give the same logits, and keys may be turned on.
         length: Tokens of the longest text: 16, or more where a window or a scaling begins later.
-        shift: A function(cache, positions) -> cache that moves a cache on by so many positions.
+        shift: A function(cache, positions) -> cache that moves a cache on by so many positions, (cache, start, delta)
+            from a row on, or (cache, n_keep, n_discard) that drops so many rows and moves later ones back. One beside
+            the model with ``shift`` in its name and such arguments is found.
         join: A function(cache, cache) -> cache that puts two caches, of texts from position 0, one after the other.
         evict: A function(cache, rows) -> cache that keeps these rows of it.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API for `forward`; found out unless said.
@@ -96,6 +106,8 @@ def check_generation(
         CannotCheck: The model cannot be called like that; the message says what came back.
         InvalidValue, InvalidType: An argument cannot be used.
     """
+    if forward is None and not hasattr(model, "forward") and (driver := opened_driver(model, backend, timeout)):
+        return settled(checked_driver(driver, vocabulary, _named(model, None)), raises)
     called = opened(model, forward, vocabulary, backend, timeout)
     spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
     notes: dict[str, str] = {}
@@ -107,7 +119,11 @@ def check_generation(
     counted = first == 0 and getattr(called, "source", None) is None
     drawn = texts_of(called.vocabulary, size, without=None if counted else called.pad)
     texts = drawn if tokens is None else _given_texts(tokens, called.vocabulary)
-    subject = GenerationSubject(called, texts, spec=spec, shift=shift, join=join, evict=evict)
+    shift = found_shift(called) if shift is None else cache_shift(shift)
+    drops = isinstance(shift, CacheShift) and shift.drops
+    subject = GenerationSubject(
+        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, length_given=length is not None
+    )
     try:
         subject = measured(subject)
     except (Refused, Unasked) as error:
@@ -116,8 +132,31 @@ def check_generation(
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
     asked, left_out = _experiment_runs(subject)
+    asked, later = _without_consequences(asked)
+    left_out |= later
+    if tokens is None and (longer := length_that_matters(asked)):
+        # What depends on the length is named where all texts are as long.
+        return check_generation(
+            model,
+            forward=forward,
+            vocabulary=vocabulary,
+            like=like,
+            length=longer,
+            shift=shift,
+            join=join,
+            evict=evict,
+            backend=backend,
+            timeout=timeout,
+            raises=raises,
+        )
+    if called.chooses:
+        _, cache = called.fresh()(texts[0][None])
+        asked, ties = without_ties(asked, tie_rate(cache, *owners_of(called.forward)))
+        notes |= {"logits": NO_LOGITS, **ties}
     noted: dict[str, str] = {}
     failed = [one for one in asked if one.wrong]
+    if any(one.experiment.name == LONG for one in failed):
+        subject = replace(subject, sizes=(*sizes_of(called), *BLOCKS))
     reasons = explained(subject, asked) if failed else ()
     for one in list(failed):
         experiment = one.experiment
@@ -128,6 +167,7 @@ def check_generation(
     unknown = [one.experiment.name for one in failed if one.experiment.name not in accounted]
     by_states = accounted_by_states(subject, unknown, {one.experiment.name for one in asked})
     by_states = by_states or _by_selection(subject, unknown)
+    by_states |= dict.fromkeys({VERIFIED, ACCEPTED}.intersection(unknown), NOT_JUDGED)
     noted |= by_states
     failed = [one for one in failed if one.experiment.name not in by_states]
     if noted:
@@ -151,7 +191,7 @@ def check_generation(
     report = Report(
         subject=_named(model, forward),
         kind="generation",
-        like="the same logits however a text is passed",
+        like=f"the same logits however a text of up to {_longest(subject, asked)} tokens is passed",
         experiments=(*(one.experiment.name for one in asked), *([] if of_pass is None else [IN_ONE_PASS])),
         left_out={**left_out, **noted, **notes},
         failures=(
@@ -176,6 +216,21 @@ def check_generation(
         pattern=failure_pattern(asked) if failed and not reasons else "",
     )
     return settled(report, raises)
+
+
+def _without_consequences(asked: list[RecordedRun]) -> tuple[list[RecordedRun], dict[str, str]]:
+    """The experiments without failed ones on trees and on long texts, if others failed, which may be their cause."""
+    of_others = {VERIFIED, ACCEPTED, LONG}
+    wrong = {one.experiment.name for one in asked if one.wrong and not getattr(one.experiment, "note", "")}
+    left_out = wrong & of_others if wrong - of_others else set[str]()
+    told = "it fails as well, which what else fails may cause: fix that first"
+    return [one for one in asked if one.experiment.name not in left_out], dict.fromkeys(left_out, told)
+
+
+def _longest(subject: GenerationSubject, asked: Sequence[RecordedRun]) -> int:
+    """Tokens of the longest text that was tried."""
+    tried = (answer.positions for one in asked if one.experiment.name == LONG for answer in one.answers)
+    return max([len(subject.texts[0]), *(1 + int(each.max()) for each in tried if each is not None)])
 
 
 def _experiment_runs(subject: GenerationSubject) -> tuple[list[RecordedRun], dict[str, str]]:
@@ -264,6 +319,9 @@ def _length(model: CausalModel, length: int | None, notes: dict[str, str]) -> in
             size = max(size, edge + 8)
         else:
             notes[f"beyond {what}"] = f"pass length={edge + 8:,} for texts of more than {edge:,} tokens"
+    for name, edge in declared_sizes(model).items():
+        if edge > MOST and edge not in _edges(model).values():
+            notes[f"beyond its {name}"] = f"pass length={edge + 8:,} for texts of more than {edge:,} tokens"
     most = _most(model)
     return size if most is None else max(min(size, most), 8)
 

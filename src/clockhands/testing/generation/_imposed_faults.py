@@ -40,6 +40,7 @@ class ExpectedCall:
         given: Whether positions are given.
         joined: Rows of the first of two joined caches; 0 where none were joined.
         answered: Whether the model under test answered this call as it would with its tokens at other positions.
+        tree: Whether its tokens are a tree of drafts.
     """
 
     right: np.ndarray
@@ -55,6 +56,7 @@ class ExpectedCall:
     given: bool = False
     joined: int = 0
     answered: Callable[[np.ndarray], bool] = bool
+    tree: bool = False
 
     @property
     def size(self) -> int:
@@ -96,6 +98,7 @@ class ImposedFault:
         queries: Those of the queries, where they differ.
         sees: From the keys that each query should see, [batch, seq, keys], to those that it sees.
         moved: How far cached keys go that should be moved by so many positions.
+        first_alone: Whether only those of the first text of a batch are moved.
         removed: From the rows of a cache that shall be kept, and all its rows, to those that are.
     """
 
@@ -106,6 +109,7 @@ class ImposedFault:
     sees: Sight | None = None
     moved: Callable[[int], int] | None = None
     removed: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    first_alone: bool = False
 
     def parameters(self, it: GenerationSubject) -> dict[str, str]:
         """What its sentence names."""
@@ -133,7 +137,8 @@ def both_faults(one: ImposedFault, other: ImposedFault) -> ImposedFault:
 
     queries = one.queries or other.queries
     moved, removed = one.moved or other.moved, one.removed or other.removed
-    return replace(one, keys=keys, queries=queries, sees=sees, moved=moved, removed=removed)
+    alone = one.first_alone or other.first_alone
+    return replace(one, keys=keys, queries=queries, sees=sees, moved=moved, removed=removed, first_alone=alone)
 
 
 def places_under(fault: ImposedFault, starts: Sequence[int], size: int) -> np.ndarray:
@@ -223,12 +228,13 @@ class FaultyModel(CausalModel):
             held["calls"],
             self.memory,
             padded,
-            (mask is not None and mask.ndim == 3) or (bool((sees != causal).any()) and mask is None and not past),
+            not past and ((mask is not None and mask.ndim == 3) or bool((sees != causal).any() and mask is None)),
             mask is not None,
             mask.sum(-1, keepdims=True) if mask is not None and mask.ndim == 2 else None,
             positions is not None,
             held["joined"],
             answered,
+            bool(past) and mask is not None and mask.ndim == 3,
         )
         keys = self.fault.keys(call)
         queries = keys if self.fault.queries is None else self.fault.queries(call)
@@ -375,7 +381,9 @@ def imposed(
     moved = fault.moved or (lambda by: by)
 
     def shift(cache: dict[str, Any], by: int) -> dict[str, Any]:
-        return {**cache, **{name: cache[name] + moved(by) for name in ("keys", "queries")}}
+        to = np.full((len(cache["keys"]), 1), moved(by))
+        to[1:] *= not fault.first_alone
+        return {**cache, **{name: cache[name] + to for name in ("keys", "queries")}}
 
     def join(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         begun = first["tokens"].shape[1]
@@ -393,6 +401,6 @@ def imposed(
     def evict(cache: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
         every = np.arange(cache["tokens"].shape[1])
         kept = rows if fault.removed is None else fault.removed(rows, every)
-        return {**cache, "present": np.isin(every, kept)[None]}
+        return {**cache, "present": np.broadcast_to(np.isin(every, kept), cache["present"].shape)}
 
     return replace(it, model=model, shift=shift, join=join, evict=evict)

@@ -10,7 +10,9 @@ from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied,
 from clockhands.testing.generation._key_places import one_value
 from clockhands.testing.generation.texts import GenerationSubject
 
-_OF_STATES = frozenset({"packing", "packing by positions alone", "rejected tokens"})
+_OF_STATES = frozenset({
+    "packing", "packing by positions alone", "rejected tokens", "a tree of drafts", "an accepted branch",
+})  # fmt: skip
 _BY_STATES = (
     "by design of the class, which keeps a state of all earlier tokens, as recurrent layers and convolutions do: no "
     "document is kept apart and no token taken out"
@@ -19,7 +21,7 @@ _OF_PADS = "left padding without positions"
 """Its pads are tokens like others, and a state keeps them."""
 _IN_PIECES = frozenset({
     "chunks", "chunks without positions", "a copied cache", "a pickled cache", "two continuations of one text",
-    "two alternating texts", "a text beside a batch", "a text after padding",
+    "two alternating texts", "a text beside a batch", "a text after padding", "a long text",
 })  # fmt: skip
 """Experiments in which several tokens go on from a cache at once."""
 _BY_SINGLE_TOKENS = (
@@ -64,6 +66,40 @@ def states_of(it: GenerationSubject) -> frozenset[Path]:
         if axes and min(axes) > 1:
             found.add(path)
     return frozenset(found)
+
+
+def states_with_pads(it: GenerationSubject) -> list[str]:
+    """The states that padding in front of a text changes, if the text goes on rightly with those that it has alone.
+
+    Empty where states do not account for what is wrong after padding.
+    """
+    states = states_of(it)
+    text, pads = it.texts[1], len(it.texts[0]) - len(it.texts[1])
+    begun = len(text) - min(4, len(text) // 2)
+    row = np.concatenate([np.full(pads, it.model.pad), text])[None]
+    mask = np.arange(row.shape[1])[None] >= pads
+    at = np.maximum(np.arange(row.shape[1]) - pads, 0)[None]
+    model = it.model.fresh()
+    _, alone = it.model.fresh()(text[None, :begun], it.model.given(np.arange(begun)[None]))
+    _, padded = model(row[:, : pads + begun], it.model.given(at[:, : pads + begun]), mask[:, : pads + begun])
+    right, changed = dict(arrays_of(alone)), dict[Path, Any]()
+
+    def with_right_states(path: Path, array: Any) -> Any:
+        own = right.get(path) if path in states else None
+        if own is None or own.shape != array.shape:
+            return array
+        if (np.abs(as_numpy(own) - as_numpy(array)) > one_value(as_numpy(own))).any():
+            changed[path] = own
+        return own
+
+    cache = mapped(copied(padded), with_right_states)
+    for place in range(pads + begun, row.shape[1]):
+        logits, cache = model(
+            row[:, place : place + 1], it.model.given(at[:, place : place + 1]), mask[:, : place + 1], cache
+        )
+        if (np.abs(logits[0, 0] - it.wanted[1][place - pads]) > 2 * it.allowed).any():
+            return []
+    return [".".join(map(str, path)) for path in changed]
 
 
 def _reads_states_of_pieces(it: GenerationSubject, states: frozenset[Path]) -> bool:

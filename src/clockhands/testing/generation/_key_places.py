@@ -50,7 +50,7 @@ def placed_arrays(it: GenerationSubject) -> dict[Path, tuple[int, Any]]:
 
 def one_value(rows: np.ndarray) -> np.ndarray:
     """By how much numbers of an array of this size may differ that are the same but for rounding."""
-    return np.abs(rows).max() * 2.0**-12
+    return np.abs(rows).max(initial=0) * 2.0**-12
 
 
 class KeyPlaces:

@@ -1,18 +1,23 @@
-"""Engines as models: they give the logits of the last token alone, so each beginning of a text is a prompt of its own.
+"""Models that give the logits of the last token alone, or the next token: each beginning of a text is its own call.
 
 An engine is an object with a method that reads a prompt and one that goes on by a token, such as ``prefill(tokens)``
 and ``decode(token, state)``, which return logits and a state. ``merge(states)`` makes one batch of several.
 """
 
+import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clockhands.recognition.calling import Refused, library_name
+import numpy as np
+
+from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of, library_name
 from clockhands.testing._usual_names import meanings
-from clockhands.testing.generation._causal_models import held, logits_and_cache
+from clockhands.testing.generation._cache_arrays import copied
+from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
 
 _PREFILLS = ("prefill", "prefill_one", "prefill_step", "start")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
@@ -54,12 +59,22 @@ class LastTokenModel:
         return _stacked(rows, 0), states[0] if self.merge is None else self.merge(states)
 
 
-def engine_model(engine: Any) -> LastTokenModel | None:
-    """An engine as a model; None for any other object."""
+def is_engine(value: Any) -> bool:
+    """Whether an object or a class has a method that reads a prompt and one that goes on by a token."""
+    return None not in _methods(value)
+
+
+def _methods(engine: Any) -> tuple[Any, Any]:
     prefill, decode = (
         next((getattr(engine, name) for name in names if callable(getattr(engine, name, None))), None)
         for names in (_PREFILLS, _DECODES)
     )
+    return prefill, decode
+
+
+def engine_model(engine: Any) -> LastTokenModel | None:
+    """An engine as a model; None for any other object."""
+    prefill, decode = _methods(engine)
     if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
         return None
     first, second = inspect.signature(decode).parameters
@@ -90,3 +105,74 @@ def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:
 def _stacked(arrays: Sequence[Any], axis: int) -> Any:
     name = library_name(arrays[0])
     return sys.modules["jax.numpy" if name == "jax" else name].stack(arrays, axis)
+
+
+_PROMPTS, _FEWEST = 16, 8
+"""Prompts by which a vocabulary is found, and the fewest tokens that a check can use."""
+
+
+@dataclass
+class LastTokenForward(CausalModel):
+    """A causal model whose calls give one row of logits, or one token, for each text: that after its last token.
+
+    A call of several tokens is therefore made once for each of its beginnings, with a copy of the cache.
+
+    Attributes:
+        whole: Whether it gives a token for each one that it is passed.
+    """
+
+    whole: bool = False
+
+    def answer_of(
+        self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
+    ) -> tuple[Any, Any]:
+        """See `CausalModel`."""
+        size, rows, kept = tokens.shape[1], [], cache
+        past = 0 if mask is None else mask.shape[-1] - size
+        for part in [size] if self.whole else range(1, size + 1):
+            where = None if positions is None else positions[:, :part]
+            seen = None if mask is None else mask[..., : past + part]
+            seen = seen if seen is None or seen.ndim == 2 else seen[:, :part]
+            own = cache if cache is None or part == size else copied(cache)
+            said, kept = super().answer_of(tokens[:, :part], where, seen, own, keep)
+            rows.append(self.columns_of(said, len(tokens)) if self.chooses else said.reshape(len(tokens), -1))
+        return rows[0] if self.whole else _stacked(rows, 1), kept
+
+    def columns_of(self, chosen: Any, texts: int) -> np.ndarray:
+        """Tokens as rows of zeros with a 1; tokens beyond the columns share them."""
+        ids = as_numpy(chosen).reshape((texts, -1) if self.whole else (texts,))
+        return np.eye(self.returned)[ids % self.returned]
+
+
+def last_token_model(model: CausalModel) -> LastTokenForward | None:
+    """The model as one that answers for the last token of a call; None where its answers are of another kind.
+
+    Raises:
+        Refused: It cannot be called.
+    """
+
+    def said_of(tokens: np.ndarray) -> Any:
+        call = functools.partial(CausalModel.answer_of, model, tokens, None, None, None, True)
+        return answered(call, model.timeout)[0]
+
+    text = np.array([[1, 0, 1]])
+    said = said_of(text)
+    if not hasattr(said, "shape") or not hasattr(said, "dtype"):
+        return None
+    shape = tuple(said.shape)
+    chooses = dtype_of(said).startswith(("int", "uint"))
+    if chooses and (shape == text.shape or math.prod(shape) == 1):
+        seen = [0, 1]
+        draw = np.random.default_rng(3)
+        for _ in range(0 if model.vocabulary else _PROMPTS):
+            seen.append(int(as_numpy(said).flat[-1]))
+            said = said_of(draw.choice(seen, (1, 5)))
+        tokens = model.vocabulary or 1 + max(seen)
+        if tokens < _FEWEST and not model.vocabulary:
+            raise Refused(
+                f"it returned only the tokens {min(seen)} to {max(seen)}: pass vocabulary=, how many it knows"
+            )
+        return LastTokenForward(**{**vars(model), "vocabulary": tokens, "chooses": True}, whole=shape == text.shape)
+    if not chooses and shape and shape[-1] > text.size and math.prod(shape) == shape[-1]:
+        return LastTokenForward(**{**vars(model), "vocabulary": model.vocabulary or shape[-1]})
+    return None

@@ -14,7 +14,7 @@ from clockhands.errors import InvalidType
 from clockhands.models.opened_modules import text_config
 from clockhands.models.torch_threads import faster_alone
 from clockhands.phrases import listed, shown
-from clockhands.recognition.calling import LIBRARIES, Library, Refused, likely_libraries
+from clockhands.recognition.calling import LIBRARIES, Library, Refused, answered, as_numpy, likely_libraries
 from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import (
@@ -26,7 +26,7 @@ from clockhands.testing.generation._causal_models import (
     every,
 )
 from clockhands.testing.generation._hidden_states import reading_states
-from clockhands.testing.generation._last_token_models import engine_model
+from clockhands.testing.generation._last_token_models import engine_model, last_token_model
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
@@ -44,6 +44,8 @@ def opened(
     model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
 ) -> CausalModel:
     """The model that is meant, and how it is called."""
+    if forward is None and hasattr(model, "can_generate") and hasattr(model, "parameters"):
+        _refuse_encoder(model, timeout)
     if forward is None and _of_transformers(model):
         return _from_transformers(model, vocabulary, timeout)
     owner = model if forward is None else forward
@@ -53,10 +55,9 @@ def opened(
     for library in likely_libraries(fn) if backend is None else (backend,):
         made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(owner))
         try:
-            made = made.sized() if vocabulary is None else made
-            made(_THREE)
+            made = _sized(made)
             home = made.counts.library
-            if backend is None and home in LIBRARIES and home != library:
+            if backend is None and home in LIBRARIES and home != library and not made.chooses:
                 # It takes arrays of others too, but answers in its own.
                 made = replace(made, library=Library(home), counts=Counts())
                 made(_THREE)
@@ -80,6 +81,20 @@ def opened(
         "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache; where tokens and positions are "
         "[batch, seq], mask is None or [batch, keys], and cache is None at first; arguments and cache may be absent.",
     ) from tried[-1][1]
+
+
+def _sized(made: CausalModel) -> CausalModel:
+    """The model with a vocabulary, after its first call; one that answers for the last token alone as such."""
+    try:
+        made = made if made.vocabulary else made.sized()
+        made(_THREE)
+    except Refused:
+        of_last = last_token_model(made)
+        if of_last is None:
+            raise
+        of_last(_THREE)
+        return of_last
+    return made
 
 
 def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:
@@ -164,6 +179,32 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
     made.by_queries = _is_of_library(model) or _takes_masks_of_queries(made)
     made.counts = Counts(dtype=made.counts.dtype)
     return made
+
+
+def _refuse_encoder(model: Any, timeout: float) -> None:
+    """Refuse a class that generates no text and sees later tokens, as encoders are meant to."""
+    parameter = next(model.parameters())
+    if model.training or parameter.is_meta or model.can_generate():
+        return
+
+    def first_token(last: int) -> np.ndarray:
+        def call() -> Any:
+            import torch
+
+            with torch.no_grad():
+                return model(input_ids=torch.tensor([[1, 0, last]], device=parameter.device))[0]
+
+        return as_numpy(answered(call, timeout))[0, 0]
+
+    with suppress(Refused, IndexError):  # one that cannot be called so is refused for what it returns
+        if not np.array_equal(first_token(1), first_token(0)):
+            raise CannotCheck(
+                f"{type(model).__name__} is an encoder: what it gives for a token depends on later tokens, and it "
+                "generates no text.",
+                "`clockhands audit MODEL --live` measures the positions in effect in it, and --kind attention --like "
+                "CONFIG checks its layers. To check the decoder of this type, load it with AutoModelForCausalLM and "
+                "is_decoder=True.",
+            )
 
 
 def _source(config: Any, taken: Collection[str]) -> np.ndarray | None:

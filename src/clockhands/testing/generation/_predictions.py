@@ -79,7 +79,8 @@ class Predictions:
             known = [fault for fault in faults if any(fault in others for others in fits.values())]
             rest = [fault for fault in faults if fault not in known]
             fits[name] = [fault for fault in known if self._gives(fault, one)]
-            fits[name] = fits[name] or [fault for fault in rest if self._gives(fault, one)]
+            if all(map(self._contradicted, fits[name])):
+                fits[name] += [fault for fault in rest if self._gives(fault, one)]
         fitting = {fault for some in fits.values() for fault in some}
         self.fitting = fitting
         possible = {fault for fault in fitting if not self._contradicted(fault)}

@@ -13,7 +13,9 @@ from clockhands.testing._experiments import Answer, Experiment, Unasked
 from clockhands.testing.generation._cache_arrays import copied, pickled
 from clockhands.testing.generation._causal_models import CausalModel, held
 from clockhands.testing.generation._changed_caches import CHANGED
+from clockhands.testing.generation._draft_trees import TREES
 from clockhands.testing.generation._image_requests import image_requests, takes_images
+from clockhands.testing.generation._long_texts import LONG, long_texts, longer_sizes
 from clockhands.testing.generation.texts import GenerationSubject
 
 
@@ -262,6 +264,8 @@ def _steps(it: GenerationSubject) -> np.ndarray:
 
 def _is_absolute(it: GenerationSubject) -> bool:
     """Whether a token that sees no other one depends on its position, by more than rounding."""
+    if it.model.chooses:
+        return False  # one token may be the most likely one after several positions
     try:
         return "positions" in it.model.takes and bool(_steps(it.fresh()).max() > _TELLING * it.allowed)
     except (Refused, Unasked):
@@ -391,6 +395,8 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
     yield GenerationExperiment("a text beside a batch", "A text and a batch stay in their own caches.", _beside_batch)
     if takes_images(it.model):
         yield GenerationExperiment("alternating images", "An image has no effect on other texts.", _images)
-    yield from (GenerationExperiment(*one) for one in CHANGED)
+    yield from (GenerationExperiment(*one) for one in (*CHANGED, *TREES))
+    if longer_sizes(it):
+        yield GenerationExperiment(LONG, "Nothing changes behind a window, a chunk or a block.", long_texts)
     yield GenerationExperiment("a text after padding", "Padding of an earlier batch has no effect.", _after_padding)
     yield GenerationExperiment("repeated call", "Longer and shorter texts leave no state behind.", _again)

@@ -45,7 +45,10 @@ class GenerationSubject:
         slip: How far a logit moves when tokens stand one position further; 0 where that changes nothing.
         spec: The rotary code that its keys are turned by, where it is known.
         shift, join, evict: Somebody's own ways to change a cache.
+        length_given: Whether somebody said how long texts shall be.
+        drops: Whether ``shift`` drops the first rows, and moves the others back.
         wanted: The logits of each text alone, [tokens, vocabulary] each.
+        sizes: Windows, chunks and blocks behind which something is wrong.
     """
 
     model: CausalModel
@@ -57,6 +60,9 @@ class GenerationSubject:
     join: Callable[..., Any] | None = None
     evict: Callable[..., Any] | None = None
     wanted: list[np.ndarray] = field(default_factory=list)
+    sizes: tuple[int, ...] = ()
+    drops: bool = False
+    length_given: bool = False
 
     def fresh(self) -> "GenerationSubject":
         """The same with a model that was not asked anything, where it can be copied."""
