@@ -250,7 +250,7 @@ def positions_of_their_own(it: CheckedTokens, role: str | None = None) -> list[A
     if it.suspect is None and answer.wrong.any() and (axes := it.called.axes_without_batch()):
         raise Unasked(
             f"it takes no batch, as far as is known: x [{axes}] with positions [seq] fits as well; "
-            f'pass axes="{it.called.shape.axes_text}" if it has one'
+            f'pass axes="{it.called.shape.axes_text}" and positions="batch seq" if it has one'
         )
     return [answer]
 

@@ -46,6 +46,7 @@ from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.phrases import listed, shown
 from clockhands.recognition.probe_positions import probe_positions
+from clockhands.testing.kinds import chosen_in
 from clockhands.testing.modules._attention_calls import OpenedAttention, calls_of, opened_attention
 from clockhands.testing.modules._explanations import explanation_of_codes
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
@@ -118,11 +119,12 @@ class _Declared:
     def of(cls, like: Any, layer: int | None) -> "_Declared":
         """What ``like`` declares: a target, ``TARGET:layer=N``, a dict or an object with the keys of a config."""
         if isinstance(like, str):
-            text, _, number = like.partition(":layer=")
-            if number and not number.isdecimal():
-                raise InvalidValue(f"`layer` must be the number of a layer, got {shown(number)}.", f"{text}:layer=0")
+            chosen = chosen_in(like)
+            text = chosen.target
             opened = open_target(f"preset:{text}" if is_preset(text) else text)
-            return cls(text, opened, resolve(opened), int(number) if number else layer)
+            resolved = resolve(opened)
+            resolved = replace(resolved, codes=chosen.codes(resolved.codes))
+            return cls(text, opened, resolved, layer if chosen.layer is None else chosen.layer)
         values = open_values(like)
         if values is None:
             raise InvalidType(
