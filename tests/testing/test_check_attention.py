@@ -52,10 +52,12 @@ def _seeded():
 
 def test_sound_layers_of_many_styles_pass_with_every_experiment(cases):
     for name, like in (("Layer", LLAMA), ("Fused", LLAMA), ("Einsum", LLAMA), ("Complex", NEIGHBOURS),
-                       ("Flexible", LLAMA), ("Counting", LLAMA)):  # fmt: skip
+                       ("Flexible", LLAMA), ("Counting", LLAMA), ("Nested", LLAMA), ("Parameters", LLAMA),
+                       ("TokensFirst", LLAMA)):  # fmt: skip
         with cases(name):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="flex_attention called without")
+                assert told(getattr(twins, name)(scale=0.2), like)[0] == ["score-scale"]
                 report = check_attention(getattr(twins, name)(), like)
             assert report.experiments == ("rotation", "score scale", "queries beside keys")
             assert not report.left_out

@@ -178,7 +178,8 @@ def calls_of(
     first, *others = _parameters(module)
     named = dict(_named(others))
     tabled = [name for name, quantity in named.items() if quantity in TABLES]
-    widths = list(dict.fromkeys([*([0] if _reads_ids(module) else []), *([width] if width else []), *_widths(module)]))
+    ids: list[int] = [0] if _reads_ids(module) else []
+    widths: list[int] = list(dict.fromkeys([*ids, *([width] if width else []), *_widths(module)]))
     masks = (None, "visible", "added") if "mask" in named.values() else (None,)
     both = ("batch seq", "seq") if given is not None or "positions" in named.values() else ("batch seq",)
     if tabled and not rotates:
@@ -252,8 +253,8 @@ def opened_attention(
         CannotCheck: It takes none, or no attention is seen.
     """
     first: OpenedAttention | None = None
-    refused: tuple[str, str, Exception | None] | None = None
-    other: tuple[str, str, Exception | None] | None = None
+    refused: tuple[str, str, BaseException | None] | None = None
+    other: tuple[str, str, BaseException | None] | None = None
     for call in calls:
         if first is not None and (call.width, call.axes, call.mask) != _sort_of(first):
             break  # other sizes would run by chance
