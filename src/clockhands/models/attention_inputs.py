@@ -244,7 +244,7 @@ class _Watch(TorchFunctionMode):
             assert where is not None
             turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
-            one, other = (new[0], new[1].mT) if axes is None else axes.back(*new, (one.shape, other.shape))
+            one, other = (new[0], new[1].mT) if axes is None else axes.back(new[0], new[1], (one.shape, other.shape))
         made = func(one, other)
         products.append(_Product(queries, keys, made, axes))
         return made

@@ -51,9 +51,9 @@ from clockhands.testing.modules._attention_calls import OpenedAttention, calls_o
 from clockhands.testing.modules._explanations import explanation_of_codes
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
-ROTATION, SCALE, GROWTH, BESIDE, BIAS = (
-    "rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores",
-)  # fmt: skip
+EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores")
+"""The names of what is measured."""
+ROTATION, SCALE, GROWTH, BESIDE, BIAS = EXPERIMENTS
 _LONGEST = 32_768  # positions to which a rotation is followed
 _COUNTED = 128  # tokens of a text in which a module counts them itself
 
@@ -217,7 +217,7 @@ def _layer_of(module: torch.nn.Module, declared: _Declared) -> int:
 
 
 @dataclass
-class _Found:
+class _MeasuredAttention:
     """What was measured.
 
     Attributes:
@@ -255,9 +255,9 @@ class _Found:
         self.failures.append(Failure(experiment, f"{message}.", dict(evidence)))
 
 
-def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) -> _Found:
+def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) -> _MeasuredAttention:
     """Measure everything that is declared."""
-    run, seen, found = opened.run, opened.seen, _Found()
+    run, seen, found = opened.run, opened.seen, _MeasuredAttention()
     dtype = seen[0].queries.dtype
     wanted = declared.layers(seen, only)
     tables = layers_that_do_not_rotate(declared.codes, declared.resolved.model_type or "", declared.config, seen)
@@ -352,8 +352,8 @@ def _laid_out(wanted: Mapping[int, DeclaredLayer], layout: Layout | None) -> dic
 
 
 def _add_rotations(
-    found: _Found, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray, length: int,
-    *, alone: Callable[[], list[Attended]] | None, number: _Number,
+    found: _MeasuredAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray,
+    length: int, *, alone: Callable[[], list[Attended]] | None, number: _Number,
 ) -> None:  # fmt: skip
     silent = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
     measured = {each.layer for each in given if each.layer in wanted} - silent
@@ -391,7 +391,7 @@ def _numbers(evidence: Mapping[str, Any]) -> str:
 
 
 def _add_scores(
-    found: _Found, wanted: Mapping[int, DeclaredLayer], measured: Sequence[LayerScores], dtype: torch.dtype,
+    found: _MeasuredAttention, wanted: Mapping[int, DeclaredLayer], measured: Sequence[LayerScores], dtype: torch.dtype,
     number: _Number,
 ) -> None:  # fmt: skip
     observed, answers, scored = differing_scores(wanted, measured, dtype)
@@ -407,13 +407,14 @@ def _add_scores(
 
 
 def _add_growth(
-    found: _Found, opened: OpenedAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer],
+    found: _MeasuredAttention, opened: OpenedAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer],
     *, positions: np.ndarray, tokens: torch.Tensor, number: _Number,
 ) -> None:  # fmt: skip
     grown = growth_of_scores(opened.run, given, wanted, positions, tokens)
     grows = [each.layer for each in given if (want := wanted.get(each.layer)) and want.code.score_scale is not None
              and want.code.score_scale.grows_from is not None]  # fmt: skip
-    reach = min((wanted[layer].code.score_scale.grows_from or 0 for layer in grows), default=0)  # type: ignore[union-attr]
+    scales = [wanted[layer].code.score_scale for layer in grows]
+    reach = min((scale.grows_from or 0 for scale in scales if scale is not None), default=0)
     still = [layer for layer in grows if grown.most.get(layer) == 1]
     told = opened.run.call.positions_given and positions.max() >= reach
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
@@ -429,7 +430,7 @@ def _add_growth(
         _add(found, GROWTH, "score-growth", each, number)
 
 
-def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, number: _Number) -> None:
+def _add_biases(found: _MeasuredAttention, opened: OpenedAttention, declared: _Declared, number: _Number) -> None:
     of_layers = declared_biases(opened.run, declared.codes, opened.seen)
     measured = biases_in_effect(opened.run, int(opened.ids[0, 0]), opened.ids.device, declared.resolved.context)
     checked = [each.layer for path, each in measured.items() if path in of_layers]
@@ -439,7 +440,7 @@ def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, num
         _add(found, BIAS, "layer-bias", each, number)
 
 
-def _add(found: _Found, experiment: str, code: str, observed: Observation, number: _Number) -> None:
+def _add(found: _MeasuredAttention, experiment: str, code: str, observed: Observation, number: _Number) -> None:
     layers = sorted({number(layer) for layer in layer_numbers(observed.layers or "")})
     told = str(observed.evidence.get("says") or _numbers(observed.evidence))
     found.wrong(experiment, code, layer_ranges(layers), told, evidence=observed.evidence)
