@@ -188,7 +188,7 @@ def _refuse_one_module_for_all(seen: Sequence[Attended], name: str) -> None:
     if len(paths) > 1 and len({*paths}) == 1 and "." not in paths[0].partition("layers.")[2]:
         raise CannotCheck(
             f"{name} puts {len(paths)} products of queries and keys into a softmax in one forward.",
-            "Give each layer a module of its own that computes its attention.",
+            "Give each layer a separate module that computes its attention.",
         )
 
 
@@ -269,7 +269,10 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     measured = scores_at_zero(run, tokens, tables | wanted, seen, places=False)
     wanted = in_measured_order(wanted, measured)
     alone = partial(single_tokens, run, tokens, positions, seen) if run.call.positions_in_batches else None
-    _add_rotations(found, given, wanted, positions, length, alone=alone, number=number)
+    kinds = {code.kind for code in declared.codes}
+    _add_rotations(found, given, wanted, positions, length, alone=alone, number=number, rotates="rotary" in kinds)
+    if kinds & {"learned", "sinusoidal"}:
+        found.left_out["table of positions"] = "it is added before the layers: check_additive checks it"
     _add_scores(found, tables | wanted, measured, dtype, number)
     offsets = differing_offsets(wanted, measured, dtype)
     found.note(BESIDE, map(number, offsets.tokens))
@@ -353,12 +356,12 @@ def _laid_out(wanted: Mapping[int, DeclaredLayer], layout: Layout | None) -> dic
 
 def _add_rotations(
     found: _MeasuredAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray,
-    length: int, *, alone: Callable[[], list[Attended]] | None, number: _Number,
+    length: int, *, alone: Callable[[], list[Attended]] | None, number: _Number, rotates: bool,
 ) -> None:  # fmt: skip
     silent = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
     measured = {each.layer for each in given if each.layer in wanted} - silent
-    unknown = "nothing that is known whole is declared for its layers" if not wanted else "its queries or keys are 0"
-    found.note(ROTATION, map(number, measured), unknown)
+    unknown = "the declared one is not known whole" if not wanted else "its queries or keys are 0"
+    found.note(ROTATION, map(number, measured), unknown if rotates else "")
     alike: dict[tuple[str, str], list[LayerRotation]] = {}
     wrong = list(differing([one for one in given if one.layer in measured], dict(wanted), positions, length))
     if wrong and alone is not None:  # a sink, or what counts keys, moves hidden states along a text as well
