@@ -165,6 +165,15 @@ class TokensFirst(Layer):
         return self.out(made.permute(2, 0, 1, 3).flatten(2))
 
 
+class Sinking(Counting):
+    """Has a key without a value beside those of the tokens, so that what it returns depends on how many it sees."""
+
+    def attended(self, q, k, v):
+        scores = (q @ k.mT * self.scale).masked_fill(~seen(q.shape[-2]), float("-inf"))
+        weights = torch.cat([scores, torch.zeros_like(scores[..., :1])], -1).softmax(-1)[..., :-1]
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
 class Latent(nn.Module):
     """Multi-head latent attention as DeepSeek-V3 has it: one rotated key for all heads, keys and values from a latent.
 
@@ -216,7 +225,7 @@ class Model(nn.Module):
         x = self.embed(idx)
         positions = torch.arange(idx.shape[1])[None] if position_ids is None else position_ids
         for block in self.blocks:
-            x = x + block(x, positions)
+            x = x + (block(x) if isinstance(block, Counting) else block(x, positions))
         return self.head(x)
 
 

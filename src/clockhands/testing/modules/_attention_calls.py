@@ -9,6 +9,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.models.attention_inputs import Attended, attended_once
+from clockhands.models.compared_runs import counts_itself
 from clockhands.recognition.calling import Refused, error_text
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.functions._argument_names import KNOWN, TABLES
@@ -241,6 +243,11 @@ class OpenedAttention:
     run: AttentionRun
     seen: list[Attended]
     ids: Tensor
+
+    @cached_property
+    def told(self) -> bool:
+        """Whether it is told where tokens are, and does not count them whatever it is told."""
+        return self.run.call.places_given and not counts_itself(self.run, self.ids, self.seen)
 
 
 def opened_attention(

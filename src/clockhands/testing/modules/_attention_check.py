@@ -13,11 +13,12 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers, layer_ranges
 from clockhands.configs.targets import is_preset, open_target
-from clockhands.encodings.layouts import Layout
+from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.attention_inputs import Attended
 from clockhands.models.compared_runs import some_tokens
+from clockhands.models.fitted_rotations import fitted
 from clockhands.models.layer_biases import biases_in_effect, declared_biases, differing_biases, shared_tables
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
@@ -268,7 +269,11 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     wanted = _as_placed(given, wanted, len(positions)) if declared.latent else wanted
     measured = scores_at_zero(run, tokens, tables | wanted, seen, places=False)
     wanted = in_measured_order(wanted, measured)
-    alone = partial(single_tokens, run, tokens, positions, seen) if run.call.positions_in_batches else None
+    alone = (
+        partial(single_tokens, run, tokens, positions, seen) if opened.told and run.call.positions_in_batches else None
+    )
+    if run.call.places_given and not opened.told:
+        found.left_out["positions that are passed in"] = "they change no query and no key: it counts the tokens"
     kinds = {code.kind for code in declared.codes}
     _add_rotations(found, given, wanted, positions, length, alone=alone, number=number, rotates="rotary" in kinds)
     if kinds & {"learned", "sinusoidal"}:
@@ -325,7 +330,7 @@ def _along(
     lengths = lengths_in_use(specs, min(declared.resolved.context or 4096, _LONGEST))
     # Of frequencies that depend on the length, those of short texts: a longer one is another experiment.
     length = lengths[0]
-    if run.call.places_given:
+    if opened.told:
         growing = max(
             (each.code.score_scale.grows_from or 0 for each in wanted.values() if each.code.score_scale), default=0
         )
@@ -367,12 +372,32 @@ def _add_rotations(
     if wrong and alone is not None:  # a sink, or what counts keys, moves hidden states along a text as well
         still = {(each.layer, each.of) for each in differing(alone(), dict(wanted), positions, length)}
         wrong = [each for each in wrong if (each.layer, each.of) in still]
+    elif wrong:
+        moving = {each.layer for each in given[1:] if not _is_rotated(each, len(positions))}
+        if moving & {each.layer for each in wrong}:
+            where = layer_ranges(sorted(map(number, moving)))
+            found.left_out[f"rotation of layers {where}"] = "their hidden states change along a text of one token"
+        wrong = [each for each in wrong if each.layer not in moving]
     for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
     for (code, told), group in alike.items():
         layers = layer_ranges(sorted({number(each.layer) for each in group}))
         of = listed(sorted({each.of for each in group}, reverse=True))
         found.wrong(ROTATION, code, layers, told, evidence=group[0].evidence, what=of)
+
+
+def _is_rotated(own: Attended, positions: int) -> bool:
+    """Whether pairs of channels of queries are rotated from position to position, and nothing else changes them."""
+    rows = rows_of(own.queries, positions)
+    width = rows.shape[-1]
+    layouts: tuple[Layout, ...] = ("halves", "interleaved")
+    parts = [rows[..., part] for part in (slice(None), slice(width // 2), slice(width // 2, None), slice(width // 4))]
+    return any(
+        fitted(part, pair_channels(part.shape[-1] // 2, layout))[2] <= tolerance(own.queries.dtype)
+        for part in parts
+        for layout in layouts
+        if part.shape[-1] > 1 and part.shape[-1] % 2 == 0
+    )
 
 
 def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str]:
@@ -419,7 +444,7 @@ def _add_growth(
     scales = [wanted[layer].code.score_scale for layer in grows]
     reach = min((scale.grows_from or 0 for scale in scales if scale is not None), default=0)
     still = [layer for layer in grows if grown.most.get(layer) == 1]
-    told = opened.run.call.positions_given and positions.max() >= reach
+    told = opened.told and opened.run.call.positions_given and positions.max() >= reach
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
