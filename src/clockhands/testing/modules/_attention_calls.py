@@ -245,7 +245,7 @@ class OpenedAttention:
     ids: Tensor
 
     @cached_property
-    def told(self) -> bool:
+    def follows_positions(self) -> bool:
         """Whether it is told where tokens are, and does not count them whatever it is told."""
         return self.run.call.places_given and not counts_itself(self.run, self.ids, self.seen)
 

@@ -270,9 +270,11 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     measured = scores_at_zero(run, tokens, tables | wanted, seen, places=False)
     wanted = in_measured_order(wanted, measured)
     alone = (
-        partial(single_tokens, run, tokens, positions, seen) if opened.told and run.call.positions_in_batches else None
+        partial(single_tokens, run, tokens, positions, seen)
+        if opened.follows_positions and run.call.positions_in_batches
+        else None
     )
-    if run.call.places_given and not opened.told:
+    if run.call.places_given and not opened.follows_positions:
         found.left_out["positions that are passed in"] = "they change no query and no key: it counts the tokens"
     kinds = {code.kind for code in declared.codes}
     _add_rotations(found, given, wanted, positions, length, alone=alone, number=number, rotates="rotary" in kinds)
@@ -330,7 +332,7 @@ def _along(
     lengths = lengths_in_use(specs, min(declared.resolved.context or 4096, _LONGEST))
     # Of frequencies that depend on the length, those of short texts: a longer one is another experiment.
     length = lengths[0]
-    if opened.told:
+    if opened.follows_positions:
         growing = max(
             (each.code.score_scale.grows_from or 0 for each in wanted.values() if each.code.score_scale), default=0
         )
@@ -444,7 +446,7 @@ def _add_growth(
     scales = [wanted[layer].code.score_scale for layer in grows]
     reach = min((scale.grows_from or 0 for scale in scales if scale is not None), default=0)
     still = [layer for layer in grows if grown.most.get(layer) == 1]
-    told = opened.told and opened.run.call.positions_given and positions.max() >= reach
+    told = opened.follows_positions and opened.run.call.positions_given and positions.max() >= reach
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
