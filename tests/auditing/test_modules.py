@@ -298,3 +298,22 @@ def test_the_real_smollm2_is_sound():
     assert (audited.target, audited.model_type, audited.context) == ("LlamaForCausalLM (loaded)", "llama", 8192)
     assert (code.layers, code.base, code.layout) == ("0-29", 100_000, "halves")
     assert told(ch.audit(model.to(torch.bfloat16))) == [("buffer-rounded", "0-29")]
+
+
+def test_a_loaded_model_has_the_note_on_its_softmax_scale(cases):
+    """The audit of its config has it; a model without the key has none."""
+    for factor, expected in ((8.0, True), (1.0, False)):
+        block = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": 64, "mscale": 1.0,
+                 "mscale_all_dim": 1.0, "rope_theta": 1e4}  # fmt: skip
+        model = torch.nn.Module()
+        model.register_buffer("held", torch.ones(2))
+        model.config = {
+            "model_type": "deepseek_v3", "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2,
+            "max_position_embeddings": 512, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+            "kv_lora_rank": 16, "q_lora_rank": 16, "rope_parameters": block,
+        }  # fmt: skip
+        with cases(factor):
+            for target in (model, model.config):
+                found = [each for each in ch.audit(target).findings if each.code == "softmax-scale"]
+                assert bool(found) == expected
+                assert all(" = 1.459." in each.message for each in found)

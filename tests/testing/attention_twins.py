@@ -124,6 +124,56 @@ class Unnamed(Layer):
         return super().forward(x, where)
 
 
+class Product(nn.Module):
+    """Multiplies heads alone, without a parameter."""
+
+    def forward(self, q, k, v, scale):
+        return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+
+
+class Nested(Layer):
+    """Its product is a module of its own, inside one that holds the projections."""
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.product = Product()
+
+    def attended(self, q, k, v):
+        return self.out(self.product(q, k, v, self.scale).transpose(1, 2).flatten(2))
+
+
+class Parameters(Layer):
+    """Multiplies by parameters, without modules for its projections."""
+
+    def __init__(self, **how):
+        super().__init__(**how)
+        self.qkv = nn.ParameterList(torch.randn(WIDTH, WIDTH) / 8 for _ in range(3))
+
+    def projected(self, states):
+        return [(states @ each).unflatten(-1, (HEADS, HEAD)).transpose(1, 2) for each in self.qkv]
+
+
+class TokensFirst(Layer):
+    """Hidden states [seq, batch, width], heads and batch as one axis, and angles as it is given them."""
+
+    def forward(self, hidden_states, attention_mask, rotary_pos_emb):
+        q, k, v = (each(hidden_states).unflatten(-1, (HEADS, HEAD)) for each in self.qkv)
+        q, k = (x * rotary_pos_emb.cos() + halves(x) * rotary_pos_emb.sin() for x in (q, k))
+        q, k, v = (x.permute(1, 2, 0, 3).flatten(0, 1) for x in (q, k, v))
+        scores = (torch.bmm(q, k.mT) * self.scale).masked_fill(~seen(q.shape[1]), -1e4)
+        made = torch.bmm(scores.softmax(-1), v).unflatten(0, (-1, HEADS))
+        return self.out(made.permute(2, 0, 1, 3).flatten(2))
+
+
+class Sinking(Counting):
+    """Has a key without a value beside those of the tokens, so that what it returns depends on how many it sees."""
+
+    def attended(self, q, k, v):
+        scores = (q @ k.mT * self.scale).masked_fill(~seen(q.shape[-2]), float("-inf"))
+        weights = torch.cat([scores, torch.zeros_like(scores[..., :1])], -1).softmax(-1)[..., :-1]
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
 class Latent(nn.Module):
     """Multi-head latent attention as DeepSeek-V3 has it: one rotated key for all heads, keys and values from a latent.
 
@@ -175,7 +225,7 @@ class Model(nn.Module):
         x = self.embed(idx)
         positions = torch.arange(idx.shape[1])[None] if position_ids is None else position_ids
         for block in self.blocks:
-            x = x + block(x, positions)
+            x = x + (block(x) if isinstance(block, Counting) else block(x, positions))
         return self.head(x)
 
 

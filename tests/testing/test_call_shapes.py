@@ -410,3 +410,48 @@ def test_functions_and_modules_of_transformers_pass(cases):
     ):
         with cases(function):
             assert check_rotary(function, spec, length=500).sound
+
+
+def test_tokens_without_a_batch_are_not_told_that_a_batch_shares_positions(cases):
+    """[tokens, heads, width]: a batch of them is given one row of positions by broadcasting alone."""
+
+    def rotated(x, positions):
+        angles = positions[:, None] * 10_000.0 ** (-np.arange(8) / 8)
+        cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
+        first, second = np.split(x, 2, -1)
+        return np.concatenate([first * cosine - second * sine, first * sine + second * cosine], -1).astype(x.dtype)
+
+    def flat(x, positions):
+        return rotated(x, positions[0] if positions.ndim == 2 else positions)
+
+    def of_a_batch(x, positions):
+        return rotated(x, positions[0])
+
+    batch = {"axes": "batch seq heads width", "positions": "batch seq"}
+    for function, how, fault in ((flat, {}, False), (flat, batch, True), (of_a_batch, {}, True)):
+        with cases(function.__name__, how):
+            report = check_rotary(function, ch.Rotary(16), length=400, raises=False, **how)
+            assert report.codes == ({"positions-of-first-sequence"} if fault else set())
+            assert ("it takes no batch" in str(report).replace("\n", " ")) == (not fault)
+
+
+def test_tables_with_sines_first_say_so_in_the_verdict(cases):
+    def get_cos_sin(seq_len):
+        angles = np.outer(np.arange(seq_len), 10_000.0 ** (-np.arange(8) / 8))
+        return np.sin(angles), np.cos(angles)
+
+    def tables(seq_len):
+        return get_cos_sin(seq_len)
+
+    def get_cos_sin_in_order(seq_len):
+        return get_cos_sin(seq_len)[::-1]
+
+    for function, says in (
+        (get_cos_sin, "it returns the sines first, although its name, get_cos_sin, says cosines first"),
+        (tables, "it returns the sines first)"),
+        (get_cos_sin_in_order, ""),
+    ):
+        with cases(function.__name__):
+            text = " ".join(str(check_rotary(function, ch.Rotary(16), length=400)).split())
+            assert says in text
+            assert ("as far as checked" in text) == bool(says)

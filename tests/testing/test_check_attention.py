@@ -52,13 +52,22 @@ def _seeded():
 
 def test_sound_layers_of_many_styles_pass_with_every_experiment(cases):
     for name, like in (("Layer", LLAMA), ("Fused", LLAMA), ("Einsum", LLAMA), ("Complex", NEIGHBOURS),
-                       ("Flexible", LLAMA), ("Counting", LLAMA)):  # fmt: skip
+                       ("Flexible", LLAMA), ("Counting", LLAMA), ("Nested", LLAMA), ("Parameters", LLAMA),
+                       ("TokensFirst", LLAMA)):  # fmt: skip
         with cases(name):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="flex_attention called without")
+                assert told(getattr(twins, name)(scale=0.2), like)[0] == ["score-scale"]
                 report = check_attention(getattr(twins, name)(), like)
             assert report.experiments == ("rotation", "score scale", "queries beside keys")
             assert not report.left_out
+    for name, layers in (("Layer", 0), ("Counting", 0), ("Sinking", 3)):
+        with cases(f"a model of {name}"):
+            report = check_attention(twins.Model((True,) * 4, getattr(twins, name)), LLAMA)
+            counted = ["positions that are passed in"] * (name != "Layer")
+            assert [*report.left_out] == [*counted, *["rotation of layers 1-3"][: bool(layers)]]
+            wrong = twins.Model((True,) * 4, getattr(twins, name), base=500_000.0)
+            assert told(wrong, LLAMA)[0] == ["layer-rotation"]
     for way in ("einsum", "absorbed", "first"):
         with cases(way):
             report = check_attention(twins.Latent(way=way), LATENT)

@@ -81,6 +81,9 @@ def test_every_row_is_told_in_words(cases):
 
 
 def test_what_shows_a_fault_is_asked(asked, treated, cases):
+    from clockhands.testing.modules._attention_check import EXPERIMENTS
+
+    asked = {**asked, "attention": EXPERIMENTS}
     for code, fault in FAULTS.items():
         with cases(code, fault.shown_by):
             if set(fault.about) == {"module"}:

@@ -15,7 +15,7 @@ from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import IN_FILE, load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
-from clockhands.phrases import number_of
+from clockhands.phrases import listed, number_of
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "attention", "generation", "positions", "encoding")
@@ -50,8 +50,8 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
 @click.option(
     "--like",
     metavar="SPEC",
-    help="Expected encoding: PRESET[:field=value,...], a MODEL[:layer=N] or its config.json, or a file of "
-    "clockhands.to_json; for positions a family, for attention layers a MODEL.",
+    help="Expected encoding: PRESET[:field=value,...], a MODEL[:part=NAME][:layer=N] or its config.json, or a "
+    "file of clockhands.to_json; for positions a family, for attention layers a MODEL.",
 )
 @click.option("--kind", type=click.Choice(KINDS), help="Kind of check, if --like does not determine it.")
 @click.option(
@@ -127,10 +127,14 @@ def command(  # noqa: PLR0917 - click passes them by name
     try:
         report = _checked(target, kind, make, options)
     except ClockhandsError as error:
+        if isinstance(error, CannotCheck):
+            _note_other_parts(options.get("like"))
         if hanging() <= running:
             raise
         complain(error.message, error.hint)
         leave(2)
+    if not report.sound:
+        _note_other_parts(options.get("like"))
     failed, report = len(report.failures), report.without(ignore)
     left_out = failed - len(report.failures)
     if left_out:
@@ -276,6 +280,18 @@ def _laws(target: str, options: Mapping[str, Any]) -> Report:
     others = {name: value for name, value in options.items() if name != "width"}
     check_options(check_encoding, others)
     return check_encoding(named_encoding(target).made(sizes, seed=0), sizes=sizes, **others, raises=False)
+
+
+def _note_other_parts(like: Any) -> None:
+    """Say what chooses other parts of the model that `like` names, if it names one and no part of it."""
+    from clockhands.configs.resolve import resolve
+    from clockhands.configs.targets import open_target
+    from clockhands.testing.kinds import chosen_in, is_config, other_parts
+
+    if not isinstance(like, str) or not is_config(like) or (chosen := chosen_in(like)).part is not None:
+        return
+    if others := other_parts(chosen, resolve(open_target(chosen.target)).codes):
+        talk(f"note: {like} is compared; {listed(others, 'or')} chooses another part of that model.")
 
 
 def _batch(path: Path, options: Mapping[str, Any]) -> Report:

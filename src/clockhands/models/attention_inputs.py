@@ -244,7 +244,7 @@ class _Watch(TorchFunctionMode):
             assert where is not None
             turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
-            one, other = (new[0], new[1].mT) if axes is None else axes.back(*new, one.shape, other.shape)
+            one, other = (new[0], new[1].mT) if axes is None else axes.back(new[0], new[1], (one.shape, other.shape))
         made = func(one, other)
         products.append(_Product(queries, keys, made, axes))
         return made
@@ -318,8 +318,8 @@ class _Product:
         sides = ((self.queries, other.queries), (self.keys, other.keys))
         if any(one.ndim != another.ndim for one, another in sides):
             return None
-        joined = [torch.cat(_alike(one, another), dim=-1) for one, another in sides]
-        return _Product(*joined, made, self.axes, derived=True, summed=True)
+        queries, keys = (torch.cat(_alike(one, another), dim=-1) for one, another in sides)
+        return _Product(queries, keys, made, self.axes, derived=True, summed=True)
 
     def in_order(self, scores: Tensor) -> Tensor:
         """Scores of its shape as [..., tokens, keys]."""

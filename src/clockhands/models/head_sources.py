@@ -13,9 +13,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from clockhands.encodings.layouts import Layout, pair_channels
-from clockhands.models.attention_inputs import Attended, attended
+from clockhands.models.attention_inputs import PRODUCTS, Attended, attended
 from clockhands.models.running_models import runner
 
 Order = Literal["kept", "halves"]
@@ -66,9 +67,42 @@ class HeadSource:
 _Call = tuple[str, Tensor | None, Tensor]  # path, input and output of a module
 
 
+def home_of(module: nn.Module, path: str) -> str:
+    """The path of an attention with its projections: where it holds no parameter, that of what it is a part of.
+
+    >>> model = nn.Sequential(nn.ModuleDict({"query": nn.Linear(2, 2), "product": nn.Identity()}))
+    >>> home_of(model, "0.product"), home_of(model, "0")
+    ('0', '0')
+    """
+    while "." in path and not any(True for _ in module.get_submodule(path).parameters()):
+        path = path.rpartition(".")[0]
+    return path
+
+
+class _Projected(TorchFunctionMode):
+    """Notes products of an array and a parameter, which are projections without a module, in the attention that runs.
+
+    Attributes:
+        running: The path of that attention; None outside of all.
+    """
+
+    def __init__(self, calls: list[_Call]) -> None:
+        super().__init__()
+        self.calls = calls
+        self.running: str | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        projects = func in (*PRODUCTS, torch.einsum) and any(isinstance(each, nn.Parameter) for each in args)
+        if projects and self.running is not None and isinstance(made, Tensor):
+            self.calls.append((f"{self.running}.parameter", None, made.detach()))
+        return made
+
+
 def _calls(module: nn.Module, paths: Sequence[str], ids: Tensor, **given: Any) -> tuple[list[_Call], list[Attended]]:
     """The calls of modules inside attention in one pass, as they return before any hook changes that."""
     calls: list[_Call] = []  # a norm may be called for queries and again for keys
+    projected = _Projected(calls)
     with ExitStack() as stack:
         for path, each in module.named_modules():
 
@@ -79,8 +113,14 @@ def _calls(module: nn.Module, paths: Sequence[str], ids: Tensor, **given: Any) -
                         (path, one if one is not None and one.shape == output.shape else None, output.detach())
                     )
 
+            def begins(_: nn.Module, __: Any, path: str = path) -> None:
+                projected.running = path
+
             if any(path.startswith(f"{one}.") for one in paths):
                 stack.enter_context(each.register_forward_hook(heard, prepend=True))
+            if path in paths:
+                stack.enter_context(each.register_forward_pre_hook(begins, prepend=True))
+        stack.enter_context(projected)
         seen = stack.enter_context(attended(module))
         with torch.no_grad():
             runner(module)(ids, **given)
@@ -118,7 +158,8 @@ def outputs_at_zero(
 
     outputs = []
     for (path, one, output), (of_longer, given_longer, output_longer) in zip(calls, longer, strict=False):
-        if path != of_longer or output.shape[0] != len(ids):
+        tokens_first = output.shape[:2] == (1, len(ids))
+        if path != of_longer or (output.shape[0] != len(ids) and not tokens_first):
             continue
         made, moved = at_zero(output, output_longer)
         given, along = (None, None) if one is None or given_longer is None else at_zero(one, given_longer)

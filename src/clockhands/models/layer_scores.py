@@ -20,7 +20,7 @@ from clockhands.configs.softmax_scales import class_source, softmax_scale_of
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, score_scale
 from clockhands.models.attention_inputs import HIDDEN, Attended
-from clockhands.models.head_sources import HeadSource, Order, OutputAtZero, outputs_at_zero, sources_of
+from clockhands.models.head_sources import HeadSource, Order, OutputAtZero, home_of, outputs_at_zero, sources_of
 from clockhands.models.layer_rotations import DeclaredLayer, tolerance
 from clockhands.models.observations import Observation
 from clockhands.phrases import listed
@@ -99,7 +99,8 @@ def scores_at_zero(
         places: Whether the model takes positions.
     """
     allowed = tolerance(seen[0].queries.dtype)
-    single, made = outputs_at_zero(module, tokens, [each.path for each in seen], allowed, places=places)
+    homes = {each.path: home_of(module, each.path) for each in seen}
+    single, made = outputs_at_zero(module, tokens, list(homes.values()), allowed, places=places)
     scales = {each.path: _scale(each) for each in reversed(seen)}
     found: dict[tuple[int, str], LayerScores] = {}
     for each in single:
@@ -108,7 +109,7 @@ def scores_at_zero(
         # The stacks of an encoder and a decoder have layers of one number.
         key = (each.layer, each.path if want.code.kind in _ADDED else "")
         if key not in found:
-            inside = [output for output in made if output.path.startswith(f"{each.path}.")]
+            inside = [output for output in made if output.path.startswith(f"{homes[each.path]}.")]
             found[key] = _of_layer(each, want, inside, scales.get(each.path), len(tokens))
     return list(found.values())
 

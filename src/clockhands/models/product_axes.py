@@ -34,13 +34,13 @@ class ProductAxes:
         """Scores as [batch, heads, tokens, keys]."""
         return _four(array.permute(self.scores))
 
-    def back(self, queries: Tensor, keys: Tensor, *shapes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def back(self, queries: Tensor, keys: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Both arrays in the shapes in which the product takes them."""
         made = []
         for array, order, shape in zip((queries, keys), (self.queries, self.keys), shapes, strict=True):
             inverse = [order.index(axis) for axis in range(len(order))]
             made.append(array.reshape([shape[axis] for axis in order]).permute(inverse))
-        return made[0], made[1]
+        return made
 
 
 def _four(array: Tensor) -> Tensor:

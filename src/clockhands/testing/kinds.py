@@ -1,10 +1,11 @@
 """The kinds of checks: which check fits an encoding, a function or a module, and which options it takes."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers
@@ -52,29 +53,89 @@ def spec_of(like: Any) -> Any:
     """The spec that a string names: a preset with fields, the file of a spec, or what a model's files declare.
 
     ``path/to/model`` is the code of the model's text where all its layers share one, ``path/to/model:layer=5`` that of
-    one layer. Anything that is not a string is returned as it is.
+    one layer, ``path/to/model:part=indexer`` that of another part. Anything that is not a string is returned as it is.
 
     Raises:
-        InvalidValue: The model's layers have several codes, or none is known whole.
+        InvalidValue: The model's layers have several codes, or none is known whole, or it has no such part.
     """
     if not isinstance(like, str):
         return like
     from clockhands.configs.targets import is_preset, open_target, path_of
 
-    model, _, layer = like.partition(":layer=")
-    if is_preset(like) or like.startswith("preset:") or path_of(model) is None:
+    chosen = chosen_in(like)
+    if is_preset(like) or like.startswith("preset:") or path_of(chosen.target) is None:
+        before, colon, choice = like.partition(":")
+        if colon and not is_preset(before) and path_of(before) is not None:
+            raise InvalidValue(f"{before} is a model, and {shown(choice)} chooses nothing in it.", _CHOICES)
         return open_target(like if like.startswith("preset:") else f"preset:{like}").spec
-    opened = open_target(model)
+    opened = open_target(chosen.target)
     if opened.spec is not None:
         return opened.spec
-    if layer and not layer.isdecimal():
-        raise InvalidValue(f"`layer` must be the number of a layer, got {shown(layer)}.", f"Such as {model}:layer=0.")
-    return _declared(model, resolve(opened).codes, int(layer) if layer else None)
+    return _declared(chosen, resolve(opened).codes)
 
 
-def _declared(model: str, codes: tuple[LayerEncoding, ...], layer: int | None) -> Any:
-    """The one spec among the codes of a model's text, or of one of its layers."""
-    text = [code for code in codes if code.part in TEXT and code.kind != "none"]
+class Chosen(NamedTuple):
+    """A model, and what is chosen in it.
+
+    Attributes:
+        target: The model.
+        layer: The number of a layer; None for all.
+        part: The name of a part, as an audit has it; None for its text.
+    """
+
+    target: str
+    layer: int | None
+    part: str | None
+
+    def codes(self, every: tuple[LayerEncoding, ...]) -> tuple[LayerEncoding, ...]:
+        """The codes of the part; raises `InvalidValue` where there is none, with the parts that there are."""
+        parts = TEXT if self.part is None else (self.part,)
+        own = tuple(code for code in every if code.part in parts)
+        if self.part is not None and not own:
+            names = dict.fromkeys(code.part for code in every)
+            raise InvalidValue(
+                f"{self.target} has no part {shown(self.part)}.",
+                f"Choose one of {listed([f':part={name}' for name in names], 'or')}.",
+            )
+        return own
+
+
+def chosen_in(text: str) -> Chosen:
+    """What ``TARGET[:part=NAME][:layer=N]`` names.
+
+    >>> chosen_in("path/to/model:part=indexer:layer=3")
+    Chosen(target='path/to/model', layer=3, part='indexer')
+
+    Raises:
+        InvalidValue: The layer is no number.
+    """
+    found: dict[str, str] = {}
+    while (last := _CHOICE.fullmatch(text)) is not None:
+        text, name, value = last.groups()
+        found.setdefault(name, value)
+    layer = found.get("layer")
+    if layer is not None and not layer.isdecimal():
+        raise InvalidValue(
+            f"`layer` must be the number of a layer, got {shown(layer)}.",
+            f"Such as {text}:layer=0; a part is {text}:part={layer if layer.isalpha() else 'indexer'}.",
+        )
+    return Chosen(text, None if layer is None else int(layer), found.get("part"))
+
+
+_CHOICES = "A layer is chosen by :layer=N, another part of the model by :part=NAME, such as :part=indexer."
+_CHOICE = re.compile(r"(.+):(layer|part)=([^:]*)")
+
+
+def other_parts(chosen: Chosen, codes: tuple[LayerEncoding, ...]) -> list[str]:
+    """What chooses the other parts whose encoding is known whole, such as ``:part=indexer``."""
+    own = {code.part for code in chosen.codes(codes)}
+    return [f":part={part}" for part in dict.fromkeys(code.part for code in codes if code.spec) if part not in own]
+
+
+def _declared(chosen: Chosen, codes: tuple[LayerEncoding, ...]) -> Any:
+    """The one spec among the codes of a model's text or of another part, or of one of its layers."""
+    model, layer = chosen.target, chosen.layer
+    text = [code for code in chosen.codes(codes) if code.kind != "none"]
     if layer is not None:
         text = [code for code in text if code.layers and code.layers != "input" and layer in layer_numbers(code.layers)]
     layers: dict[Any, list[str]] = {}
@@ -84,10 +145,12 @@ def _declared(model: str, codes: tuple[LayerEncoding, ...], layer: int | None) -
     if len(layers) == 1:
         return next(iter(layers))
     what = [f"{describe(spec)} in layers {','.join(each)}" for spec, each in layers.items()]
+    others = other_parts(chosen, codes)
+    also = f" Another part is chosen by {listed(others, 'or')}." if others else ""
     raise InvalidValue(
         f"{model} declares {listed(what) if what else 'no encoding that is known whole'}"
         f"{'' if layer is None else f' in layer {layer}'}.",
-        f"Name a layer, such as {model}:layer=0." if what else f"See why: `clockhands audit {model}`.",
+        (f"Name a layer, such as {model}:layer=0." if what else f"See why: `clockhands audit {model}`.") + also,
     )
 
 
@@ -171,7 +234,7 @@ def is_config(like: Any) -> bool:
     if isinstance(like, str):
         from clockhands.configs.targets import is_preset, open_target, path_of
 
-        text = like.partition(":layer=")[0]
+        text = chosen_in(like).target
         return not is_preset(text) and path_of(text) is not None and open_target(text).spec is None
     return isinstance(like, Mapping) or callable(getattr(like, "to_dict", None))
 

@@ -262,7 +262,7 @@ def disputed_attention_factor(subject: AuditSubject) -> Iterator[Case]:
 @check
 def softmax_scale(subject: AuditSubject) -> Iterator[Case]:
     """mscale_all_dim requires a factor on the scores too, besides that on cosine and sine."""
-    for view, key, block in _blocks(subject):
+    for view, key, block in _blocks(subject, loaded=True):
         factor, whole = (positive_number(block.get(name)) for name in ("factor", "mscale_all_dim"))
         known = view.known
         if factor is None or whole is None or factor <= 1 or (known is not None and not known.scores.get("magnitude")):
@@ -362,9 +362,15 @@ def _views(subject: AuditSubject) -> Iterator[View]:
         yield from subject.runtimes.parts
 
 
-def _blocks(subject: AuditSubject) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
-    """Every block that names a scaling, flat or for one kind of layer, with the key that holds it."""
-    if subject.runtimes.incomparable is None:
+def _blocks(subject: AuditSubject, *, loaded: bool = False) -> Iterator[tuple[View, str, Mapping[str, Any]]]:
+    """Every block that names a scaling, flat or for one kind of layer, with the key that holds it.
+
+    Args:
+        subject: What is audited.
+        loaded: Whether those of the config of a loaded model count, which no other runtime reads.
+    """
+    held = loaded and subject.opened.form == "module" and subject.opened.config is not None
+    if held or subject.runtimes.incomparable is None:
         for view, block in subject.runtimes.scaled_blocks:
             yield view, block.path, block.values
 

@@ -1,6 +1,7 @@
 """A user's function wrapped as a function of NumPy arrays: its axes, signature and return value are checked."""
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -41,6 +42,8 @@ _NEAR = 0.05  # of the largest number: more than any dtype rounds by, less than 
 _ADVISED_AXES = ("seq width", "batch heads seq width", "batch seq heads width", "batch seq width")
 _ADVISED_CALLS = ("x, positions", "x", PAIRS)
 
+_COSINES_FIRST = re.compile(r"cos.*sin", re.IGNORECASE)
+
 _WRAPPINGS = {
     "rotated(x, positions)": (
         ' ; x [seq, width], positions [seq], or pass axes= and call=, such as call="q, k, cos, sin".'
@@ -63,6 +66,7 @@ class Called(ShapedFunction):
         calls, rows: The number of calls, and of tokens in all calls.
         changed: The names of the arguments that it changed.
         most: The largest number of rows for a function that counts them itself, or None if not known.
+        axes_given: Whether the caller says which axes its tokens have.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class Called(ShapedFunction):
         self.heads: int = heads or 2
         self.all_heads: bool = heads is not None  # every call has this number
         self.given: str = one_of("dtype", first or dtype, FLOATS, "It is the dtype of x.")
+        self.axes_given: bool = axes is not None
         self.most: int | None = None
         self.tried: dict[CallShape, str] = {}
         self._known: dict[tuple[bytes, bytes], bool] = {}
@@ -192,6 +197,19 @@ class Called(ShapedFunction):
         fit = max(self._side_fit(x, at, *each) for each in answers)
         return fit if fit < _RIGHT or self._right_apart(x, at) else _IN_COMMON
 
+    def axes_without_batch(self) -> str:
+        """The axes of tokens without a batch in which the function is right too; empty if there are none.
+
+        Such a function was written for flattened tokens, and a batch of them is given positions by broadcasting.
+        """
+        if self.axes_given or not {"batch", "positions"} <= {*self.shape.axes, *self.shape.takes}:
+            return ""
+        axes = tuple(axis for axis in self.shape.axes if axis != "batch")
+        if axes[0] != "seq":
+            return ""
+        flat = replace(self.shape, axes=axes, places=("seq",))
+        return "" if self._as(flat, self.library).why_not() else flat.axes_text.replace(" ", ", ")
+
     def why_not(self) -> str:
         """Why the function does not fit its shape; empty if it does."""
         try:
@@ -280,7 +298,9 @@ class Called(ShapedFunction):
         Of one that returns sines and cosines, in an order that only its callers know, this order.
         """
         if self.shape.returns == SINES_FIRST and self.tried:
-            return {"which of two tables its callers take for the cosines": "it returns the sines first"}
+            name = str(getattr(self.function, "__name__", ""))
+            says = f", although its name, {name}, says cosines first" if _COSINES_FIRST.search(name) else ""
+            return {"which of two tables its callers take for the cosines": f"it returns the sines first{says}"}
         table = self.shape.table
         if table is None or table.order not in {"halves", "interleaved"} or self.part is not None:
             return {}

@@ -246,7 +246,13 @@ def positions_of_their_own(it: CheckedTokens, role: str | None = None) -> list[A
     at = it.near_to(np.stack([np.arange(6), np.arange(3, 9), np.maximum(np.arange(6) - 2, 0)]))
     asked, seed = ("keys of ", 19) if role == "key" else ("", 5)
     x = it.tokens(3, heads, 6, seed=seed)
-    return [it.answer(f"{asked}3 sequences, each with its own positions", x, at, role=role)]
+    answer = it.answer(f"{asked}3 sequences, each with its own positions", x, at, role=role)
+    if it.suspect is None and answer.wrong.any() and (axes := it.called.axes_without_batch()):
+        raise Unasked(
+            f"it takes no batch, as far as is known: x [{axes}] with positions [seq] fits as well; "
+            f'pass axes="{it.called.shape.axes_text}" and positions="batch seq" if it has one'
+        )
+    return [answer]
 
 
 def one_token_of_many_sequences(it: CheckedTokens) -> list[Answer]:

@@ -9,6 +9,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
 from clockhands.models.attention_inputs import Attended, attended_once
+from clockhands.models.compared_runs import counts_itself
 from clockhands.recognition.calling import Refused, error_text
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.functions._argument_names import KNOWN, TABLES
@@ -178,7 +180,8 @@ def calls_of(
     first, *others = _parameters(module)
     named = dict(_named(others))
     tabled = [name for name, quantity in named.items() if quantity in TABLES]
-    widths = list(dict.fromkeys([*([0] if _reads_ids(module) else []), *([width] if width else []), *_widths(module)]))
+    ids: list[int] = [0] if _reads_ids(module) else []
+    widths: list[int] = list(dict.fromkeys([*ids, *([width] if width else []), *_widths(module)]))
     masks = (None, "visible", "added") if "mask" in named.values() else (None,)
     both = ("batch seq", "seq") if given is not None or "positions" in named.values() else ("batch seq",)
     if tabled and not rotates:
@@ -241,6 +244,11 @@ class OpenedAttention:
     seen: list[Attended]
     ids: Tensor
 
+    @cached_property
+    def follows_positions(self) -> bool:
+        """Whether it is told where tokens are, and does not count them whatever it is told."""
+        return self.run.call.places_given and not counts_itself(self.run, self.ids, self.seen)
+
 
 def opened_attention(
     module: nn.Module, calls: Iterable[AttentionCall], spec: Rotary | None, layer: int | None,
@@ -252,8 +260,8 @@ def opened_attention(
         CannotCheck: It takes none, or no attention is seen.
     """
     first: OpenedAttention | None = None
-    refused: tuple[str, str, Exception | None] | None = None
-    other: tuple[str, str, Exception | None] | None = None
+    refused: tuple[str, str, BaseException | None] | None = None
+    other: tuple[str, str, BaseException | None] | None = None
     for call in calls:
         if first is not None and (call.width, call.axes, call.mask) != _sort_of(first):
             break  # other sizes would run by chance

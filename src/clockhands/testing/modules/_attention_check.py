@@ -13,11 +13,12 @@ from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
 from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers, layer_ranges
 from clockhands.configs.targets import is_preset, open_target
-from clockhands.encodings.layouts import Layout
+from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.attention_inputs import Attended
 from clockhands.models.compared_runs import some_tokens
+from clockhands.models.fitted_rotations import fitted
 from clockhands.models.layer_biases import biases_in_effect, declared_biases, differing_biases, shared_tables
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
@@ -46,13 +47,14 @@ from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.phrases import listed, shown
 from clockhands.recognition.probe_positions import probe_positions
+from clockhands.testing.kinds import chosen_in
 from clockhands.testing.modules._attention_calls import OpenedAttention, calls_of, opened_attention
 from clockhands.testing.modules._explanations import explanation_of_codes
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
-ROTATION, SCALE, GROWTH, BESIDE, BIAS = (
-    "rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores",
-)  # fmt: skip
+EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores")
+"""The names of what is measured."""
+ROTATION, SCALE, GROWTH, BESIDE, BIAS = EXPERIMENTS
 _LONGEST = 32_768  # positions to which a rotation is followed
 _COUNTED = 128  # tokens of a text in which a module counts them itself
 
@@ -118,11 +120,12 @@ class _Declared:
     def of(cls, like: Any, layer: int | None) -> "_Declared":
         """What ``like`` declares: a target, ``TARGET:layer=N``, a dict or an object with the keys of a config."""
         if isinstance(like, str):
-            text, _, number = like.partition(":layer=")
-            if number and not number.isdecimal():
-                raise InvalidValue(f"`layer` must be the number of a layer, got {shown(number)}.", f"{text}:layer=0")
+            chosen = chosen_in(like)
+            text = chosen.target
             opened = open_target(f"preset:{text}" if is_preset(text) else text)
-            return cls(text, opened, resolve(opened), int(number) if number else layer)
+            resolved = resolve(opened)
+            resolved = replace(resolved, codes=chosen.codes(resolved.codes))
+            return cls(text, opened, resolved, layer if chosen.layer is None else chosen.layer)
         values = open_values(like)
         if values is None:
             raise InvalidType(
@@ -186,7 +189,7 @@ def _refuse_one_module_for_all(seen: Sequence[Attended], name: str) -> None:
     if len(paths) > 1 and len({*paths}) == 1 and "." not in paths[0].partition("layers.")[2]:
         raise CannotCheck(
             f"{name} puts {len(paths)} products of queries and keys into a softmax in one forward.",
-            "Give each layer a module of its own that computes its attention.",
+            "Give each layer a separate module that computes its attention.",
         )
 
 
@@ -215,7 +218,7 @@ def _layer_of(module: torch.nn.Module, declared: _Declared) -> int:
 
 
 @dataclass
-class _Found:
+class _MeasuredAttention:
     """What was measured.
 
     Attributes:
@@ -253,9 +256,9 @@ class _Found:
         self.failures.append(Failure(experiment, f"{message}.", dict(evidence)))
 
 
-def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) -> _Found:
+def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) -> _MeasuredAttention:
     """Measure everything that is declared."""
-    run, seen, found = opened.run, opened.seen, _Found()
+    run, seen, found = opened.run, opened.seen, _MeasuredAttention()
     dtype = seen[0].queries.dtype
     wanted = declared.layers(seen, only)
     tables = layers_that_do_not_rotate(declared.codes, declared.resolved.model_type or "", declared.config, seen)
@@ -266,8 +269,17 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     wanted = _as_placed(given, wanted, len(positions)) if declared.latent else wanted
     measured = scores_at_zero(run, tokens, tables | wanted, seen, places=False)
     wanted = in_measured_order(wanted, measured)
-    alone = partial(single_tokens, run, tokens, positions, seen) if run.call.positions_in_batches else None
-    _add_rotations(found, given, wanted, positions, length, alone=alone, number=number)
+    alone = (
+        partial(single_tokens, run, tokens, positions, seen)
+        if opened.follows_positions and run.call.positions_in_batches
+        else None
+    )
+    if run.call.places_given and not opened.follows_positions:
+        found.left_out["positions that are passed in"] = "they change no query and no key: it counts the tokens"
+    kinds = {code.kind for code in declared.codes}
+    _add_rotations(found, given, wanted, positions, length, alone=alone, number=number, rotates="rotary" in kinds)
+    if kinds & {"learned", "sinusoidal"}:
+        found.left_out["table of positions"] = "it is added before the layers: check_additive checks it"
     _add_scores(found, tables | wanted, measured, dtype, number)
     offsets = differing_offsets(wanted, measured, dtype)
     found.note(BESIDE, map(number, offsets.tokens))
@@ -320,7 +332,7 @@ def _along(
     lengths = lengths_in_use(specs, min(declared.resolved.context or 4096, _LONGEST))
     # Of frequencies that depend on the length, those of short texts: a longer one is another experiment.
     length = lengths[0]
-    if run.call.places_given:
+    if opened.follows_positions:
         growing = max(
             (each.code.score_scale.grows_from or 0 for each in wanted.values() if each.code.score_scale), default=0
         )
@@ -350,24 +362,44 @@ def _laid_out(wanted: Mapping[int, DeclaredLayer], layout: Layout | None) -> dic
 
 
 def _add_rotations(
-    found: _Found, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray, length: int,
-    *, alone: Callable[[], list[Attended]] | None, number: _Number,
+    found: _MeasuredAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer], positions: np.ndarray,
+    length: int, *, alone: Callable[[], list[Attended]] | None, number: _Number, rotates: bool,
 ) -> None:  # fmt: skip
     silent = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
     measured = {each.layer for each in given if each.layer in wanted} - silent
-    unknown = "nothing that is known whole is declared for its layers" if not wanted else "its queries or keys are 0"
-    found.note(ROTATION, map(number, measured), unknown)
+    unknown = "the declared one is not known whole" if not wanted else "its queries or keys are 0"
+    found.note(ROTATION, map(number, measured), unknown if rotates else "")
     alike: dict[tuple[str, str], list[LayerRotation]] = {}
     wrong = list(differing([one for one in given if one.layer in measured], dict(wanted), positions, length))
     if wrong and alone is not None:  # a sink, or what counts keys, moves hidden states along a text as well
         still = {(each.layer, each.of) for each in differing(alone(), dict(wanted), positions, length)}
         wrong = [each for each in wrong if (each.layer, each.of) in still]
+    elif wrong:
+        moving = {each.layer for each in given[1:] if not _is_rotated(each, len(positions))}
+        if moving & {each.layer for each in wrong}:
+            where = layer_ranges(sorted(map(number, moving)))
+            found.left_out[f"rotation of layers {where}"] = "their hidden states change along a text of one token"
+        wrong = [each for each in wrong if each.layer not in moving]
     for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
     for (code, told), group in alike.items():
         layers = layer_ranges(sorted({number(each.layer) for each in group}))
         of = listed(sorted({each.of for each in group}, reverse=True))
         found.wrong(ROTATION, code, layers, told, evidence=group[0].evidence, what=of)
+
+
+def _is_rotated(own: Attended, positions: int) -> bool:
+    """Whether pairs of channels of queries are rotated from position to position, and nothing else changes them."""
+    rows = rows_of(own.queries, positions)
+    width = rows.shape[-1]
+    layouts: tuple[Layout, ...] = ("halves", "interleaved")
+    parts = [rows[..., part] for part in (slice(None), slice(width // 2), slice(width // 2, None), slice(width // 4))]
+    return any(
+        fitted(part, pair_channels(part.shape[-1] // 2, layout))[2] <= tolerance(own.queries.dtype)
+        for part in parts
+        for layout in layouts
+        if part.shape[-1] > 1 and part.shape[-1] % 2 == 0
+    )
 
 
 def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str]:
@@ -389,7 +421,7 @@ def _numbers(evidence: Mapping[str, Any]) -> str:
 
 
 def _add_scores(
-    found: _Found, wanted: Mapping[int, DeclaredLayer], measured: Sequence[LayerScores], dtype: torch.dtype,
+    found: _MeasuredAttention, wanted: Mapping[int, DeclaredLayer], measured: Sequence[LayerScores], dtype: torch.dtype,
     number: _Number,
 ) -> None:  # fmt: skip
     observed, answers, scored = differing_scores(wanted, measured, dtype)
@@ -405,15 +437,16 @@ def _add_scores(
 
 
 def _add_growth(
-    found: _Found, opened: OpenedAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer],
+    found: _MeasuredAttention, opened: OpenedAttention, given: Sequence[Attended], wanted: Mapping[int, DeclaredLayer],
     *, positions: np.ndarray, tokens: torch.Tensor, number: _Number,
 ) -> None:  # fmt: skip
     grown = growth_of_scores(opened.run, given, wanted, positions, tokens)
     grows = [each.layer for each in given if (want := wanted.get(each.layer)) and want.code.score_scale is not None
              and want.code.score_scale.grows_from is not None]  # fmt: skip
-    reach = min((wanted[layer].code.score_scale.grows_from or 0 for layer in grows), default=0)  # type: ignore[union-attr]
+    scales = [wanted[layer].code.score_scale for layer in grows]
+    reach = min((scale.grows_from or 0 for scale in scales if scale is not None), default=0)
     still = [layer for layer in grows if grown.most.get(layer) == 1]
-    told = opened.run.call.positions_given and positions.max() >= reach
+    told = opened.follows_positions and opened.run.call.positions_given and positions.max() >= reach
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
@@ -427,7 +460,7 @@ def _add_growth(
         _add(found, GROWTH, "score-growth", each, number)
 
 
-def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, number: _Number) -> None:
+def _add_biases(found: _MeasuredAttention, opened: OpenedAttention, declared: _Declared, number: _Number) -> None:
     of_layers = declared_biases(opened.run, declared.codes, opened.seen)
     measured = biases_in_effect(opened.run, int(opened.ids[0, 0]), opened.ids.device, declared.resolved.context)
     checked = [each.layer for path, each in measured.items() if path in of_layers]
@@ -437,7 +470,7 @@ def _add_biases(found: _Found, opened: OpenedAttention, declared: _Declared, num
         _add(found, BIAS, "layer-bias", each, number)
 
 
-def _add(found: _Found, experiment: str, code: str, observed: Observation, number: _Number) -> None:
+def _add(found: _MeasuredAttention, experiment: str, code: str, observed: Observation, number: _Number) -> None:
     layers = sorted({number(layer) for layer in layer_numbers(observed.layers or "")})
     told = str(observed.evidence.get("says") or _numbers(observed.evidence))
     found.wrong(experiment, code, layer_ranges(layers), told, evidence=observed.evidence)

@@ -102,7 +102,7 @@ def _as_function(subject: ModuleSubject, module: Any, values: Any) -> Report:
         more = {"call": asking.shape, "axes": asking.axes, "positions": asking.places, "values": values}
     else:
         check = check_rotary
-        more = {"call": asking.shape, "axes": asking.axes, "positions": asking.places}
+        more = {"call": asking.shape, "axes": asking.given_axes, "positions": asking.given_places}
     if build is not None:
         more["make"] = lambda own: asking.function(build(own).eval())
     with as_it_was(module):
