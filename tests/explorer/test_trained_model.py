@@ -222,6 +222,17 @@ def test_hostile_text_stays_text_and_the_length_and_unknown_characters_are_said(
 
 
 @pytest.mark.slow
+def test_a_browser_without_workers_shows_the_other_views(chromium, file):
+    tab = watched(chromium.new_page())
+    tab.add_init_script("delete window.Worker")
+    tab.goto(file.as_uri())
+    settled(tab)
+    expect(tab.locator("#trained .answer")).to_have_text("The model cannot run in this browser.")
+    assert len(fact(tab, "shown")) > 10
+    tab.close()
+
+
+@pytest.mark.slow
 def test_only_a_page_with_a_model_has_its_view_and_may_start_a_worker(quiet_page, file, explorer):
     small, large = explorer.stat().st_size, file.stat().st_size
     assert small < 600_000
