@@ -189,8 +189,13 @@ def test_faults_are_put_in_by_keys_and_the_address_holds_them(quiet_page, file):
         tab.wait_for_url(re.compile("usedRotation=off"))
         address = tab.evaluate("location.hash")
         assert dict(parse_qsl(address[1:])) == {"usedRotation": "off"}
-        for width in (360, 1440):
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+        for width, scheme in ((360, "dark"), (1440, "light")):
+            tab.emulate_media(color_scheme=scheme)
             resize(tab, width, 900)
+            found = axe.run(tab, context="#trained").response
+            assert len(found["passes"]) > 10
+            assert [each["id"] for each in found["violations"] if each["impact"] in ("serious", "critical")] == []
             assert tab.evaluate("document.documentElement.scrollWidth") == width
             for each in ("clipped", "beyond", "cut", *(("small",) if width < 1440 else ())):
                 assert [found for found in fact(tab, each) if "trained" in str(found)] == [], each
