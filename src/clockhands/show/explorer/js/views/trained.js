@@ -8,6 +8,7 @@ import { tokenizerOf, UNKNOWN } from "../pieces.js";
 import { LIMITS } from "../state.js";
 
 const MOST_TOKENS = LIMITS.usedLength[1];
+const LONGEST_TEXT = 8192; // characters, more than MOST_TOKENS have
 const SMOOTHED = 32; // tokens whose mean a point of the line is
 const NEXT_TOKENS = 6;
 const NEXT_ROW = 36, NEXT_HEAD = 30, BARS = 30, TOKEN_WIDTH = 84; // px
@@ -23,7 +24,7 @@ export const trained = {
   question: "What do wrong positions cost a trained model?",
   mount(section, app) {
     const model = app.data.trained, { store } = app, encode = tokenizerOf(model), correct = trainedSettings(model);
-    const field = html("textarea", { id: "trained-text", rows: 5, spellcheck: "false", autocomplete: "off", oninput: () => ask() }, model.text);
+    const field = html("textarea", { id: "trained-text", rows: 5, maxlength: LONGEST_TEXT, spellcheck: "false", autocomplete: "off", oninput: () => ask() }, model.text);
     const faults = faultsOf(model).map(([name, settings]) => [settingsKey(settings), button(name, () => store.set(settings))]);
     const factor = slider(app, "usedFactor", "Factor", { min: 1, max: 64, scale: "log" }).element;
     section.controls.append(
@@ -47,8 +48,16 @@ export const trained = {
     const next = new Plot(ofNext, { height: NEXT_HEAD + NEXT_TOKENS * NEXT_ROW, margin: { top: NEXT_HEAD, right: 48, bottom: 0, left: TOKEN_WIDTH }, label: "The most probable next tokens, as trained and with these settings" });
     let shown = null, asked = null, waiting = null, turned = null;
     const worker = workerOf(decoderOf, serve);
+    const fail = () => {
+      section.answer("The model cannot run in this browser.");
+      section.element.removeAttribute("aria-busy");
+    };
+    if (!worker) {
+      fail();
+      return () => {};
+    }
     worker.postMessage({ sizes: { ...model, text: null }, most: MOST_TOKENS, rotations: { trained: rotationOf(correct, model, MOST_TOKENS) } });
-    worker.onerror = () => section.answer("The model cannot run in this browser.");
+    worker.onerror = fail;
     worker.onmessage = ({ data: { read } }) => {
       shown = { ...asked, ...read };
       asked = null;
@@ -78,7 +87,7 @@ export const trained = {
       worker.postMessage({ ids, names, rotations });
     };
     const draw = () => {
-      section.answer(shown ? saidOfLosses(shown, model) : "Type a text.");
+      section.answer(shown ? saidOfLosses(shown, model) : field.value ? "" : "Type a text.");
       drawLosses(losses, shown, model.length);
       drawCost(cost, shown, model.length);
       drawNext(next, shown, model.tokens);
@@ -93,12 +102,13 @@ export const trained = {
   },
 };
 
-// A page that opens from disk can load no file for a worker: it gets the text of the functions.
+// A page that opens from disk can load no file for a worker: it gets the text of the functions. Null where there are no workers.
 function workerOf(decoder, work) {
-  const address = URL.createObjectURL(new Blob([`(${work})(${decoder});`], { type: "text/javascript" }));
-  const made = new Worker(address);
-  URL.revokeObjectURL(address);
-  return made;
+  try {
+    return new Worker(URL.createObjectURL(new Blob([`(${work})(${decoder});`], { type: "text/javascript" })));
+  } catch {
+    return null;
+  }
 }
 
 function mean(values, from = 0, to = values.length) {
