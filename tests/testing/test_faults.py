@@ -34,7 +34,9 @@ def asked():
         for counting in (True, False)
         for takes in ({"positions"}, set())
         for one in generation_experiments.experiments(
-            SimpleNamespace(model=SimpleNamespace(takes=takes, counting=counting), fresh=unasked)
+            SimpleNamespace(
+                model=SimpleNamespace(takes=takes, counting=counting, chooses=False), fresh=unasked, length_given=True
+            )
         )
     }
     named["positions"] = beside | {

@@ -33,7 +33,7 @@ export function shuffleStep(words) {
     const seen = weightsOf(typed), mixed = order.map((place) => typed[place]), again = weightsOf(mixed);
     worst = Math.max(0, ...order.flatMap((from, row) => order.map((to, column) => Math.abs(again[row][column] - seen[from][to]))));
     const narrow = plot.width < 560, { left, top } = plot.inner;
-    const side = Math.min(40, (narrow ? plot.width - left - 8 : (plot.width - left - 110) / 2 - 8) / Math.max(typed.length, 1));
+    const side = Math.min(40, (narrow ? plot.width - left - 40 : (plot.width - left - 110) / 2 - 24) / Math.max(typed.length, 1));
     const panels = narrow ? [[left, top, mixed, again]] : [[left, top, typed, seen], [left + side * typed.length + 110, top, mixed, again]];
     plot.resize(top + side * Math.max(typed.length, 3) + 8);
     plot.clear().ink.append(...panels.map(([x, y, names, rows], panel) => svg("g", {},
