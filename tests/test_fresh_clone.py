@@ -56,9 +56,9 @@ def test_the_wheel_holds_every_file_of_the_package(repository: Path, wheel: Path
     ).stdout.split()
     assert {str(Path(name).relative_to("src")) for name in tracked} <= held
     assert "clockhands/py.typed" in held
-    # 2.59 MB: 1.80 of Python, 0.20 of JavaScript, 0.21 of JSON, 0.15 of TOML, 0.15 of lists of files, 0.03 of the
+    # 2.65 MB: 1.84 of Python, 0.21 of JavaScript, 0.25 of JSON, 0.15 of TOML, 0.15 of lists of files, 0.03 of the
     # course. A file of weights would be far above.
-    assert wheel.stat().st_size < 2_600_000
+    assert wheel.stat().st_size < 2_700_000
     assert max(each.compress_size for each in zipfile.ZipFile(wheel).infolist()) < 60_000
 
 
