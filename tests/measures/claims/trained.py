@@ -91,14 +91,15 @@ def of_removed(control):
     ]
 
 
-def cell(task, arm, length=64, variant="as trained", protocol="whole"):
-    """Losses of text, in a cell of the study `conclusions`."""
+def cell(task, arm, times=1, variant="as trained", protocol="whole"):
+    """Losses of text at a number of trained lengths, in a cell of the study `conclusions`."""
+    length = times * STUDIES["conclusions"]["tasks"][task]["length"]
     return seeds("conclusions", task, arm, variant, protocol, "loss", length)
 
 
 def cells(numbers):
     """What is computed of each cell that was run, together."""
-    return [each for task in ("language", "language @ size small") for each in numbers(task)]
+    return [each for task in STUDIES["conclusions"]["tasks"] for each in numbers(task)]
 
 
 def removed(task, arm):
