@@ -1,5 +1,7 @@
 """Programs that choose their tokens: `generate` functions and engines, right ones and wrong ones that are named."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -179,6 +181,29 @@ REFUSED = [
     (sampling, "sampling needs sampler, whose meaning is not known"),
     (Silent(), "1 of 1 requests got no token from step()"),
 ]
+
+
+def test_the_output_of_a_model_may_be_a_dataclass():
+    @dataclasses.dataclass
+    class Output:
+        outputs: np.ndarray
+        cache: object
+
+    report = check_generation(
+        forward=lambda tokens, positions, mask, cache: Output(*forward(tokens, positions, mask, cache)), length=8
+    )
+    assert report.sound, report
+    assert "one token at a time" in report.experiments
+
+
+def test_a_method_that_takes_no_prompt_is_refused_with_what_to_write():
+    class Engine:
+        def generate(self, max_tokens=6):
+            return [1] * max_tokens
+
+    with pytest.raises(CannotCheck, match="no argument that is known to take a prompt") as refused:
+        check_generation(Engine())
+    assert "def generate(prompt, max_new_tokens)" in str(refused.value.hint)
 
 
 def test_what_cannot_be_called_says_which_calls_were_tried(cases):

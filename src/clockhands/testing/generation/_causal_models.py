@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -363,7 +363,7 @@ def held(cache: Any) -> Any:
 
 
 def logits_and_cache(answer: Any) -> tuple[Any, Any]:
-    """Both of an output of Transformers, a dict or a tuple, of which the first array is the logits; or logits alone.
+    """Both of an output of Transformers, a dict, dataclass or tuple, of which the first array is the logits; or logits.
 
     The cache is what comes last, if that is anything: a loss may be before it.
     """
@@ -375,6 +375,8 @@ def logits_and_cache(answer: Any) -> tuple[Any, Any]:
         return answer, None
     if is_token(answer) or (isinstance(answer, list) and answer and all(map(is_token, answer))):
         return np.array(answer), None
+    if is_dataclass(answer):
+        answer = tuple(getattr(answer, one.name) for one in fields(answer))
     shapes = [len(getattr(each, "shape", ())) for each in answer] if isinstance(answer, tuple | list) else []
     if len(shapes) < 2 or (len(shapes) > 2 and shapes.count(3) != 1):
         raise Refused(f"it returned {kind_of(answer)}, expected logits, or logits and a cache")

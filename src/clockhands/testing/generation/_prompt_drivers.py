@@ -333,6 +333,11 @@ def _forms(value: Any, backend: Any, timeout: float) -> Iterator[tuple[PromptDri
         and name not in {*named.values(), *_GREEDY, *_ENDS, "temperature"}
     ]  # fmt: skip
     name = str(getattr(function, "__name__", type(function).__name__))
+    if "prompt" not in named:
+        raise CannotCheck(
+            f"{name}({', '.join(parameters)}) has no argument that is known to take a prompt.",
+            f"Write def generate(prompt, max_new_tokens), which passes the prompt on and calls {name}.",
+        )
     if missing:
         raise CannotCheck(
             f"{name} needs {listed(missing)}, whose meaning is not known.",
