@@ -1,7 +1,7 @@
 """Functions that are checked without an encoding: the names of their arguments say what they compute."""
 
 import pytest
-from tests.testing.written_by_names import FAULTY, NOT_KNOWN, RIGHT
+from tests.testing.written_by_names import FAULTY, NOT_KNOWN, RIGHT, video
 
 from clockhands.testing import CannotCheck
 from clockhands.testing.kinds import by_names
@@ -38,3 +38,8 @@ def test_functions_with_other_arguments_are_left_to_the_other_checks():
 
     assert by_names(of_positions) is None
     assert by_names(of_waves) is None
+
+
+def test_what_no_reference_decides_is_in_the_verdict_on_a_table_of_a_grid():
+    said = " ".join(str(by_names(video)).split())
+    assert "Not checked: frequencies, and which columns each coordinate has (no expected encoding is named)." in said

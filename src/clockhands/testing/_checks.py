@@ -32,7 +32,7 @@ def resolved(like: Any, kind: type, words: str) -> Any:
     if like is None:
         raise InvalidType(
             "`like` is missing: the encoding that the function should compute.",
-            f"Give a {words} spec, or a preset's name.",
+            f"Give the spec of an encoding ({words}), or a preset's name.",
         )
     spec: Any = spec_of(like)
     if not isinstance(spec, kind):

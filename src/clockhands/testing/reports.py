@@ -221,7 +221,7 @@ class Report:
         """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
         if self.kind in {"generation", "attention"}:
             return self.sound and not why.startswith("pass ")
-        return self.sound and why.startswith(("it takes no", "it returns no", "it returns the sines"))
+        return self.sound and why.startswith(("it takes no", "it returns no", "it returns the sines", "no expected"))
 
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +56,10 @@ def grid_taken(function: Callable[..., Any]) -> dict[str, str] | None:
     return {name: word for name, word in takes.items() if word != "channels" or given[name].default is _NO_DEFAULT}
 
 
+# Without an expected encoding it is not known which columns a coordinate should have: heads may see one of them alone.
+_UNCOMPARED = {"frequencies, and which columns each coordinate has": "no expected encoding is named"}
+
+
 def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
     """The report on a function that makes the table of a grid.
 
@@ -67,7 +72,8 @@ def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: 
     def judge(table: GridTable) -> Report:
         asked = [InputNumbers("cells of a grid", table, _real(table.columns))]
         report = judged(named(function, None), "additive", asked, list(_readings(table)), called, error=_ERROR)
-        return _unless_stretched(report, table)
+        report = _unless_stretched(report, table)
+        return replace(report, left_out=_UNCOMPARED) if report.sound else report
 
     return first_judged(_attempts(called, _SIZES, judge))
 
