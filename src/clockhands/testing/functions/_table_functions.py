@@ -178,4 +178,6 @@ class TableOfLength(TableFunction):
             raise Refused("it returns rows of positions from 0 on")
         orders = list(made.positions())
         off = [float(np.abs(made.rows - self.right(at)).sum()) for at in orders]
-        return made.rows[np.argsort(orders[int(np.argmin(off))])][positions - min(orders[0])]
+        # A wrong table is as far from both: then the first row is that of the first position.
+        falling = 2 * off[1] < off[0]
+        return made.rows[np.argsort(orders[falling])][positions - min(orders[0])]
