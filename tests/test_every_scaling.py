@@ -84,7 +84,7 @@ ROWS = {
     "Yarn": Row(
         rotary(scaling.Yarn(4.0, ORIGINAL)),
         block("yarn", factor=4.0, **_FROM),
-        mistakes=("ramp-reversed", "another-scaling"),
+        mistakes=("ramp-reversed", "factor-in-power", "another-scaling"),
     ),
     "LongRope": Row(
         rotary(scaling.LongRope(_SHORT, _LONG, ORIGINAL, 32.0), 32 * ORIGINAL),

@@ -176,12 +176,21 @@ class Yarn(KnownScaling):
         return cls(1.0, 1, attention_factor=attention_factor, ramp="turns")
 
     def mistakes(self, length: int | None) -> Iterator[Mistake]:
-        """The ramp reversed, its ends rounded or not rounded, and the default betas instead of the declared ones."""
+        """The ramp reversed, its ends rounded or not, the default betas, and the factor inside the power.
+
+        With the factor f inside the power, the interpolated pair i of n has 1 / (f base)**(i / n), not 1 / (f base**(i / n)).
+        """
         yield Mistake("ramp-reversed", {}, rates=lambda plain, right: plain + plain / self.factor - right)
+        if self.factor != 1:
+            yield Mistake("factor-in-power", {"factor": f"{self.factor:g}"}, rates=self._with_factor_in_power)
         for changed in ({"truncate": not self.truncate}, {"beta_fast": 32.0}, {"beta_slow": 1.0}):
             other = replace(self, **changed)
             if other != self:
                 yield Mistake("another-scaling", scaling=other)
+
+    def _with_factor_in_power(self, plain: np.ndarray, right: np.ndarray) -> np.ndarray:
+        kept = (right / plain - 1 / self.factor) / (1 - 1 / self.factor)  # the share of a pair that is not interpolated
+        return plain * (kept + (1 - kept) * self.factor ** -(np.arange(len(plain)) / len(plain)))
 
 
 def _magnitude(factor: float, mscale: float) -> Decimal:
