@@ -178,7 +178,7 @@ class Yarn(KnownScaling):
     def mistakes(self, length: int | None) -> Iterator[Mistake]:
         """The ramp reversed, its ends rounded or not, the default betas, and the factor inside the power.
 
-        With the factor f inside the power, the interpolated pair i of n has 1 / (f base)**(i / n), not 1 / (f base**(i / n)).
+        With the factor f inside the power, the interpolated pair i of n has 1 / (f base)**(i / n).
         """
         yield Mistake("ramp-reversed", {}, rates=lambda plain, right: plain + plain / self.factor - right)
         if self.factor != 1:
