@@ -151,7 +151,7 @@ class Predictions:
     def _changes(self, fault: ImposedFault, one: RecordedRun) -> bool:
         with suppress(Refused, Unasked):
             under, right = (one.experiment.run(self._under(each)) for each in (fault, _NONE))
-            return any(
+            return len(under) != len(right) or any(
                 (shares(each.got, other.got, _room(each)) > 1).any() for each, other in zip(under, right, strict=True)
             )
         return False
@@ -197,12 +197,16 @@ class Predictions:
 
         Raises:
             Excluded: They are not those of the model.
+            Refused, Unasked: It cannot be asked with this fault, or asks something else.
         """
         under = self._under(fault)
         assert isinstance(under.model, FaultyModel)
         under.model.heard = list(one.heard)
         under.model.room = max((float(_room(answer).max()) for answer in one.answers), default=0.0)
-        said = list(zip(one.experiment.run(under), one.answers, strict=True))
+        answers = one.experiment.run(under)
+        if len(answers) != len(one.answers):
+            raise Unasked("it asks of a model with a fault what it does not ask of this one")
+        said = list(zip(answers, one.answers, strict=True))
         if not all((shares(answer.got, each.got, _room(answer)) <= 1).all() for each, answer in said):
             raise Excluded
         return said
