@@ -109,7 +109,7 @@ def _shifted_cache(it: GenerationSubject) -> list[Answer]:
         # The keys were turned on here, by the rates of the spec: the model has no code that could have left them.
         asked = f"the cache of {half} tokens rotated by {by} positions with the frequencies of its spec, then the rest"
     single = _near(it, it.reply(asked, logits[0], wanted, half), by)
-    return [single, *(_shifted_batch(it, by) if it.shift is not None else ())]
+    return [single, *(_shifted_batch(it, by) if it.shifts else ())]
 
 
 def _shifted_batch(it: GenerationSubject, by: int) -> list[Answer]:

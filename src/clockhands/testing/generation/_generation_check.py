@@ -122,8 +122,9 @@ def check_generation(
     shift = found_shift(called) if shift is None else cache_shift(shift)
     drops = isinstance(shift, CacheShift) and shift.drops
     subject = GenerationSubject(
-        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, length_given=length is not None
-    )
+        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, length_given=length is not None,
+        shifts=shift is not None,
+    )  # fmt: skip
     try:
         subject = measured(subject)
     except (Refused, Unasked) as error:

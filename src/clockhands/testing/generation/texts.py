@@ -46,6 +46,7 @@ class GenerationSubject:
         spec: The rotary code that its keys are turned by, where it is known.
         shift, join, evict: Somebody's own ways to change a cache.
         length_given: Whether somebody said how long texts shall be.
+        shifts: Whether ``shift`` was given or found: a fault that is imposed always has one.
         drops: Whether ``shift`` drops the first rows, and moves the others back.
         wanted: The logits of each text alone, [tokens, vocabulary] each.
         sizes: Windows, chunks and blocks behind which something is wrong.
@@ -63,6 +64,7 @@ class GenerationSubject:
     sizes: tuple[int, ...] = ()
     drops: bool = False
     length_given: bool = False
+    shifts: bool = False
 
     def fresh(self) -> "GenerationSubject":
         """The same with a model that was not asked anything, where it can be copied."""
