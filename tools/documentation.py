@@ -165,6 +165,8 @@ def main() -> int:
     # The pages of the course show views of this one page.
     explorer = out / "beside" / "explorer.html"
     explorer.parent.mkdir()
+    # Sphinx copies no picture that stands in HTML, as that of the front page does.
+    shutil.copytree(ROOT / "docs" / "pictures", explorer.parent / "pictures")
     written = [sys.executable, "-m", "clockhands", "explore", "--out", explorer]
     subprocess.run(written, check=True, stderr=subprocess.PIPE)
     build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "-b", "html"]
