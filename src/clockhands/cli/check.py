@@ -165,12 +165,10 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     bare = kind is None and not make and "like" not in options
     kept = _kept(target) if kind == "generation" else None
     function = None if kind == "encoding" else load(target, accepts=generates_text) if kept is None else kept
-    if bare and generates_text(function):
-        kind, bare = "generation", False
-    if bare and IN_FILE.fullmatch(target):
+    if bare and not generates_text(function) and IN_FILE.fullmatch(target):
         function = _unless_encoding(target, function)
-        if function is not None and generates_text(function):
-            kind, bare = "generation", False
+    if bare and function is not None and generates_text(function):
+        kind, bare = "generation", False
     if function is None:
         return _laws(target, options)
     others = {name: options[name] for name in ("backend", "timeout") if name in options}
@@ -183,7 +181,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
             refused = error
     if kind is None and not make and numbers_tokens(function):
         kind = "positions"
-    if kind is None and not make and is_config(options.get("like")):
+    if kind is None and not make and _may_be_module(function) and is_config(options.get("like")):
         function = _built_module(function)
         kind = "attention" if is_module(function) and attends(function) else None
     if kind not in {"positions", "attention"}:  # there `like` is a family of rules or a config, and no encoding
@@ -337,6 +335,13 @@ def _builds_model(function: Any) -> bool:
     return isinstance(function, type) or all(
         one.default is not one.empty or one.kind in open_ended for one in parameters
     )
+
+
+def _may_be_module(function: Any) -> bool:
+    """Whether a value is a module or a class, or a function without arguments, which may return one."""
+    from clockhands.testing.kinds import is_module
+
+    return isinstance(function, type) or is_module(function) or not _arguments(function)
 
 
 def _built_module(function: Any) -> Any:

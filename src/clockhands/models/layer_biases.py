@@ -23,6 +23,9 @@ from clockhands.recognition.diagnosis import of_slopes
 
 _NUMBER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")  # of a layer, in the path of a table
 
+KINDS = ("alibi", "buckets", "relative")
+"""Kinds of codes that add a bias to scores."""
+
 TOKENS = 48
 """Of the text: distances up to here, which fill the exact and most of the logarithmic buckets of T5."""
 

@@ -36,6 +36,7 @@ from clockhands.models.compared_runs import (
 )
 from clockhands.models.key_selection import SELECTED, selects_keys
 from clockhands.models.layer_biases import (
+    KINDS,
     DeclaredBias,
     biases_in_effect,
     declared_biases,
@@ -86,7 +87,6 @@ _BY_SPEC = frozenset({"a shifted cache", "rows removed from the cache"})
 """Experiments that rotate cached keys by the declared spec: they fail wherever another rotation is in effect."""
 _NOT_OF_FREQUENCIES = frozenset({"no-rotation", "other-layout", "other-rotated-width", "unrotated-channels-turned"})
 """Faults of a rotation that no frequencies make."""
-_BIASES = ("alibi", "buckets", "relative")
 _LEAST_MOVE = 2.0**-12  # of queries that depend on the position
 
 
@@ -333,7 +333,7 @@ def _biases(
     live.findings += [make_finding(*each) for each in wrong]
     compared = [declared[path].code for path in measured if path in declared]
     for code in audited.layers:
-        if code.part in TEXT and code.kind in _BIASES and code not in compared and not is_absent(module, code.part):
+        if code.part in TEXT and code.kind in KINDS and code not in compared and not is_absent(module, code.part):
             layers = "" if code.layers is None else f" in layers {code.layers}"
             live.numbers["not_measured"].append(f"the bias on scores{layers} of the {code.part} part")
     present = sorted({each.layer for each in measured.values() if each.present})
@@ -341,7 +341,7 @@ def _biases(
         live.numbers["layers_with_bias"] = layer_ranges(present)
     if declared:
         live.numbers["biases_checked"] = len([path for path in measured if path in declared])
-    known = any(code.kind in ("alibi", "buckets", "relative", None) for code in audited.layers)
+    known = any(code.kind in (*KINDS, None) for code in audited.layers)
     if present and not known:
         evidence = {"says": f"A bias is added to the scores of layers {layer_ranges(present)}, but the config declares "
                     "none."}  # fmt: skip

@@ -8,8 +8,10 @@ number that differs by rounding is at most binomial with that rate: what is as r
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from clockhands.recognition.calling import dtype_of
 from clockhands.testing.generation._cache_arrays import arrays_of
@@ -19,7 +21,20 @@ _RATE, _RATE_OF_HALF = 1e-3, 0.05
 _RARE = 1e-4
 _HALF = ("float16", "bfloat16")
 
+FEWEST = 8
+"""The smallest vocabulary that a check can use."""
+
 NO_LOGITS = "it returns no logits: only its most likely tokens were compared"
+
+
+def tokens_found(
+    chosen_after: Callable[[np.ndarray], list[int]], seen: Sequence[int], prompts: int, draw: np.random.Generator
+) -> list[int]:
+    """Known tokens, and those that are chosen after so many prompts, each of tokens that are known by then."""
+    found = list(seen)
+    for _ in range(prompts):
+        found += chosen_after(draw.choice(found, 5))
+    return found
 
 
 def tie_rate(*holders: Any) -> float:
@@ -34,14 +49,11 @@ def tie_rate(*holders: Any) -> float:
     return _RATE_OF_HALF if any(dtype_of(array) in _HALF for array in held) else _RATE
 
 
-def more_than_ties(wrong: int, of: int, rate: float) -> bool:
-    """Whether so many other tokens are too many for ties at this rate."""
+def explained_by_ties(wrong: int, of: int, rate: float) -> str:
+    """Why an experiment is not judged in which so few tokens differ; empty if none does, or too many for this rate."""
     tail = sum(math.comb(of, more) * rate**more * (1 - rate) ** (of - more) for more in range(wrong, of + 1))
-    return bool(wrong) and tail < _RARE
-
-
-def explained_by_ties(wrong: int, of: int) -> str:
-    """Why an experiment is not judged in which so few tokens differ."""
+    if not wrong or tail < _RARE:
+        return ""
     return f"{wrong} of {of} tokens differ, which rounding may cause where two logits are nearly equal"
 
 
@@ -50,13 +62,9 @@ def without_ties(asked: Sequence[RecordedRun], rate: float) -> tuple[list[Record
     kept, left_out = [], {}
     for one in asked:
         wrong = sum(int(answer.wrong.any(axis=-1).sum()) for answer in one.answers)
-        of = sum(map(len, _rows(one)))
-        if wrong and not more_than_ties(wrong, of, rate):
-            left_out[one.experiment.name] = explained_by_ties(wrong, of)
+        of = sum(len(answer.got) for answer in one.answers)
+        if why := explained_by_ties(wrong, of, rate):
+            left_out[one.experiment.name] = why
         else:
             kept.append(one)
     return kept, left_out
-
-
-def _rows(one: RecordedRun) -> Iterable[Any]:
-    return (answer.got for answer in one.answers)

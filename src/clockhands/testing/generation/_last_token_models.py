@@ -18,6 +18,7 @@ from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._cache_arrays import copied
 from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
+from clockhands.testing.generation._chosen_tokens import FEWEST, tokens_found
 
 _PREFILLS = ("prefill", "prefill_one", "prefill_step", "start")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
@@ -107,8 +108,8 @@ def _stacked(arrays: Sequence[Any], axis: int) -> Any:
     return sys.modules["jax.numpy" if name == "jax" else name].stack(arrays, axis)
 
 
-_PROMPTS, _FEWEST = 16, 8
-"""Prompts by which a vocabulary is found, and the fewest tokens that a check can use."""
+_PROMPTS = 15
+"""Prompts by which a vocabulary is found."""
 
 
 @dataclass
@@ -162,13 +163,16 @@ def last_token_model(model: CausalModel) -> LastTokenForward | None:
     shape = tuple(said.shape)
     chooses = dtype_of(said).startswith(("int", "uint"))
     if chooses and (shape == text.shape or math.prod(shape) == 1):
-        seen = [0, 1]
-        draw = np.random.default_rng(3)
-        for _ in range(0 if model.vocabulary else _PROMPTS):
-            seen.append(int(as_numpy(said).flat[-1]))
-            said = said_of(draw.choice(seen, (1, 5)))
+
+        def last_of(answer: Any) -> list[int]:
+            return [int(as_numpy(answer).flat[-1])]
+
+        seen = tokens_found(
+            lambda prompt: last_of(said_of(prompt[None])), [0, 1, *last_of(said)],
+            0 if model.vocabulary else _PROMPTS, np.random.default_rng(3),
+        )  # fmt: skip
         tokens = model.vocabulary or 1 + max(seen)
-        if tokens < _FEWEST and not model.vocabulary:
+        if tokens < FEWEST and not model.vocabulary:
             raise Refused(
                 f"it returned only the tokens {min(seen)} to {max(seen)}: pass vocabulary=, how many it knows"
             )

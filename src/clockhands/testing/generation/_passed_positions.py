@@ -137,7 +137,7 @@ def _argument_of(code: CodeType) -> str | None:
     if any(part in code.co_filename.replace("\\", "/") for part in _OUTSIDE):
         return None
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return next((name for meant in _OF_POSITIONS for name in names if name == meant), None)
+    return next((name for name in _OF_POSITIONS if name in names), None)
 
 
 def _whole(value: Any) -> np.ndarray | None:

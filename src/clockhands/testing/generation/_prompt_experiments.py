@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.phrases import listed, number_of
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
-from clockhands.testing.generation._chosen_tokens import NO_LOGITS, explained_by_ties, more_than_ties, tie_rate
+from clockhands.testing.generation._chosen_tokens import FEWEST, NO_LOGITS, explained_by_ties, tie_rate, tokens_found
 from clockhands.testing.generation._explanations import explanation_of
 from clockhands.testing.generation._passed_positions import PassedPositions
 from clockhands.testing.generation._prompt_drivers import END, PromptDriver, RequestEngine
@@ -18,7 +18,7 @@ from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
 _SIZES, _COUNT = (9, 6, 12, 9, 4, 9, 7, 5), 6
 _RESERVED = 4  # ids that are often those of padding and ends
-_FEWEST, _FOUND_BY = 8, 8
+_FOUND_BY = 8  # prompts
 _DECODING, _PADDED, _LATER = "one token at a time", "texts of several lengths", "texts that begin later"
 _BATCH, _AGAIN, _CHUNKS = "with other texts", "repeated call", "chunks"
 
@@ -153,8 +153,8 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
             left_out[experiment] = str(reason)
             continue
         wrong, of = sum(one.parts is not None for one in found), sum(one.compared for one in found)
-        if wrong and not more_than_ties(wrong, of, rate):
-            left_out[experiment] = explained_by_ties(wrong, of)
+        if why := explained_by_ties(wrong, of, rate):
+            left_out[experiment] = why
         else:
             runs[experiment] = found
     failed = {name: found for name, found in runs.items() if any(one.parts is not None for one in found)}
@@ -174,12 +174,11 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
 
 def _subject(driver: PromptDriver, vocabulary: int | None) -> PromptSubject:
     draw = np.random.default_rng(14)
-    seen = [0, 1]
-    for _ in range(0 if vocabulary else _FOUND_BY):
-        (new,) = driver.new_tokens([draw.choice(seen, 5).tolist()], 4)
-        seen += new
+    seen = tokens_found(
+        lambda prompt: driver.new_tokens([prompt.tolist()], 4)[0], [0, 1], 0 if vocabulary else _FOUND_BY, draw
+    )
     size = vocabulary or 1 + max(seen)
-    if size < _FEWEST:
+    if size < FEWEST:
         raise CannotCheck(
             f"The program chose only the tokens {min(seen)} to {max(seen)}.", "Pass vocabulary=, its number of tokens."
         )

@@ -19,7 +19,7 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.models.attention_inputs import Attended
 from clockhands.models.compared_runs import some_tokens
 from clockhands.models.fitted_rotations import fitted
-from clockhands.models.layer_biases import biases_in_effect, declared_biases, differing_biases, shared_tables
+from clockhands.models.layer_biases import KINDS, biases_in_effect, declared_biases, differing_biases, shared_tables
 from clockhands.models.layer_offsets import differing_offsets
 from clockhands.models.layer_rotations import (
     POSITIONS,
@@ -464,7 +464,7 @@ def _add_biases(found: _MeasuredAttention, opened: OpenedAttention, declared: _D
     of_layers = declared_biases(opened.run, declared.codes, opened.seen)
     measured = biases_in_effect(opened.run, int(opened.ids[0, 0]), opened.ids.device, declared.resolved.context)
     checked = [each.layer for path, each in measured.items() if path in of_layers]
-    if any(code.kind in ("alibi", "buckets", "relative") for code in declared.codes):
+    if any(code.kind in KINDS for code in declared.codes):
         found.note(BIAS, map(number, checked), "the numbers of its bias were not found, or its queries are not alike")
     for each in [*differing_biases(measured, of_layers), *shared_tables(opened.run, declared.codes, opened.seen)]:
         _add(found, BIAS, "layer-bias", each, number)

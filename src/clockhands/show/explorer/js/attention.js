@@ -49,7 +49,7 @@ export function innerProduct(a, b) {
   return sum;
 }
 
-function softmaxOf(scores) {
+export function softmaxOf(scores) {
   const most = Math.max(...scores), raised = scores.map((score) => Math.exp(score - most));
   const sum = raised.reduce((total, each) => total + each, 0);
   return raised.map((each) => each / sum);

@@ -31,7 +31,7 @@ export function beyondStep() {
     words: `Training had distances up to ${number(TRAINED)}. Over these, slow hands turn only in part (shaded); fast ones have been everywhere.`,
     question: "Compare tokens 5 000 apart. What is new to the model?",
     options: ["nothing: angles repeat", "slow hands, where they never were"], right: 1,
-    answer: () => `At distance ${number(distance)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that training never had. The model never learned these: its loss rises.`,
+    answer: () => `At distance ${number(distance)}, ${count()} of ${TOLD_PAIRS} hands stand at angles that training never had: measured losses rise.`,
     shown: () => { distance = 5000; slider.place(distance); step.draw(); },
     plot: { height: 300, margin: { top: 8, right: 8, bottom: 8, left: 8 }, label: "The 32 clocks of a head, the part of each that training has seen, and the hands at the distance" },
   });

@@ -1,5 +1,6 @@
 // A trained model runs on the page, in a worker: what does each wrong setting of its positions cost?
 
+import { softmaxOf } from "../attention.js";
 import { button, choice, slider } from "../controls.js";
 import { decoderOf, serve } from "../decoder.js";
 import { html, line, number, Plot, svg } from "../draw.js";
@@ -175,18 +176,12 @@ function drawCost(plot, shown, length) {
     line(means.map((each, at) => [x(at + 1), y(each)]), { class: "cosine wave" }));
 }
 
-function probabilities(logits) {
-  const largest = logits.reduce((most, each) => Math.max(most, each), -Infinity), raised = logits.map((each) => Math.exp(each - largest));
-  const sum = raised.reduce((all, each) => all + each, 0);
-  return raised.map((each) => each / sum);
-}
-
 // The tokens that are most probable in either, most probable first.
 function drawNext(plot, shown, tokens) {
   plot.clear();
   if (!shown) return;
   const { left, top, right } = plot.inner, kinds = [["trained", "sine"], ["used", "cosine"]].filter(([name]) => shown[name]);
-  const chances = kinds.map(([name]) => probabilities(shown[name].logits)), best = (token) => Math.max(...chances.map((each) => each[token]));
+  const chances = kinds.map(([name]) => softmaxOf(shown[name].logits)), best = (token) => Math.max(...chances.map((each) => each[token]));
   const ordered = Array.from(tokens.keys()).sort((one, other) => best(other) - best(one)).slice(0, NEXT_TOKENS);
   const x = d3.scaleLinear([0, best(ordered[0])], [left, right]), thick = BARS / kinds.length;
   plot.ink.append(svg("text", { class: "name", x: 0, y: 14 }, "next token (probability, %)"));
