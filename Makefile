@@ -7,6 +7,7 @@
 #   make test-oldest   the quick tests of the core with the oldest versions that are promised to work, NumPy only
 #   make test-versions  a part of the tests with other releases of Transformers, JAX, NumPy and others: docs/releases.md
 #   make test-all      everything, in full: quick, slow, all quick tests with the oldest versions, lint, types, docs
+#   make documents     write every document that a tool writes from the code and its data anew
 #   make snapshots     write the golden sentences of the tests anew; read the difference before you commit it
 #   make lint          ruff            make format-check   ruff format     make types   basedpyright
 #   make docs          the documentation as HTML pages, with every public name and command, in build/docs
@@ -38,11 +39,11 @@ OLDEST_TESTS := tests/laws tests/rotary tests/additive tests/biases tests/oracle
 THREADS := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-part test-oldest test-versions test-all snapshots lint format format-check types docs bench studies \
+.PHONY: help run test test-slow test-part test-oldest test-versions test-all snapshots documents lint format format-check types docs bench studies \
 	mutation-sample coverage release-check clean
 
 help:
-	@sed -n '3,21s/^# \{0,1\}//p' Makefile
+	@sed -n '3,22s/^# \{0,1\}//p' Makefile
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "clockhands needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
@@ -132,6 +133,14 @@ test-all:
 snapshots: $(STAMPS)/test
 	@$(THREADS) $(BIN)/python -m pytest -n 0 -q --snapshot-update $(shell grep -rlw snapshot tests --include='test_*.py')
 	@git diff --stat -- '*.ambr'
+
+# Each has a test that holds it to what its tool writes; some of these tests are slow.
+DOCUMENTS := architecture_document findings_document checking_document incidents_document published_findings \
+	field_document symptoms_document reproductions claims_document studies_document probing_document properties_document \
+	readme_picture course_page
+documents: $(STAMPS)/docs
+	@for tool in $(DOCUMENTS); do $(BIN)/python tools/$$tool.py || exit 1; done
+	@git status --short
 
 $(OLDEST)/stamp: pyproject.toml constraints-oldest.txt
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)

@@ -138,7 +138,8 @@ def any_backend(request: pytest.FixtureRequest) -> Backend:
 # --- the slow tests in parts ----------------------------------------------------------------------------------------
 
 PARTS = 10
-# Slow tests that every part has: they guard files, processes, a killed run, or what a browser shows.
+# Slow tests that every part has: they guard files, processes, a killed run, what a browser shows, or documents
+# that a change anywhere may make wrong.
 GUARDS = (
     "tests/conversion/test_placing.py",
     "tests/jobs/engines/test_ray.py",
@@ -146,8 +147,10 @@ GUARDS = (
     "tests/explorer/test_nothing_keeps_people_out.py",
     "tests/explorer/test_views_in_the_browser.py",
     "tests/hostile/test_fuzzed_files.py",
+    "tests/incidents/test_incidents_document.py",
     "tests/lab/test_interrupted.py",
     "tests/show/test_pages_in_a_browser.py",
+    "tests/test_course.py",
     "tests/jobs/survey/test_killed.py",
     "tests/test_ended.py",
     "tests/test_two_processes.py",
