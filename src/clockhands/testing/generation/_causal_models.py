@@ -56,7 +56,7 @@ class CausalModel:
         forward: Its own function.
         library: What it takes.
         vocabulary: Tokens that there are.
-        timeout: Seconds for a call.
+        timeout: Seconds for a call; None calls without a limit, in this thread.
         takes: Which of tokens, positions, mask and cache it takes.
         names: What it calls them, where they are passed by name.
         counts: What it was asked so far; shared with its copies.
@@ -78,7 +78,7 @@ class CausalModel:
     forward: Callable[..., Any]
     library: Library
     vocabulary: int
-    timeout: float = 60.0
+    timeout: float | None = 60.0
     takes: frozenset[str] = frozenset(ARGUMENTS)
     names: Mapping[str, str] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)

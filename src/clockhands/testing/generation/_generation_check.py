@@ -54,7 +54,7 @@ def check_generation(
     join: Callable[..., Any] | None = None,
     evict: Callable[..., Any] | None = None,
     backend: Any = None,
-    timeout: float = 60.0,
+    timeout: float | None = 60.0,
     raises: bool = True,
 ) -> Report:
     """Check that a causal model says the same of a text however it is given.
@@ -92,7 +92,7 @@ def check_generation(
         join: A function(cache, cache) -> cache that puts two caches, of texts from position 0, one after the other.
         evict: A function(cache, rows) -> cache that keeps these rows of it.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API for `forward`; found out unless said.
-        timeout: Seconds for a call.
+        timeout: Seconds for a call; None calls without a limit, in this thread.
         raises: Whether a failure is raised; else it is in the report.
 
     Returns:

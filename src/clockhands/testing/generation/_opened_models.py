@@ -41,7 +41,7 @@ _TELLING = 64  # times nearer: the same numbers but for rounding
 
 
 def opened(
-    model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float
+    model: Any, forward: Callable[..., Any] | None, vocabulary: int | None, backend: Any, timeout: float | None
 ) -> CausalModel:
     """The model that is meant, and how it is called."""
     if forward is None and hasattr(model, "can_generate") and hasattr(model, "parameters"):
@@ -136,7 +136,7 @@ def _argument_names(model: Any) -> set[str]:
     return {*own, *(inspect.signature(type(model).forward).parameters if any_name else ())}
 
 
-def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> TransformersModel:
+def _from_transformers(model: Any, vocabulary: int | None, timeout: float | None) -> TransformersModel:
     config = text_config(model)
     taken = _argument_names(model)
     if next(model.parameters()).is_meta:
@@ -181,7 +181,7 @@ def _from_transformers(model: Any, vocabulary: int | None, timeout: float) -> Tr
     return made
 
 
-def _refuse_encoder(model: Any, timeout: float) -> None:
+def _refuse_encoder(model: Any, timeout: float | None) -> None:
     """Refuse a class that generates no text and sees later tokens, as encoders are meant to."""
     parameter = next(model.parameters())
     if model.training or parameter.is_meta or model.can_generate():

@@ -52,7 +52,7 @@ class PromptDriver:
 
     Attributes:
         name: What it is called in messages.
-        timeout: Seconds for a call.
+        timeout: Seconds for a call; None calls without a limit, in this thread.
         calls, tokens: What it was asked so far.
         batches: Whether it continues several prompts in one call.
         unlike: Why prompts of several lengths cannot be given together; empty where they can.
@@ -62,7 +62,7 @@ class PromptDriver:
     """
 
     name: str
-    timeout: float = 60.0
+    timeout: float | None = 60.0
     calls: int = 0
     tokens: int = 0
     batches: bool = False
@@ -283,7 +283,7 @@ def generates_text(value: Any) -> bool:
     return is_engine(value) or is_prompt_driver(value, surely=True)
 
 
-def opened_driver(value: Any, backend: Any, timeout: float) -> PromptDriver | None:
+def opened_driver(value: Any, backend: Any, timeout: float | None) -> PromptDriver | None:
     """The program as one that is called with prompts; None for a value that is none.
 
     Raises:
@@ -313,7 +313,7 @@ def opened_driver(value: Any, backend: Any, timeout: float) -> PromptDriver | No
     )
 
 
-def _forms(value: Any, backend: Any, timeout: float) -> Iterator[tuple[PromptDriver, str]]:
+def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[PromptDriver, str]]:
     """The ways in which it may be called, the likeliest first, each with the call in words."""
     adds, steps = _method(value, _ADDS), _method(value, _STEPS)
     if not inspect.isroutine(value) and adds and steps:
