@@ -157,7 +157,9 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
     from clockhands.testing.generation import generates_text
-    from clockhands.testing.kinds import attends, by_names, check_of, check_options, is_config, is_module, kind_for
+    from clockhands.testing.kinds import (
+        attends, by_names, check_of, check_options, check_whole, is_config, is_module, keeps_cache, kind_for, takes_tokens,
+    )  # fmt: skip
     from clockhands.testing.positions import numbers_tokens
 
     if kind in {None, "positions"} and Path(target).is_file():
@@ -165,6 +167,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     bare = kind is None and not make and "like" not in options
     kept = _kept(target) if kind == "generation" else None
     function = None if kind == "encoding" else load(target, accepts=generates_text) if kept is None else kept
+    function, bare = (function, bare) if make else _built_beside(target, function, options, bare)
     if bare and not generates_text(function) and IN_FILE.fullmatch(target):
         function = _unless_encoding(target, function)
     if bare and function is not None and generates_text(function):
@@ -179,10 +182,14 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
                 return report
         except CannotCheck as error:
             refused = error
+    if kind is None and not make and "like" not in options and not is_module(function):
+        _expect_beside(target, options)
     if kind is None and not make and numbers_tokens(function):
         kind = "positions"
     if kind is None and not make and _may_be_module(function) and is_config(options.get("like")):
         function = _built_module(function)
+        if is_module(function) and not isinstance(function, type) and takes_tokens(function) and keeps_cache(function):
+            return check_whole(function, raises=False, **options)
         kind = "attention" if is_module(function) and attends(function) else None
     if kind not in {"positions", "attention"}:  # there `like` is a family of rules or a config, and no encoding
         options = _with_spec(options)
@@ -203,6 +210,45 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
     )
     subject = [] if make else [_built(function) if builds else function]
     return check(*subject, raises=False, **options)
+
+
+def _built_beside(target: str, function: Any, options: dict[str, Any], bare: bool) -> tuple[Any, bool]:
+    """A class, or a builder, made for the config that is expected, or for the one beside its file; and what is bare.
+
+    Classes of the encodings of one's own are made elsewhere, as are those that need no config.
+    """
+    from clockhands.encodings.specs import METHODS
+    from clockhands.testing.built_subjects import built_for, config_beside, takes_config
+    from clockhands.testing.generation import generates_text
+    from clockhands.testing.kinds import is_config, is_module
+
+    found, like = IN_FILE.fullmatch(target), options.get("like")
+    own = any(callable(getattr(function, name, None)) for name in METHODS) and not generates_text(function)
+    config = Path(like) if is_config(like) and Path(str(like)).exists() else None
+    config = config_beside(Path(found["file"])) if config is None and like is None and found else config
+    if config is None or not takes_config(function) or (own and not is_module(function)):
+        return function, bare
+    built = built_for(function, config)
+    if generates_text(built):
+        options.pop("like", None)
+        return built, bare
+    options.setdefault("like", str(config))
+    talk(f"note: {function.__name__} was built for {config} with random weights, and should compute what that declares.")
+    if not is_module(built) and not callable(built):
+        built = next((getattr(built, name) for name in _CALLED if callable(getattr(built, name, None))), built)
+    return built, False
+
+
+def _expect_beside(target: str, options: dict[str, Any]) -> None:
+    """Expect what the config beside a file of code declares, if there is one."""
+    from clockhands.testing.built_subjects import config_beside
+
+    if (found := IN_FILE.fullmatch(target)) and (config := config_beside(Path(found["file"]))) is not None:
+        options["like"] = str(config)
+        talk(f"note: the encoding that {config} declares is expected; --like expects another.")
+
+
+_CALLED = ("forward", "apply", "rotate", "apply_rotary", "encode")
 
 
 def _of_grid(function: Any, kind: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Report | None:

@@ -64,7 +64,7 @@ class NamedEncoding:
                 raise InvalidValue(f"{self.name} is an object, so it takes no fields.", f"Leave out {given}.")
             return value
         try:
-            with _seeded(seed):
+            with seeded(seed):
                 made = value(**{**sizes.named_in(value), **dict(self.fields)})
         except ClockhandsError:
             raise
@@ -78,8 +78,8 @@ class NamedEncoding:
 
 
 @contextmanager
-def _seeded(seed: int | None) -> Iterator[None]:
-    """PyTorch's generator begins at a seed, and is put back afterwards."""
+def seeded(seed: int | None) -> Iterator[None]:
+    """PyTorch's generator begins at a seed, and is put back afterwards; None leaves it as it is."""
     torch = sys.modules.get("torch")
     if seed is None or torch is None:
         yield

@@ -4,6 +4,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from clockhands.encodings.specs import describe
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import did_you_mean, listed, shown
 from clockhands.testing._usual_names import meanings
-from clockhands.testing.reports import CannotCheck, Report
+from clockhands.testing.reports import CannotCheck, Report, settled
 
 CHECKS = {
     "rotary": "check_rotary",
@@ -196,12 +197,12 @@ def kind_for(fn: Any, like: Any) -> str:
         InvalidType: No kind fits.
     """
     if is_module(fn):
-        taken = list(inspect.signature(fn.forward).parameters)  # of a class the first one is `self`
         if like is not None:
             return "attention" if is_config(like) and attends(fn) else "module"
-        if not taken or taken[0] not in meanings("tokens") or not _has_table(fn):
+        if not takes_tokens(fn) or not _has_table(fn):
             return "module"
-        if not any(name in meanings("cache") for name in taken):
+        if not keeps_cache(fn):
+            taken = list(inspect.signature(fn.forward).parameters)
             model = type(fn).__name__
             raise CannotCheck(
                 f"{model} takes token ids, {taken[0]}, and no cache: whether it generates text is not known.",
@@ -256,6 +257,17 @@ def attends(module: Any) -> bool:
 _PROJECTIONS = frozenset({"Linear", "Conv1D", "MultiheadAttention"})
 
 
+def takes_tokens(module: Any) -> bool:
+    """Whether a module, or a class of modules, takes token ids first."""
+    taken = list(inspect.signature(module.forward).parameters)[isinstance(module, type) :]  # without `self`
+    return bool(taken) and taken[0] in meanings("tokens")
+
+
+def keeps_cache(module: Any) -> bool:
+    """Whether a module takes a cache."""
+    return any(name in meanings("cache") for name in inspect.signature(module.forward).parameters)
+
+
 def _has_table(module: Any) -> bool:
     """Whether the module holds a table, as that of its tokens is."""
     return any("Embedding" in type(each).__name__ for each in module.modules())
@@ -274,6 +286,53 @@ def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None
                 f"{check.__name__} has no option {name!r}.",
                 did_you_mean(name, known, f"It has {', '.join(known)}."),
             )
+
+
+def check_whole(model: Any, like: Any, *, raises: bool = True, **options: Any) -> Report:
+    """Check a model with a cache: its layers beside its config, and that it says the same of a text in pieces.
+
+    Args:
+        model: The model.
+        like: Its config.
+        raises: Whether a failure is raised.
+        options: Options of `check_generation`.
+
+    Returns:
+        One report of both; what one of them cannot check is left out, with the reason.
+
+    Raises:
+        CheckFailed: Something failed.
+        CannotCheck: Neither can check it.
+    """
+    __tracebackhide__ = True
+    generation = attention = refused = None
+    try:
+        generation = check_of("generation")(model, raises=False, **options)
+    except CannotCheck as error:
+        refused = error
+    try:
+        attention = check_of("attention")(model, like, raises=False)
+    except CannotCheck as error:
+        if generation is None:
+            raise refused or error from None
+        return settled(replace(generation, left_out={**generation.left_out, _LAYERS: error.message}), raises)
+    if generation is None:
+        assert refused is not None
+        left_out = {**attention.left_out, "texts in pieces": refused.message}
+        return settled(replace(attention, left_out=left_out), raises)
+    both = replace(
+        generation,
+        like=f"{generation.like}, and layers as in {like}",
+        spec=attention.spec or generation.spec,
+        experiments=(*attention.experiments, *generation.experiments),
+        failures=(*attention.failures, *generation.failures),
+        explanations=(*attention.explanations, *generation.explanations),
+        left_out={**attention.left_out, **generation.left_out},
+    )
+    return settled(both, raises)
+
+
+_LAYERS = "its layers beside the config"
 
 
 def check_any(fn: Any = None, like: Any = None, *, raises: bool = True, **options: Any) -> Report:

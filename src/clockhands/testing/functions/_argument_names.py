@@ -103,6 +103,8 @@ def _meanings(named: tuple[str, ...], usual: Sequence[tuple[str, ...]]) -> Itera
 def _passed(needed: tuple[str, ...], others: Sequence[str], passed: frozenset[str]) -> Iterator[str]:
     """Of parameters with a default, those that are passed beside the needed ones."""
     there = [kind for kind in _PLACES if {*kind} & {*needed}] or [kind for kind in _PLACES if {*kind} & {*others}]
+    if there[:1] == [("end",)] and {"x", "q"} & {*needed} and "offset" in others:
+        there.insert(0, ("offset",))
     # Of a function of tokens and positions alone the default base and layout count: it is what its callers rely on.
     settings = SETTINGS if {*TABLES, "dim", "end"} & {*needed} or there[:1] == [("end",)] else frozenset()
     for word in others:

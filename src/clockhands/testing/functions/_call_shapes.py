@@ -126,7 +126,7 @@ class CallShape:
     @property
     def counts(self) -> bool:
         """Whether it counts its rows itself."""
-        return self.has_tokens and {*self.takes} - SETTINGS in ({"x"}, {"q", "k"})
+        return self.has_tokens and {*self.takes} - SETTINGS in ({"x"}, {"q", "k"}, {"q", "k", "end"})
 
     @property
     def computes(self) -> bool:
@@ -195,11 +195,14 @@ def _can_be_made(words: tuple[str, ...], returns: str = "") -> bool:
         return False
     if tokens not in (set(), {"x"}, {"q", "k"}):
         return False
-    if "end" in given:  # then it returns the rows from position 0 on
-        return others <= {"end", "x"}
+    if "end" in given:  # then it returns the rows from position 0 on, or it is told how many tokens it gets
+        return others <= {"end", "x"} or others in _COUNTED
     if returns or not tokens:
         return others - tokens == {"positions"}
     return True
+
+
+_COUNTED = ({"q", "k", "end"}, {"q", "k", "end", "offset"}, {"x", "end", "offset"})
 
 
 def shapes(
@@ -267,7 +270,7 @@ def _returned(one: CallShape, spec: Rotary | None) -> Iterator[str]:
     if one.returns or spec is None:
         yield one.returns
         return
-    if one.has_tokens and "end" not in given:
+    if one.has_tokens and ("end" not in given or given & {"q", "offset"}):
         yield ""
     if given - SETTINGS - {"x"} in ({"positions"}, {"end"}):
         yield from (form for form in RETURNED if form != SINES_FIRST)

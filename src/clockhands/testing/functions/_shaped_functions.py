@@ -142,7 +142,7 @@ class ShapedFunction(ForeignFunction):
             return setting_of(word, spec)
         last = int(np.max(positions, initial=0))
         if word == "end":
-            return last + 1
+            return x.shape[-2] if self.shape.pairs or "offset" in self.shape.takes else last + 1
         assert self.shape.table is not None
         if self.part is not None:
             positions = self.part.whole(x.shape[-2])

@@ -150,6 +150,10 @@ class CausalModel:
             raise Refused(f"it returned a value of type {type(logits).__name__}, expected logits")
         return logits, cache
 
+    def once(self) -> Self:
+        """The model that is called once for a call, for what looks at the call alone and not at its answers."""
+        return self
+
     def given(self, positions: np.ndarray) -> np.ndarray | None:
         """Positions, for a model that takes them; one that counts them itself is left to count."""
         return positions if "positions" in self.takes else None

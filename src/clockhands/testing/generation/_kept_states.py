@@ -54,8 +54,9 @@ def states_of(it: GenerationSubject) -> frozenset[Path]:
     kept: list[dict[Path, Any]] = []
     for tokens in (size - 1, size):
         model = it.model.fresh()
-        _, cache = model(it.texts[0][None, :tokens])
-        kept.append({path: as_numpy(array) for path, array in (*arrays_of(cache), *arrays_of(model.kept_arrays()))})
+        logits, cache = model(it.texts[0][None, :tokens])
+        arrays = {path: as_numpy(array) for path, array in (*arrays_of(cache), *arrays_of(model.kept_arrays()))}
+        kept.append({path: array for path, array in arrays.items() if not _is_answer(array, logits[0, -1])})
     before, after = kept
     for path, array in after.items():
         older = before.get(path)
@@ -100,6 +101,11 @@ def states_with_pads(it: GenerationSubject) -> list[str]:
         if (np.abs(logits[0, 0] - it.wanted[1][place - pads]) > 2 * it.allowed).any():
             return []
     return [".".join(map(str, path)) for path in changed]
+
+
+def _is_answer(array: np.ndarray, logits: np.ndarray) -> bool:
+    """Whether an array holds what the model said of the last token."""
+    return array.size >= logits.size and np.array_equal(array.reshape(-1)[-logits.size :], logits.astype(array.dtype))
 
 
 def _reads_states_of_pieces(it: GenerationSubject, states: frozenset[Path]) -> bool:

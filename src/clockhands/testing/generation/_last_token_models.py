@@ -1,20 +1,24 @@
 """Models that give the logits of the last token alone, or the next token: each beginning of a text is its own call.
 
 An engine is an object with a method that reads a prompt and one that goes on by a token, such as ``prefill(tokens)``
-and ``decode(token, state)``, which return logits and a state. ``merge(states)`` makes one batch of several.
+and ``decode(token, state)``, which return logits and a state. ``merge(states)`` makes one batch of several. Or it is, or
+opens, a session: an object that is fed tokens and then says the next one, or its logits.
 """
+
+import copy
 
 import functools
 import inspect
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from clockhands.recognition.calling import Refused, answered, as_numpy, dtype_of, library_name
+from clockhands.recognition.calling import FLOATS, Refused, answered, as_numpy, dtype_of, library_name
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._cache_arrays import copied
 from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
@@ -22,6 +26,16 @@ from clockhands.testing.generation._chosen_tokens import FEWEST, tokens_found
 
 _PREFILLS = ("prefill", "prefill_one", "prefill_step", "start")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
+_OPENS = (
+    "new_session", "create_session", "start_session", "open_session", "make_session", "session", "new_sequence",
+    "create_context", "new_context", "new_stream", "start_stream",
+)  # fmt: skip
+_FEEDS = (
+    "append", "feed", "extend", "push", "ingest", "eval", "evaluate", "add_tokens", "append_tokens", "accept", "prefill",
+    "process",
+)  # fmt: skip
+_LOGITS = ("next_logits", "logits", "get_logits", "last_logits")
+_NEXTS = ("next_token", "sample", "greedy", "next", "step", "decode", "generate_one", "argmax")
 
 
 @dataclass(frozen=True)
@@ -60,9 +74,72 @@ class LastTokenModel:
         return _stacked(rows, 0), states[0] if self.merge is None else self.merge(states)
 
 
+@dataclass(frozen=True)
+class SessionModel:
+    """A model by sessions that are fed tokens: what it says after a call is the logits, or the next token.
+
+    Attributes:
+        owner: The engine that opens sessions, or a session without tokens.
+        opens: The name of the method that opens one; empty if it is one.
+        keeps: The name under which a session keeps its last logits; empty if it keeps none.
+    """
+
+    owner: Any
+    opens: str = ""
+    keeps: str = ""
+
+    def __call__(self, tokens: Any, cache: Any = None) -> tuple[Any, Any]:
+        """Logits [vocabulary] or the next token [1], and the session after these tokens."""
+        if len(tokens) > 1:
+            raise Refused("it takes one text at a time")
+        session = self.opened() if cache is None else held(cache)
+        said = _of_either(getattr(session, _named_of(session, _FEEDS)), tokens[0].tolist(), tokens[0])
+        if hasattr(said, "shape") and said.shape and said.shape[-1] > 1 and not dtype_of(said).startswith("int"):
+            return said.reshape(-1, said.shape[-1])[-1], session
+        if name := self.keeps or _named_of(session, _LOGITS):
+            value = getattr(session, name)
+            logits = value() if callable(value) else value
+            return logits.reshape(-1, logits.shape[-1])[-1], session
+        return 0 * tokens[0, :1] + _next_of(session), session
+
+    def opened(self) -> Any:
+        """A session without tokens."""
+        return getattr(self.owner, self.opens)() if self.opens else copy.deepcopy(self.owner)
+
+    def with_logits(self) -> "SessionModel":
+        """The model with the array that a session keeps and whose largest number is at the token that it says next."""
+        if _named_of(self.opened(), _LOGITS) or not _named_of(self.opened(), _NEXTS):
+            return self
+        found: set[str] | None = None
+        for prompt in ([1, 0, 1], [0, 1, 1, 1], [1, 1]):
+            session = self.opened()
+            getattr(session, _named_of(session, _FEEDS))(prompt)
+            kept = {name: each for name, each in vars(session).items() if hasattr(each, "shape") and each.shape}
+            kept = {name: as_numpy(each) for name, each in kept.items() if dtype_of(each) in FLOATS}
+            said = _next_of(session)
+            fit = {name for name, each in kept.items() if each.reshape(-1, each.shape[-1])[-1].argmax() == said}
+            found = fit if found is None else found & fit
+        return replace(self, keeps=found.pop()) if found and len(found) == 1 else self
+
+
+def _next_of(session: Any) -> int:
+    """The token that a session says next; the session that says it may go on by it, so a copy is asked."""
+    return int(getattr(copy.deepcopy(session), _named_of(session, _NEXTS))())
+
+
+def _named_of(value: Any, names: Sequence[str]) -> str:
+    return next((name for name in names if getattr(value, name, None) is not None), "")
+
+
+def _is_session(value: Any) -> bool:
+    return bool(_named_of(value, _FEEDS)) and bool(_named_of(value, (*_LOGITS, *_NEXTS)))
+
+
 def is_engine(value: Any) -> bool:
-    """Whether an object or a class has a method that reads a prompt and one that goes on by a token."""
-    return None not in _methods(value)
+    """Whether an object or a class has a method that reads a prompt and one that goes on by a token, or has sessions."""
+    if isinstance(value, list | tuple | dict | set | str) or hasattr(value, "shape"):
+        return False  # which can be extended too
+    return None not in _methods(value) or bool(_named_of(value, _OPENS)) or _is_session(value)
 
 
 def _methods(engine: Any) -> tuple[Any, Any]:
@@ -73,11 +150,17 @@ def _methods(engine: Any) -> tuple[Any, Any]:
     return prefill, decode
 
 
-def engine_model(engine: Any) -> LastTokenModel | None:
+def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     """An engine as a model; None for any other object."""
     prefill, decode = _methods(engine)
     if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
-        return None
+        opens = _named_of(engine, _OPENS)
+        if not opens and not _is_session(engine):
+            return None
+        model = SessionModel(engine, opens)
+        with suppress(Exception):  # a user's code may raise anything: the check tells what, when it calls it
+            model = model.with_logits()
+        return model
     first, second = inspect.signature(decode).parameters
     meant = meanings("cache", "tokens")
     state_first = meant.get(first) == "cache" or meant.get(second) == "tokens"
@@ -120,9 +203,15 @@ class LastTokenForward(CausalModel):
 
     Attributes:
         whole: Whether it gives a token for each one that it is passed.
+        last: Whether the answer for the last token alone is wanted: a call is made once.
     """
 
     whole: bool = False
+    last: bool = False
+
+    def once(self) -> "LastTokenForward":
+        """See `CausalModel`."""
+        return replace(self, last=True)
 
     def answer_of(
         self, tokens: np.ndarray, positions: np.ndarray | None, mask: np.ndarray | None, cache: Any, keep: bool
@@ -130,13 +219,14 @@ class LastTokenForward(CausalModel):
         """See `CausalModel`."""
         size, rows, kept = tokens.shape[1], [], cache
         past = 0 if mask is None else mask.shape[-1] - size
-        for part in [size] if self.whole else range(1, size + 1):
+        for part in [size] if self.whole or self.last else range(1, size + 1):
             where = None if positions is None else positions[:, :part]
             seen = None if mask is None else mask[..., : past + part]
             seen = seen if seen is None or seen.ndim == 2 else seen[:, :part]
             own = cache if cache is None or part == size else copied(cache)
             said, kept = super().answer_of(tokens[:, :part], where, seen, own, keep)
             rows.append(self.columns_of(said, len(tokens)) if self.chooses else said.reshape(len(tokens), -1))
+        rows = rows * size if self.last and not self.whole else rows
         return rows[0] if self.whole else _stacked(rows, 1), kept
 
     def columns_of(self, chosen: Any, texts: int) -> np.ndarray:

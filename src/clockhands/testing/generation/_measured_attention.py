@@ -196,7 +196,7 @@ def recorded_calls(it: GenerationSubject, tokens: np.ndarray, cuts: Sequence[int
     from clockhands.models.recorded_calls import recorded_into
 
     calls: list[Any] = []
-    list(replace(it.model.fresh(), watch=partial(recorded_into, calls)).in_pieces(tokens, cuts))
+    list(replace(it.model.fresh().once(), watch=partial(recorded_into, calls)).in_pieces(tokens, cuts))
     return calls
 
 
@@ -209,7 +209,7 @@ def known_tokens(model: CausalModel) -> int:
     from clockhands.models.recorded_calls import recorded_into
 
     calls: list[Any] = []
-    replace(model, watch=partial(recorded_into, calls))(np.array([[1, 0, 1]]))
+    replace(model.once(), watch=partial(recorded_into, calls))(np.array([[1, 0, 1]]))
     rows = [read.table.shape[0] for read in calls[0].reads if read.rows == (1, 0, 1)]
     return min([model.vocabulary, *rows])
 

@@ -1,0 +1,189 @@
+"""Builds a class of the user's for the config of a model: it is given the config whole, or its numbers by their names.
+
+Weights are drawn, the same in each run: no class says how the files of a model are read.
+"""
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clockhands.configs.own_encodings import seeded
+from clockhands.errors import ClockhandsError
+from clockhands.phrases import listed
+from clockhands.recognition.calling import EndsProcess, error_text
+from clockhands.testing._usual_names import meanings, usual_names
+from clockhands.testing.kinds import is_module, takes_tokens
+from clockhands.testing.reports import CannotCheck
+
+CONFIG = "config.json"
+_SIZES = (
+    "hidden size", "heads", "key heads", "head size", "number of layers", "vocabulary", "feed-forward size", "theta",
+    "seq_len",
+)  # fmt: skip
+_GIVEN = ("config", *_SIZES, "number of the layer", "folder", "config file", "model", "device", "dtype")
+_MEANT = meanings(*_GIVEN)
+_WHOLE = frozenset({"config", "folder", "config file"})
+_ROTATES = ("rot", "rope")
+
+
+def config_beside(file: Path) -> Path | None:
+    """The config of the model in whose folder, or in a folder of which, a file of code is; None if there is none."""
+    folders = (file.resolve().parent, file.resolve().parent.parent)
+    return next((folder / CONFIG for folder in folders if (folder / CONFIG).is_file()), None)
+
+
+def takes_config(value: Any) -> bool:
+    """Whether a class needs arguments that a config gives, or a function the config itself."""
+    needed = [] if not callable(value) else [one for one in _parameters(value) if one.default is one.empty]
+    meant = [_meant(one) for one in needed]
+    if not needed or None in meant:
+        return False
+    return isinstance(value, type) or (inspect.isroutine(value) and not _WHOLE.isdisjoint(meant))
+
+
+def built_for(value: Any, config: Path) -> Any:
+    """What a class or a function makes of a config: of each argument the values that it may mean are tried.
+
+    Raises:
+        CannotCheck: It makes nothing of any; the message says what it raised.
+    """
+    from clockhands.configs.targets import open_target
+
+    held = open_target(str(config)).config
+    raised: list[str] = []
+    for whole in _wholes(value, held):
+        try:
+            with seeded(0):
+                return value(**_arguments(value, whole, held, config))
+        except ClockhandsError:
+            raise
+        except (Exception, EndsProcess) as error:  # noqa: BLE001 - a user's code may raise anything
+            raised.append(error_text(error))
+    raise CannotCheck(
+        f"{value.__name__} was built for {config}, but it raised {listed(dict.fromkeys(raised), 'and')}.",
+        f"Name a function without arguments that returns it: def built(): return {value.__name__}(...).",
+    )
+
+
+class _Config(dict[str, Any]):
+    """A config by keys and by attributes, also by the other usual names of its numbers."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.get(name, _of_name(name, self)) if name in self else _of_name(name, self)
+        if found is None and name not in self:
+            raise AttributeError(f"the config has no {name!r}")
+        return _Config(found) if isinstance(found, Mapping) else found
+
+    def __missing__(self, name: str) -> Any:
+        found = _of_name(name, self)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+
+def _of_name(name: str, config: Mapping[str, Any]) -> Any:
+    """A number of a config by another of its names; None if it has none."""
+    quantity = _MEANT.get(name)
+    return None if quantity not in _SIZES else _number(quantity, config)
+
+
+def _number(quantity: str, config: Mapping[str, Any]) -> Any:
+    held = {**config, **(config.get("text_config") or {})}
+    found = next((held[name] for name in (quantity, *usual_names(quantity)) if held.get(name) is not None), None)
+    if found is not None:
+        return found
+    if quantity == "key heads":
+        return _number("heads", config)
+    if quantity == "theta":
+        inner = [held.get(name) for name in ("rope_parameters", "rope_scaling")]
+        return next((each["rope_theta"] for each in inner if isinstance(each, Mapping) and "rope_theta" in each), None)
+    width, heads = (_number(each, config) for each in ("hidden size", "heads")) if quantity == "head size" else (0, 0)
+    return width // heads if width and heads else None
+
+
+def _parameters(value: Any) -> list[inspect.Parameter]:
+    try:
+        every = inspect.signature(value, eval_str=True).parameters.values()
+    except (TypeError, ValueError, NameError, SyntaxError):
+        return []
+    return [one for one in every if one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}]
+
+
+def _meant(parameter: inspect.Parameter) -> str | None:
+    """What an argument is; of one with a class of the file as its annotation, an object of that."""
+    if _is_own_class(parameter.annotation) and _MEANT.get(parameter.name) != "config":
+        return "object"
+    return _MEANT.get(parameter.name)
+
+
+def _is_own_class(annotation: Any) -> bool:
+    return isinstance(annotation, type) and annotation.__module__ not in {"builtins", "inspect", "torch", "typing", "pathlib"}
+
+
+def _model_class(value: Any) -> Any:
+    """The class of a model in the file of another class: a module that takes token ids; None if there is none."""
+    held = vars(sys.modules.get(value.__module__, object))
+    own = [each for each in held.values() if is_module(each) and each is not value and takes_config(each)]
+    own = [each for each in own if each.__module__ == value.__module__ and takes_tokens(each)]
+    return own[-1] if own else None
+
+
+def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:
+    """The config as the objects that code takes: one of its own class, a mapping with attributes, Transformers' own."""
+    for parameter in _parameters(value):
+        if _meant(parameter) == "config" and _is_own_class(parameter.annotation):
+            kind = parameter.annotation
+            given = {name: found for name in _fields(kind) if (found := held.get(name, _of_name(name, held))) is not None}
+            try:
+                yield kind(**given)
+            except Exception:  # noqa: BLE001 - a user's code may raise anything
+                continue
+    flat = {**held, **(held.get("text_config") or {})}
+    yield _Config(flat)
+    if "torch" in sys.modules and held.get("model_type"):
+        try:
+            from clockhands.models.built_classes import class_config
+
+            yield class_config(held)
+        except (ClockhandsError, ImportError):
+            return
+
+
+def _fields(kind: type) -> list[str]:
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind) if field.init]
+    return [parameter.name for parameter in _parameters(kind)]
+
+
+def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path) -> dict[str, Any]:
+    """The arguments of a class: all that it needs, and those with a default that the config says otherwise."""
+    given: dict[str, Any] = {}
+    parameters = _parameters(value)
+    named = {_meant(one) for one in parameters}
+    rotates = "heads" not in named and any(word in value.__name__.lower() for word in _ROTATES)
+    for one in parameters:
+        meant = _meant(one)
+        if meant == "object":
+            if one.default is one.empty:
+                given[one.name] = built_for(one.annotation, config)
+            continue
+        if meant == "model" and one.default is one.empty and (model := _model_class(value)) is not None:
+            given[one.name] = built_for(model, config)
+            continue
+        if meant == "hidden size" and rotates:
+            meant = "head size"
+        values = {
+            "config": whole, "number of the layer": 0, "folder": str(config.parent), "config file": str(config),
+            "device": "cpu",
+        }  # fmt: skip
+        found = values[meant] if meant in values else _number(meant, held) if meant in _SIZES else None
+        if one.default is one.empty and meant == "dtype":
+            found = getattr(sys.modules.get("torch"), "float32", "float32")
+        wanted = one.default is one.empty or (meant in _SIZES and not _WHOLE & named)
+        if wanted and found is not None:
+            given[one.name] = found
+    return given
+
