@@ -156,6 +156,8 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
+    from clockhands.configs.targets import is_preset
+    from clockhands.recognition.token_positions import is_family
     from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import (
         attends, by_names, check_of, check_options, check_whole, is_config, is_module, keeps_cache, kind_for, takes_tokens,
@@ -184,7 +186,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
             refused = error
     if kind is None and not make and "like" not in options and not is_module(function):
         _expect_beside(target, options)
-    if kind is None and not make and numbers_tokens(function):
+    like = str(options.get("like"))
+    if kind is None and not make and (numbers_tokens(function) or (is_family(like) and not is_preset(like.split(":")[0]))):
         kind = "positions"
     if kind is None and not make and _may_be_module(function) and is_config(options.get("like")):
         function = _built_module(function)

@@ -46,6 +46,9 @@ def positions(rule: PositionRule, prompt: TokenBatch) -> np.ndarray:
     if rule.rows == "first" and not prompt.mask[0].any():
         raise Unpredicted
     rows = [np.minimum(_row(rule, prompt, number), rule.limit) for number in range(len(prompt.runs))]
+    if rule.rows in {"shifted", "numbered"}:
+        where = np.arange(len(rule.axes))[:, None] < (1 if rule.rows == "numbered" else len(rule.axes))
+        rows = [row + number * where for number, row in enumerate(rows)]
     out = np.stack([prompt.spread([row[axis] for row in rows], np.nan) for axis in range(len(rule.axes))])
     if rule.rows == "first":
         out = np.where(prompt.mask, out[:, :1], np.nan)
@@ -122,8 +125,9 @@ def _document(rule: PositionRule, runs: Sequence[Run], start: float) -> np.ndarr
             own = np.arange(count) * (way != "one") + start * (way != "local")
             part = np.tile(own, (len(rule.axes), 1))
             after = start + {"one": 1, "uncounted": 0}.get(way, count)
-            if rule.text == "zero" and run.kind == "text":
-                part, after = part * 0, start
+            if rule.text in {"zero", "line"} and run.kind == "text":
+                line = np.array([[axis == "line"] for axis in rule.axes]) & (rule.text == "line")
+                part, after = line * np.arange(count), start
         parts[place] = part[:, :count].astype(float)  # of more cells than tokens the first ones
         start = after
     return np.concatenate([parts[place] for place in (grids_first if rule.grids_first else order)], axis=1)
@@ -182,5 +186,5 @@ def _cells(rule: PositionRule, run: Run, start: float, what: str) -> np.ndarray:
         row, column = (place - (side - side // 2) for place, side in ((row, shape[1]), (column, shape[2])))
     elif rule.origin == "start":
         row, column = row + start, column + start
-    places = {"time": time, "row": row, "column": column, "position": time}
+    places = {"time": time, "row": row, "column": column, "position": time, "line": 0 * time}
     return np.stack([places[axis] for axis in rule.axes]).astype(float)

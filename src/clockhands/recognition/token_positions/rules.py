@@ -65,8 +65,8 @@ class PositionRule:
         stride: What a cell of a latent stands for: frames of the video, and pixels down and across.
         causal: Whether the first frame of a latent stands for one frame of the video, whatever the stride.
         cell: Whether a coordinate is that of the ``"start"`` of a cell, its ``"middle"`` or its ``"end"``.
-        text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted after the grids that follow them
-            (``"after"``); ``"none"`` if there are none among the tokens.
+        text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted from 0 on the axis ``"line"`` alone,
+            or counted after the grids that follow them (``"after"``); ``"none"`` if there are none among the tokens.
         grids_first: Whether the positions of grids are returned before those of text.
         scan: The order of cells, the slowest axis first.
         transposed: Whether grids are read as (frames, columns, rows).
@@ -89,7 +89,8 @@ class PositionRule:
             all their tokens are ``"left at 0"`` or ``"left at 1"``.
         limit: The largest position: larger ones are this one.
         rows: Whether the rows of a batch have positions of their ``"own"``, or those of the ``"first"`` row, or
-            count on from row to row, ``"flat"``.
+            count on from row to row, ``"flat"``, or are higher by the number of the row, ``"shifted"``, or are so
+            on the first axis alone, ``"numbered"``.
         grids: Whether each run has its ``"own"`` grid, that of the ``"first"`` run of the prompt, or that of the run in
             the first ``"row"``.
         missed: Which images and videos of a document, counted from 0, are numbered like text.

@@ -120,7 +120,10 @@ def position_suspects(rule: PositionRule, largest: float) -> Iterator[PositionSu
         yield other("rows-continue", rows="flat")
         if grid:
             yield from _of_state(rule)
-    elif rule.text == "after":
+    else:
+        yield other("rows-shifted", {"where": "each axis"}, rows="shifted")
+        yield other("rows-shifted", {"where": f"the {rule.axes[0]}"}, rows="numbered")
+    if rule.text == "after":
         yield other("text-counted-first", text="counted")
         yield other("text-at-zero", text="zero")
     if rule.text == "zero":

@@ -1,6 +1,7 @@
 """Calls of a user's position function: which arguments it takes, what they are for a prompt, what it returns."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ _CONSTANTS = (
 QUANTITIES = (
     "features", *FEATURES, "fps", "offset_seconds", "audio_seqlens", "use_audio_in_video", "cu_seqlens",
     "document_lengths", "document_ids", "seq_len", "batch_size", "frames", "height", "width", "text_length", "config",
-    *_CONSTANTS,
+    *_CONSTANTS, "latents",
 )  # fmt: skip
 # Of a model's forward pass, a padding mask may as well be true where there is padding.
 KNOWN: Mapping[str, str] = meanings(*QUANTITIES) | {"padding_mask": "attention_mask"}
@@ -90,14 +91,14 @@ class PositionFunction(ForeignFunction):
         ]
         for kind in ("image", "video") if self.rule.latent or have & {"image_grid_thw", "video_grid_thw"} else ():
             grid = getattr(self.rule, kind) == "grid" and prompt.grids(kind) is not None
-            needed.append((grid, {"height"} if self.rule.latent else {f"{kind}_grid_thw"}))
+            needed.append((grid, {"height", "latents"} if self.rule.latent else {f"{kind}_grid_thw"}))
         if self.rule.latent:
             needed.append((any(part.kind == "text" for part in prompt.parts), {"text_length"}))
-            needed.append((prompt.grids("video") is not None, {"frames"}))
+            needed.append((prompt.grids("video") is not None, {"frames", "latents"}))
             needed.append((self.rule.per_second > 0, {"fps", "second_per_grid_ts"}))
             needed.append((any(part.begins for part in prompt.parts), {"offset_seconds"}))
         if prompt.shape[0] > 1:
-            needed.append((True, {"input_ids", "attention_mask"}))
+            needed.append((True, {"batch_size", "latents"} if self.rule.latent else {"input_ids", "attention_mask"}))
         missing = next((names for wanted, names in needed if wanted and not names & have), None)
         return None if missing is None else listed(sorted(missing), "or")
 
@@ -182,9 +183,17 @@ def _named_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def numbers_tokens(function: Any) -> bool:
-    """Whether the parameters of a function say that it numbers tokens: it takes the grids of images or videos."""
-    named = {KNOWN.get(one.name) for one in _named_parameters(function)} if callable(function) else set()
-    return bool(named & {"image_grid_thw", "video_grid_thw"})
+    """Whether a function numbers tokens, by its names: it takes the grids of images or videos, or it makes ids of a latent.
+
+    A latent is one argument, or its height and width; other functions take these too, so the name has to say ``ids``.
+    """
+    parameters = _named_parameters(function) if callable(function) and not isinstance(function, type) else []
+    named = {KNOWN.get(one.name) for one in parameters}
+    if named & {"image_grid_thw", "video_grid_thw"}:
+        return True
+    needed = {KNOWN.get(one.name) for one in parameters if one.default is one.empty}
+    says = re.search(r"(ids|coords|positions)$", getattr(function, "__name__", ""))
+    return bool(says) and None not in needed and ({"height", "width"} <= needed or "latents" in needed)
 
 
 def _called(call: str) -> dict[str, str]:
@@ -227,10 +236,17 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
         "seq_len": prompt.shape[1],
         "batch_size": prompt.shape[0],
         "frames": cells[0] * rule.frame_merge,
+        "latents": _latents(rule, prompt, cells),
         "height": cells[1] * rule.merge,
         "width": cells[2] * rule.merge,
         "text_length": sum(part.tokens for part in prompt.parts if part.kind == "text"),
     }
+
+
+def _latents(rule: PositionRule, prompt: Prompt, cells: Sequence[int]) -> np.ndarray:
+    """A latent of one channel, [batch, channels, rows, columns], of a video with frames before the rows."""
+    frames = [cells[0] * rule.frame_merge] if prompt.grids("video") is not None else []
+    return np.zeros((prompt.shape[0], 1, *frames, cells[1] * rule.merge, cells[2] * rule.merge), np.float32)
 
 
 def _frames_per_second(rule: PositionRule, seconds: Sequence[float]) -> Any:

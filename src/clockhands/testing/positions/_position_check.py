@@ -195,6 +195,8 @@ def _answers(
         except Refused as error:
             if prompt.shape[0] > 1 and "attention_mask" not in called.takes.values():
                 left_out[prompt.name] = "it takes no attention_mask"  # a function of one row of tokens, as [1, seq]
+            elif "latents" in called.takes.values() and prompt.grids("video") is not None:
+                left_out[prompt.name] = f"it takes latents of images alone: {error}"  # [batch, channels, rows, columns]
             else:
                 refused.append(Failure(prompt.name, f"{error}."))
     return answers, refused, left_out
