@@ -156,90 +156,106 @@ def _checked(target: str, kind: str | None, make: bool, options: dict[str, Any])
 
 
 def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]) -> Report:
-    from clockhands.configs.targets import is_preset
-    from clockhands.recognition.token_positions import is_family
     from clockhands.testing.generation import generates_text
-    from clockhands.testing.kinds import (
-        attends, by_names, check_of, check_options, check_whole, is_config, is_module, keeps_cache, kind_for, takes_tokens,
-    )  # fmt: skip
-    from clockhands.testing.positions import numbers_tokens
+    from clockhands.testing.kinds import by_names, check_of, check_options, check_whole, is_module, kind_for
 
     if kind in {None, "positions"} and Path(target).is_file():
         return _batch(Path(target), options)
-    bare = kind is None and not make and "like" not in options
-    kept = _kept(target) if kind == "generation" else None
-    function = None if kind == "encoding" else load(target, accepts=generates_text) if kept is None else kept
-    function, bare = (function, bare) if make else _built_beside(target, function, options, bare)
-    if bare and not generates_text(function) and IN_FILE.fullmatch(target):
-        function = _unless_encoding(target, function)
-    if bare and function is not None and generates_text(function):
-        kind, bare = "generation", False
+    others = {name: options[name] for name in ("backend", "timeout") if name in options}
+    if make:
+        options = _with_spec({**options, "make": load(target, accepts=generates_text)})
+        if kind is None and "like" not in options:
+            raise _without_encoding(target, None, options, None)
+        check = check_of(kind or kind_for(None, options.get("like")))
+        check_options(check, options)
+        return check(raises=False, **options)
+    bare = kind is None and "like" not in options
+    function = _subject(target, kind, options)
     if function is None:
         return _laws(target, options)
-    others = {name: options[name] for name in ("backend", "timeout") if name in options}
+    if bare and generates_text(function):
+        kind = "generation"
     refused = None
-    if bare or kind == "positions":
+    if (bare and kind is None and "like" not in options) or kind == "positions":
         try:
             if report := by_names(function, kind, **others):
                 return report
         except CannotCheck as error:
             refused = error
-    if kind is None and not make and "like" not in options and not is_module(function):
-        _expect_beside(target, options)
-    like = str(options.get("like"))
-    if kind is None and not make and (numbers_tokens(function) or (is_family(like) and not is_preset(like.split(":")[0]))):
-        kind = "positions"
-    if kind is None and not make and _may_be_module(function) and is_config(options.get("like")):
-        function = _built_module(function)
-        if is_module(function) and not isinstance(function, type) and takes_tokens(function) and keeps_cache(function):
-            return check_whole(function, raises=False, **options)
-        kind = "attention" if is_module(function) and attends(function) else None
+    if kind is None:
+        if "like" not in options and not is_module(function):
+            _expect_beside(target, options)
+        function, kind = _kind_by_config(function, options)
+    if kind == "whole":
+        return check_whole(function, raises=False, **options)
     if kind not in {"positions", "attention"}:  # there `like` is a family of rules or a config, and no encoding
         options = _with_spec(options)
     if kind is None:
-        if "like" not in options and (make or not is_module(function)):
-            raise _without_encoding(target, None if make else function, options, refused)
-        kind = kind_for(None if make else function, options.get("like"))
-    if not make and (kind in {"rotary", "additive"}) and (report := _of_grid(function, kind, options, others)):
+        if "like" not in options and not is_module(function):
+            raise _without_encoding(target, function, options, refused)
+        kind = kind_for(function, options.get("like"))
+    if kind in {"rotary", "additive"} and (report := _of_grid(function, kind, options, others)):
         return report
     check = check_of(kind)
-    if make:
-        options["make"] = function
     check_options(check, options)
     builds = (
         _builds_model(function)
         if kind in {"generation", "attention"}
         else kind == "positions" and not _arguments(function)
     )
-    subject = [] if make else [_built(function) if builds else function]
-    return check(*subject, raises=False, **options)
+    return check(_built(function) if builds else function, raises=False, **options)
 
 
-def _built_beside(target: str, function: Any, options: dict[str, Any], bare: bool) -> tuple[Any, bool]:
-    """A class, or a builder, made for the config that is expected, or for the one beside its file; and what is bare.
+def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
+    """What a target names, built where a config says how; None for an encoding of one's own, whose laws are checked."""
+    from clockhands.testing.generation import generates_text
+    from clockhands.testing.kinds import is_module
 
-    Classes of the encodings of one's own are made elsewhere, as are those that need no config.
+    if kind == "encoding":
+        return None
+    if kind == "generation" and (kept := _kept(target)) is not None:
+        return kept
+    value = load(target, accepts=generates_text)
+    bare = kind is None and "like" not in options
+    built = _built_beside(target, value, options)
+    if bare and built is value and not generates_text(value) and IN_FILE.fullmatch(target):
+        return _unless_encoding(target, value)
+    if not (is_module(built) or callable(built) or generates_text(built)):
+        built = next((getattr(built, name) for name in _CALLED if callable(getattr(built, name, None))), built)
+    return built
+
+
+_CALLED = ("forward", "apply", "apply_rotary", "encode")
+"""The methods of an object that is not called itself."""
+
+
+def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
+    """A class, or a function of a config, made for the config that is expected, or for the one beside its file.
+
+    A class of an encoding of one's own is returned as it is, as is what needs no config.
     """
     from clockhands.encodings.specs import METHODS
-    from clockhands.testing.built_subjects import built_for, config_beside, takes_config
+    from clockhands.testing.built_subjects import built_for, config_beside, takes_config, with_paths
     from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import is_config, is_module
 
     found, like = IN_FILE.fullmatch(target), options.get("like")
-    own = any(callable(getattr(function, name, None)) for name in METHODS) and not generates_text(function)
-    config = Path(like) if is_config(like) and Path(str(like)).exists() else None
-    config = config_beside(Path(found["file"])) if config is None and like is None and found else config
-    if config is None or not takes_config(function) or (own and not is_module(function)):
-        return function, bare
-    built = built_for(function, config)
+    config = config_beside(Path(found["file"])) if found and like is None else None
+    config = Path(like) if like is not None and is_config(like) and Path(like).exists() else config
+    if config is None:
+        return value
+    if inspect.isroutine(value) and generates_text(value):
+        return with_paths(value, config)
+    own = any(callable(getattr(value, name, None)) for name in METHODS)
+    if not takes_config(value) or (own and not is_module(value) and not generates_text(value)):
+        return value
+    built = built_for(value, config)
     if generates_text(built):
         options.pop("like", None)
-        return built, bare
-    options.setdefault("like", str(config))
-    talk(f"note: {function.__name__} was built for {config} with random weights, and should compute what that declares.")
-    if not is_module(built) and not callable(built):
-        built = next((getattr(built, name) for name in _CALLED if callable(getattr(built, name, None))), built)
-    return built, False
+    else:
+        options.setdefault("like", str(config))
+        talk(f"note: {value.__name__} was built for {config}, with random weights.")
+    return built
 
 
 def _expect_beside(target: str, options: dict[str, Any]) -> None:
@@ -251,7 +267,23 @@ def _expect_beside(target: str, options: dict[str, Any]) -> None:
         talk(f"note: the encoding that {config} declares is expected; --like expects another.")
 
 
-_CALLED = ("forward", "apply", "rotate", "apply_rotary", "encode")
+def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """What is checked beside a family of position rules or a config, and as what; None where an encoding says it."""
+    from clockhands.configs.targets import is_preset
+    from clockhands.recognition.token_positions import is_family
+    from clockhands.testing.kinds import attends, is_config, is_module, keeps_cache, takes_tokens
+    from clockhands.testing.positions import numbers_tokens
+
+    like = options.get("like")
+    if numbers_tokens(function) or (isinstance(like, str) and is_family(like) and not is_preset(like)):
+        return function, "positions"
+    if not _may_be_module(function) or not is_config(like):
+        return function, None
+    function = _built_module(function)
+    if not is_module(function) or not attends(function):
+        return function, None
+    whole = not isinstance(function, type) and takes_tokens(function) and keeps_cache(function)
+    return function, "whole" if whole else "attention"
 
 
 def _of_grid(function: Any, kind: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> Report | None:

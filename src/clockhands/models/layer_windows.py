@@ -31,11 +31,13 @@ class Windows:
         found: What is not as declared.
         answers: What was measured, and why something was not.
         unknown: The layers with a declared window or chunk that was not measured.
+        compared: The layers with one that was.
     """
 
     found: list[Observation] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
+    compared: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +100,7 @@ def differing_windows(
     for (sees, declares), layers in wrong.items():
         says = f"In a text of {number_of(length, 'token')}, a query sees {sees}, where {declares} are declared."
         made.found.append(Observation("run-differs", {"says": says, "remedy": _REMEDY}, layer_ranges(layers)))
+    made.compared = [*right, *(layer for layers in wrong.values() for layer in layers)]
     if right:
         where = layer_ranges(sorted({*right}))
         made.answers.append(

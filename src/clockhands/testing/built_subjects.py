@@ -4,9 +4,10 @@ Weights are drawn, the same in each run: no class says how the files of a model 
 """
 
 import dataclasses
+import functools
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,7 @@ def built_for(value: Any, config: Path) -> Any:
     Raises:
         CannotCheck: It makes nothing of any; the message says what it raised.
     """
-    from clockhands.configs.targets import open_target
-
-    held = open_target(str(config)).config
+    held = _config_of(config)
     raised: list[str] = []
     for whole in _wholes(value, held):
         try:
@@ -68,13 +67,48 @@ def built_for(value: Any, config: Path) -> Any:
     )
 
 
+def _config_of(path: Path) -> Mapping[str, Any]:
+    from clockhands.configs.targets import open_target
+
+    return open_target(str(path)).config or {}
+
+
+def with_paths(function: Any, config: Path) -> Any:
+    """A function whose arguments for a model's folder or config are given; the function itself if it has none."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return function
+    needed = [
+        one for one in signature.parameters.values() if one.default is one.empty and _MEANT.get(one.name) in _WHOLE
+    ]
+    if not needed:
+        return function
+    given = _arguments(function, _Config(_config_of(config)), {}, config)
+    given = {one.name: given[one.name] for one in needed if one.name in given}
+
+    @functools.wraps(function)
+    def with_given(*arguments: Any, **named: Any) -> Any:
+        return function(**given, **_by_name(signature, given, arguments), **named)
+
+    left = [one for one in signature.parameters.values() if one.name not in given]
+    with_given.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+    return with_given
+
+
+def _by_name(signature: inspect.Signature, given: Mapping[str, Any], arguments: Sequence[Any]) -> dict[str, Any]:
+    """Arguments by position with the names of the parameters that are left."""
+    return dict(zip((name for name in signature.parameters if name not in given), arguments, strict=False))
+
+
 class _Config(dict[str, Any]):
     """A config by keys and by attributes, also by the other usual names of its numbers."""
 
     def __getattr__(self, name: str) -> Any:
-        found = self.get(name, _of_name(name, self)) if name in self else _of_name(name, self)
-        if found is None and name not in self:
-            raise AttributeError(f"the config has no {name!r}")
+        try:
+            found = self[name]
+        except KeyError:
+            raise AttributeError(f"the config has no {name!r}") from None
         return _Config(found) if isinstance(found, Mapping) else found
 
     def __missing__(self, name: str) -> Any:
@@ -120,7 +154,13 @@ def _meant(parameter: inspect.Parameter) -> str | None:
 
 
 def _is_own_class(annotation: Any) -> bool:
-    return isinstance(annotation, type) and annotation.__module__ not in {"builtins", "inspect", "torch", "typing", "pathlib"}
+    return isinstance(annotation, type) and annotation.__module__ not in {
+        "builtins",
+        "inspect",
+        "torch",
+        "typing",
+        "pathlib",
+    }
 
 
 def _model_class(value: Any) -> Any:
@@ -136,7 +176,9 @@ def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:
     for parameter in _parameters(value):
         if _meant(parameter) == "config" and _is_own_class(parameter.annotation):
             kind = parameter.annotation
-            given = {name: found for name in _fields(kind) if (found := held.get(name, _of_name(name, held))) is not None}
+            given = {
+                name: found for name in _fields(kind) if (found := held.get(name, _of_name(name, held))) is not None
+            }
             try:
                 yield kind(**given)
             except Exception:  # noqa: BLE001 - a user's code may raise anything
@@ -186,4 +228,3 @@ def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path) ->
         if wanted and found is not None:
             given[one.name] = found
     return given
-

@@ -201,7 +201,7 @@ def kind_for(fn: Any, like: Any) -> str:
             return "attention" if is_config(like) and attends(fn) else "module"
         if not takes_tokens(fn) or not _has_table(fn):
             return "module"
-        if not keeps_cache(fn):
+        if not any(name in meanings("cache") for name in inspect.signature(fn.forward).parameters):
             taken = list(inspect.signature(fn.forward).parameters)
             model = type(fn).__name__
             raise CannotCheck(
@@ -264,8 +264,8 @@ def takes_tokens(module: Any) -> bool:
 
 
 def keeps_cache(module: Any) -> bool:
-    """Whether a module takes a cache."""
-    return any(name in meanings("cache") for name in inspect.signature(module.forward).parameters)
+    """Whether a module takes a cache, or the number of the tokens before, which it keeps itself."""
+    return any(name in meanings("cache", "offset") for name in inspect.signature(module.forward).parameters)
 
 
 def _has_table(module: Any) -> bool:

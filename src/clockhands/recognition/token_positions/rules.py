@@ -65,8 +65,9 @@ class PositionRule:
         stride: What a cell of a latent stands for: frames of the video, and pixels down and across.
         causal: Whether the first frame of a latent stands for one frame of the video, whatever the stride.
         cell: Whether a coordinate is that of the ``"start"`` of a cell, its ``"middle"`` or its ``"end"``.
-        text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted from 0 on the axis ``"line"`` alone,
-            or counted after the grids that follow them (``"after"``); ``"none"`` if there are none among the tokens.
+        text: Whether text tokens are ``"counted"``, or all at ``"zero"``, or counted from 0 on the axis ``"line"``
+            alone, or counted after the grids that follow them (``"after"``); ``"none"`` if there are none among the
+            tokens.
         grids_first: Whether the positions of grids are returned before those of text.
         scan: The order of cells, the slowest axis first.
         transposed: Whether grids are read as (frames, columns, rows).

@@ -152,7 +152,8 @@ class CausalModel:
 
     def once(self) -> Self:
         """The model that is called once for a call, for what looks at the call alone and not at its answers."""
-        return self
+        forward: Any = self.forward
+        return replace(self, forward=replace(forward, last=True)) if hasattr(forward, "last") else self
 
     def given(self, positions: np.ndarray) -> np.ndarray | None:
         """Positions, for a model that takes them; one that counts them itself is left to count."""

@@ -1,12 +1,11 @@
 """Models that give the logits of the last token alone, or the next token: each beginning of a text is its own call.
 
 An engine is an object with a method that reads a prompt and one that goes on by a token, such as ``prefill(tokens)``
-and ``decode(token, state)``, which return logits and a state. ``merge(states)`` makes one batch of several. Or it is, or
-opens, a session: an object that is fed tokens and then says the next one, or its logits.
+and ``decode(token, state)``, which return logits and a state. ``merge(states)`` makes one batch of several. Or it is,
+or opens, a session: an object that is fed tokens and then says the next one, or its logits.
 """
 
 import copy
-
 import functools
 import inspect
 import math
@@ -31,8 +30,8 @@ _OPENS = (
     "create_context", "new_context", "new_stream", "start_stream",
 )  # fmt: skip
 _FEEDS = (
-    "append", "feed", "extend", "push", "ingest", "eval", "evaluate", "add_tokens", "append_tokens", "accept", "prefill",
-    "process",
+    "append", "feed", "extend", "push", "ingest", "eval", "evaluate", "add_tokens", "append_tokens", "accept",
+    "prefill", "process",
 )  # fmt: skip
 _LOGITS = ("next_logits", "logits", "get_logits", "last_logits")
 _NEXTS = ("next_token", "sample", "greedy", "next", "step", "decode", "generate_one", "argmax")
@@ -46,11 +45,13 @@ class LastTokenModel:
         prefill: From tokens [1, seq] to logits and a state.
         decode: From tokens [batch, 1] and a state to logits and the state after them.
         merge: From the states of several texts to that of a batch; None where one text is taken at a time.
+        last: Whether the logits of the last token alone are wanted: those before it are the same.
     """
 
     prefill: Callable[[Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], tuple[Any, Any]]
     merge: Callable[[Sequence[Any]], Any] | None = None
+    last: bool = False
 
     def __call__(self, tokens: Any, mask: Any = None, cache: Any = None) -> tuple[Any, Any]:
         """Logits [batch, seq, vocabulary], zeros for padding, and the state."""
@@ -66,7 +67,9 @@ class LastTokenModel:
         for row, text in enumerate(tokens):
             seen = [mask is None or bool(each) for each in (text if mask is None else mask[row])]
             own = text if mask is None else text[mask[row]]
-            said = [self.prefill(own[None, : size + 1]) for size in range(len(own))]
+            sizes = [len(own)] * len(own) if self.last else range(1, len(own) + 1)
+            said = [self.prefill(own[None, :size]) for size in dict.fromkeys(sizes)]
+            said *= len(sizes) // len(said)
             states.append(said[-1][1])
             last = iter([logits.reshape(-1, logits.shape[-1])[-1] for logits, _ in said])
             nothing = 0 * said[0][0].reshape(-1, said[0][0].shape[-1])[-1]
@@ -98,7 +101,7 @@ class SessionModel:
             return said.reshape(-1, said.shape[-1])[-1], session
         if name := self.keeps or _named_of(session, _LOGITS):
             value = getattr(session, name)
-            logits = value() if callable(value) else value
+            logits: Any = value() if callable(value) else value
             return logits.reshape(-1, logits.shape[-1])[-1], session
         return 0 * tokens[0, :1] + _next_of(session), session
 
@@ -136,7 +139,7 @@ def _is_session(value: Any) -> bool:
 
 
 def is_engine(value: Any) -> bool:
-    """Whether an object or a class has a method that reads a prompt and one that goes on by a token, or has sessions."""
+    """Whether an object or a class has a method that reads a prompt and one that goes on by a token, or sessions."""
     if isinstance(value, list | tuple | dict | set | str) or hasattr(value, "shape"):
         return False  # which can be extended too
     return None not in _methods(value) or bool(_named_of(value, _OPENS)) or _is_session(value)

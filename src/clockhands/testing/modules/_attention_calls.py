@@ -110,7 +110,7 @@ class AttentionRun(nn.Module):
     def __init__(self, module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int | None) -> None:
         """Put the module, or its children, where their paths are found."""
         super().__init__()
-        self.call, self.spec, self._whole = call, spec, (module,)
+        self.call, self.spec, self.whole = call, spec, (module,)
         if layer is None:
             for name, child in module.named_children():
                 self.add_module(name, child)
@@ -120,11 +120,19 @@ class AttentionRun(nn.Module):
         drawn = torch.randn(_IDS, call.width, generator=torch.Generator().manual_seed(3)) if call.width else None
         self.rows: Tensor | None = None if drawn is None else drawn.to(like.device, like.dtype)
         self.like = (like.device, like.dtype)
+        self.raised: Exception | None = None
 
     def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, attention_mask: Any = None) -> Any:
         """Call the module; without positions, tokens are counted from 0."""
         del attention_mask  # says that no token is padding
-        (module,), call = self._whole, self.call
+        try:
+            return self._answer(input_ids, position_ids)
+        except Exception as error:
+            self.raised = error
+            raise
+
+    def _answer(self, input_ids: Tensor, position_ids: Tensor | None) -> Any:
+        (module,), call = self.whole, self.call
         if position_ids is None:
             position_ids = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
         tokens = _AXES[call.axes](input_ids)
@@ -243,6 +251,13 @@ class OpenedAttention:
     run: AttentionRun
     seen: list[Attended]
     ids: Tensor
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether it is one layer whose caller says by a mask which keys are seen."""
+        (module,) = self.run.whole
+        names = inspect.signature(module.forward).parameters
+        return self.run.rows is not None and any(_MEANT.get(name) == "mask" for name in names)
 
     @cached_property
     def follows_positions(self) -> bool:

@@ -41,20 +41,22 @@ from clockhands.models.layer_scores import (
     layers_that_do_not_rotate,
     scores_at_zero,
 )
+from clockhands.models.layer_windows import differing_windows
 from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.observations import Observation
 from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
 from clockhands.phrases import listed, shown
+from clockhands.recognition.calling import error_text
 from clockhands.recognition.probe_positions import probe_positions
 from clockhands.testing.kinds import chosen_in
 from clockhands.testing.modules._attention_calls import OpenedAttention, calls_of, opened_attention
 from clockhands.testing.modules._explanations import explanation_of_codes
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 
-EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores")
+EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores", "window")
 """The names of what is measured."""
-ROTATION, SCALE, GROWTH, BESIDE, BIAS = EXPERIMENTS
+ROTATION, SCALE, GROWTH, BESIDE, BIAS, WINDOW = EXPERIMENTS
 _LONGEST = 32_768  # positions to which a rotation is followed
 _COUNTED = 128  # tokens of a text in which a module counts them itself
 
@@ -79,7 +81,15 @@ def check_layers(
             spec = declared.spec_for(only)
         if opened.run.call.table is not None or only is not None:
             opened = opened_attention(module, calls, spec, only, lambda found: _rotates_as(found, declared, only))
-        found = _measured(opened, declared, only)
+        try:
+            found = _measured(opened, declared, only)
+        except Exception as error:
+            if error is not opened.run.raised:
+                raise
+            raise CannotCheck(
+                f"{name} took a text of {opened.ids.shape[1]} tokens, but then it raised {error_text(error)}.",
+                "Build it with room for 32 texts of 4,096 tokens, or pass call=.",
+            ) from error
     if not found.made:
         reasons = [f"{what} ({why.removesuffix('.')})" for what, why in found.left_out.items()]
         raise CannotCheck(
@@ -287,6 +297,7 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
         _add(found, BESIDE, "queries-beside-keys", each, number)
     _add_growth(found, opened, given, wanted, positions=positions, tokens=tokens, number=number)
     _add_biases(found, opened, declared, number)
+    _add_windows(found, opened, declared, number)
     return found
 
 
@@ -468,6 +479,20 @@ def _add_biases(found: _MeasuredAttention, opened: OpenedAttention, declared: _D
         found.note(BIAS, map(number, checked), "the numbers of its bias were not found, or its queries are not alike")
     for each in [*differing_biases(measured, of_layers), *shared_tables(opened.run, declared.codes, opened.seen)]:
         _add(found, BIAS, "layer-bias", each, number)
+
+
+def _add_windows(found: _MeasuredAttention, opened: OpenedAttention, declared: _Declared, number: _Number) -> None:
+    if not any(code.farthest is not None for code in declared.codes):
+        return
+    if opened.takes_mask:
+        found.left_out[WINDOW] = "it takes a mask, and the window is in the mask that its model makes"
+        return
+    context = declared.resolved.context
+    windows = differing_windows(opened.run, opened.ids[0], declared.codes, opened.seen, context)
+    why_not = " ".join(windows.answers) or f"no text within {context:,} tokens shows it"
+    found.note(WINDOW, map(number, windows.compared), why_not)
+    for each in windows.found:
+        _add(found, WINDOW, "layer-window", each, number)
 
 
 def _add(found: _MeasuredAttention, experiment: str, code: str, observed: Observation, number: _Number) -> None:

@@ -183,9 +183,9 @@ def _named_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def numbers_tokens(function: Any) -> bool:
-    """Whether a function numbers tokens, by its names: it takes the grids of images or videos, or it makes ids of a latent.
+    """Whether a function numbers tokens, by its names: it takes grids of images or videos, or makes ids of a latent.
 
-    A latent is one argument, or its height and width; other functions take these too, so the name has to say ``ids``.
+    A latent is one argument, or its height and width; other functions take these too, so its name has to say ``ids``.
     """
     parameters = _named_parameters(function) if callable(function) and not isinstance(function, type) else []
     named = {KNOWN.get(one.name) for one in parameters}
