@@ -24,18 +24,20 @@ def complex_rotated(x, freqs):
     return torch.view_as_real(pairs * freqs[None, :, None]).flatten(3)
 
 
-def seen(tokens):
-    return torch.ones(tokens, tokens, dtype=torch.bool).tril()
+def seen(tokens, window=None):
+    shown = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    return shown if window is None else shown.triu(1 - window)
 
 
 class Layer(nn.Module):
     """Takes positions, multiplies by matmul, and puts a mask over scores; heads before tokens."""
 
-    def __init__(self, *, base=10_000.0, rotates=True, scale=HEAD**-0.5, cap=None, late=0, grows=None):
+    def __init__(self, *, base=10_000.0, rotates=True, scale=HEAD**-0.5, cap=None, late=0, grows=None, window=None):
         super().__init__()
         self.qkv = nn.ModuleList(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
         self.out = nn.Linear(WIDTH, WIDTH)
         self.rotates, self.scale, self.cap, self.late, self.grows = rotates, scale, cap, late, grows
+        self.window = window
         self.register_buffer("inv_freq", base ** (-torch.arange(0, HEAD, 2) / HEAD), persistent=False)
 
     def projected(self, states):
@@ -48,7 +50,7 @@ class Layer(nn.Module):
     def attended(self, q, k, v):
         scores = q @ k.transpose(-1, -2) * self.scale
         scores = scores if self.cap is None else self.cap * torch.tanh(scores / self.cap)
-        scores = scores.masked_fill(~seen(q.shape[-2]), float("-inf"))
+        scores = scores.masked_fill(~seen(q.shape[-2], self.window), float("-inf"))
         return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
     def forward(self, hidden_states, position_ids):
@@ -169,7 +171,7 @@ class Sinking(Counting):
     """Has a key without a value beside those of the tokens, so that what it returns depends on how many it sees."""
 
     def attended(self, q, k, v):
-        scores = (q @ k.mT * self.scale).masked_fill(~seen(q.shape[-2]), float("-inf"))
+        scores = (q @ k.mT * self.scale).masked_fill(~seen(q.shape[-2], self.window), float("-inf"))
         weights = torch.cat([scores, torch.zeros_like(scores[..., :1])], -1).softmax(-1)[..., :-1]
         return self.out((weights @ v).transpose(1, 2).flatten(2))
 

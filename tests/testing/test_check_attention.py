@@ -20,7 +20,7 @@ LLAMA = {
 }  # fmt: skip
 NEIGHBOURS = {**LLAMA, "model_type": "cohere"}
 GRANITE = {**LLAMA, "model_type": "granite", "attention_multiplier": 0.015625}
-GEMMA = {**LLAMA, "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 144, "sliding_window": 64}
+GEMMA = {**LLAMA, "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 144, "sliding_window": 4096}
 LATENT = {
     **LLAMA, "model_type": "deepseek_v3", "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
     "kv_lora_rank": 16, "q_lora_rank": 24,
@@ -29,7 +29,7 @@ LATENT = {
 }  # fmt: skip
 WITHOUT = {
     "smollm3": {**LLAMA, "model_type": "smollm3", "no_rope_layers": [1, 1, 1, 0]},
-    "exaone4": {**LLAMA, "model_type": "exaone4", "head_dim": 16, "sliding_window": 64, "sliding_window_pattern": 4},
+    "exaone4": {**LLAMA, "model_type": "exaone4", "head_dim": 16, "sliding_window": 4096, "sliding_window_pattern": 4},
 }
 GROWING = {**LLAMA, "model_type": "llama4_text", "head_dim": 16, "no_rope_layers": [1, 1, 1, 0],
            "attn_temperature_tuning": True, "floor_scale": 64, "attn_scale": 0.1}  # fmt: skip
@@ -133,6 +133,21 @@ def test_other_rotations_are_named(cases):
     with cases("queries one position later"):
         codes, message = told(twins.Layer(late=1), LLAMA)
         assert codes == ["queries-beside-keys"]
+
+
+def test_windows_that_are_not_as_declared_are_named(cases):
+    mistral = {**LLAMA, "model_type": "mistral", "sliding_window": 6}
+    for window, wrong in ((6, []), (7, ["layer-window"]), (None, ["layer-window"])):
+        with cases(window):
+            codes, message = told(twins.Layer(window=window), mistral)
+            assert codes == wrong
+            assert ("where the last 6 positions are declared" in message) == bool(wrong)
+    with cases("a window that no text within the context shows"):
+        report = check_attention(twins.Layer(), {**mistral, "sliding_window": 4096})
+        assert report.left_out["window"] == "no text within 4,096 tokens shows it"
+    with cases("a layer that takes the mask of its model"):
+        report = check_attention(twins.Fused(), mistral)
+        assert "it takes a mask" in report.left_out["window"]
 
 
 def test_the_table_of_biases_that_each_layer_reads_is_compared(cases):

@@ -1,0 +1,194 @@
+"""Classes and programs beside a config: the first command that a user writes builds them, and names their fault."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from clockhands.cli import main
+
+CONFIG = {
+    "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "head_dim": 16, "intermediate_size": 128, "vocab_size": 97, "rope_theta": 500000.0,
+    "max_position_embeddings": 512,
+}  # fmt: skip
+
+MODEL = """
+import json
+from dataclasses import dataclass
+from pathlib import Path
+import torch
+from torch import nn
+
+BASE = None
+BEHIND = 0
+
+def rotated(x, positions, base):
+    angles = positions[..., None].float() / base ** (torch.arange(0, x.shape[-1], 2).float() / x.shape[-1])
+    angles = torch.cat([angles, angles], -1)[:, None]
+    first, second = x.chunk(2, -1)
+    return x * angles.cos() + torch.cat([-second, first], -1) * angles.sin()
+
+class Rotary(nn.Module):
+    def __init__(self, dim, base=10000.0):
+        super().__init__()
+        self.base = BASE or base
+        self.dim = dim
+    def forward(self, x, positions):
+        return rotated(x, positions, self.base)
+
+class Attention(nn.Module):
+    def __init__(self, config, layer_idx):
+        super().__init__()
+        self.heads, self.base = config.num_attention_heads, BASE or config.rope_theta
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
+        self.out = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+    def forward(self, x, positions, past=None):
+        parts = self.qkv(x).chunk(3, -1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        q, k = rotated(q, positions, self.base), rotated(k, positions, self.base)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        shown = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=shown)
+        return self.out(y.transpose(1, 2).flatten(2)), (k, v)
+
+@dataclass
+class Sizes:
+    hidden_size: int
+    num_attention_heads: int
+    n_layers: int
+    vocab_size: int
+    rope_theta: float = 10000.0
+
+class Model(nn.Module):
+    def __init__(self, config: Sizes):
+        super().__init__()
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Attention(config, number) for number in range(config.n_layers))
+        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+    def forward(self, input_ids, kv_caches=None):
+        start = 0 if kv_caches is None else kv_caches[0][0].shape[2] - BEHIND
+        positions = torch.arange(start, start + input_ids.shape[1])[None].expand(len(input_ids), -1)
+        x, kept = self.embed(input_ids), []
+        for number, layer in enumerate(self.layers):
+            y, cache = layer(x, positions, None if kv_caches is None else kv_caches[number])
+            x = x + y
+            kept.append(cache)
+        return self.head(x), kept
+
+def loud(model):
+    torch.manual_seed(0)
+    for each in model.parameters():
+        nn.init.normal_(each, std=0.3)
+    return model.eval()
+
+class Session:
+    def __init__(self, model):
+        self.model, self.past = model, None
+    @torch.no_grad()
+    def append(self, ids):
+        logits, self.past = self.model(torch.tensor([ids]), self.past)
+        self.last = logits[0, -1]
+    def sample(self):
+        token = int(self.last.argmax())
+        self.append([token])
+        return token
+
+class Engine:
+    def __init__(self, model_path):
+        found = json.loads((Path(model_path) / "config.json").read_text())
+        self.model = loud(Model(Sizes(found["hidden_size"], found["num_attention_heads"], 2, found["vocab_size"])))
+    def new_session(self):
+        return Session(self.model)
+
+class Stepping:
+    def __init__(self, model: Model):
+        self.model = loud(model)
+    @torch.no_grad()
+    def prefill(self, input_ids):
+        logits, past = self.model(input_ids)
+        return logits[:, -1], past
+    @torch.no_grad()
+    def decode(self, token, state):
+        logits, past = self.model(token, state)
+        return logits[:, -1], past
+
+def generate(model_path, prompt_ids, max_new_tokens):
+    session, found = Engine(model_path).new_session(), []
+    session.append(prompt_ids)
+    return [session.sample() for _ in range(max_new_tokens)]
+
+def rope(q, k, seq_len, offset=0):
+    positions = torch.arange(seq_len)[None] + offset
+    return rotated(q, positions, BASE or 500000.0), rotated(k, positions, BASE or 500000.0)
+"""
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """From a name in the file of a model, with edits, to the exit code and the report of the first command."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+
+    def checked(name, *edits, code=MODEL):
+        for old, new in edits:
+            assert old in code
+            code = code.replace(old, new)
+        (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+        done = CliRunner().invoke(main, ["check", f"mine.py:{name}", "--json"])
+        report = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        return done.exit_code, [code for one in report.get("explanations", ()) for code in one["codes"]], done.output
+
+    return checked
+
+
+OTHER_BASE = ("BASE = None", "BASE = 10000.0")
+ONE_BEHIND = ("BEHIND = 0", "BEHIND = 1")
+
+
+FAULTS = {
+    "Rotary": {OTHER_BASE: "another-base"},
+    "rope": {OTHER_BASE: "another-base"},
+    "Attention": {OTHER_BASE: "layer-rotation"},
+    "Model": {OTHER_BASE: "layer-rotation", ONE_BEHIND: "decode-positions"},
+    "Engine": {ONE_BEHIND: "decode-positions"},
+    "Stepping": {ONE_BEHIND: "decode-positions"},
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_a_config_builds_is_named_by_the_first_command_and_sound_without_the_fault(told, name):
+    pytest.importorskip("torch")
+    status, codes, output = told(name)
+    assert (status, codes) == (0, []), output
+    for edit, code in FAULTS[name].items():
+        status, codes, output = told(name, edit)
+        assert (status, codes) == (1, [code]), output
+
+
+def test_a_program_is_given_the_folder_of_its_model(told):
+    pytest.importorskip("torch")
+    status, _, output = told("generate")
+    assert status == 0, output
+
+
+def test_a_class_that_cannot_be_built_says_what_it_raised(told):
+    pytest.importorskip("torch")
+    status, _, output = told("Attention", ("config.num_attention_heads", "config.number_of_ears"))
+    assert status == 2
+    assert "has no 'number_of_ears'" in output or "no attribute 'number_of_ears'" in output
+    assert "def built(): return Attention(...)" in output
+
+
+def test_an_encoding_of_ones_own_beside_a_config_is_checked_by_its_laws(told):
+    code = """
+class Mine:
+    def __init__(self, heads):
+        self.heads = heads
+    def bias(self, q_positions, k_positions, heads):
+        return -abs(q_positions[:, None] - k_positions[None])[None].repeat(heads, 0) * 0.1
+"""
+    status, _, output = told("Mine", code=code)
+    assert status == 0, output
+    assert '"kind": "encoding"' in output
