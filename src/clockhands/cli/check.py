@@ -235,20 +235,34 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     A class of an encoding of one's own is returned as it is, as is what needs no config.
     """
     from clockhands.encodings.specs import METHODS
-    from clockhands.testing.built_subjects import built_for, config_beside, takes_config, with_paths
+    from clockhands.testing.built_subjects import (
+        built_for,
+        config_beside,
+        needed_of,
+        takes_config,
+        takes_whole,
+        with_paths,
+    )
     from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import is_config, is_module
 
     found, like = IN_FILE.fullmatch(target), options.get("like")
     config = config_beside(Path(found["file"])) if found and like is None else None
     config = Path(like) if like is not None and is_config(like) and Path(like).exists() else config
-    if config is None:
-        return value
-    if inspect.isroutine(value) and generates_text(value):
+    if config is not None and inspect.isroutine(value) and generates_text(value):
         return with_paths(value, config)
     own = any(callable(getattr(value, name, None)) for name in METHODS)
-    if not takes_config(value) or (own and not is_module(value) and not generates_text(value)):
+    runs = generates_text(value) or (is_module(value) and "forward" in vars(value))
+    if not takes_config(value) or (own and not runs):
         return value
+    if config is None:
+        if not takes_whole(value):
+            return value
+        raise CannotCheck(
+            f"{value.__name__} needs {listed(needed_of(value))}, and no config says them.",
+            "Put the config.json of the model beside the file, or name it: --like path/to/config.json. Or name a "
+            f"function without arguments: def built(): return {value.__name__}(...).",
+        )
     built = built_for(value, config)
     if generates_text(built):
         options.pop("like", None)

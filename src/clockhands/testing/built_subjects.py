@@ -38,11 +38,24 @@ def config_beside(file: Path) -> Path | None:
 
 def takes_config(value: Any) -> bool:
     """Whether a class needs arguments that a config gives, or a function the config itself."""
-    needed = [] if not callable(value) else [one for one in _parameters(value) if one.default is one.empty]
-    meant = [_meant(one) for one in needed]
-    if not needed or None in meant:
+    needed = _needed(value)
+    if not needed or None in map(_meant, needed):
         return False
-    return isinstance(value, type) or (inspect.isroutine(value) and not _WHOLE.isdisjoint(meant))
+    return isinstance(value, type) or (inspect.isroutine(value) and takes_whole(value))
+
+
+def takes_whole(value: Any) -> bool:
+    """Whether a class or a function needs the config itself, or the folder of a model."""
+    return not _WHOLE.isdisjoint(map(_meant, _needed(value)))
+
+
+def needed_of(value: Any) -> list[str]:
+    """The arguments without which a class, or a function, cannot be called."""
+    return [one.name for one in _needed(value)]
+
+
+def _needed(value: Any) -> list[inspect.Parameter]:
+    return [one for one in _parameters(value) if one.default is one.empty] if callable(value) else []
 
 
 def built_for(value: Any, config: Path) -> Any:
