@@ -54,7 +54,7 @@ def test_a_query_and_a_key_turn_with_their_positions_and_keep_their_angle(tab, c
                     apart = turned(tab, role) - before - rate * at
                     assert math.remainder(apart, math.tau) == pytest.approx(0, abs=1e-6)
                 read = tab.locator("#scores .reading").all_text_contents()
-                assert read[:2] == [f"query at position {position + 3}", f"key at position {position}"]
+                assert read[:2] == [f"query at {position + 3}", f"key at {position}"]
                 words.append(read[2:])
         with cases(code, "stays"):
             between = abs(math.remainder(3 * rate + 0.5 - 1.2, math.tau))

@@ -33,7 +33,7 @@ export function rotatedArrows(plot, { at, before, after, product }) {
   const wide = plot.width > 560, x = Math.min(plot.width / 2, 190), y = 160, length = 130, beside = wide ? [x + 180, 110] : [8, 330];
   const apart = ((after.query - after.key) * 180) / Math.PI, between = ((apart % 360) + 540) % 360 - 180;
   const [low, high] = between > 0 ? [after.key, after.query] : [after.query, after.key];
-  const words = [`query at position ${number(at.query)}`, `key at position ${number(at.key)}`, `angle between: ${number(Math.round(Math.abs(between)))}°`, `dot product: ${number(product, 2)}`];
+  const words = [`query at ${number(at.query)}`, `key at ${number(at.key)}`, `angle between: ${number(Math.round(Math.abs(between)))}°`, `dot product: ${number(product, 2)}`];
   plot.resize(wide ? 320 : 420);
   plot.clear().ink.append(
     svg("circle", { class: "face", cx: x, cy: y, r: length }),

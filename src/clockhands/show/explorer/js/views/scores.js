@@ -22,17 +22,17 @@ export const scores = {
   mount(section, app) {
     section.controls.append(slider(app, "seed", "Random model, number", { min: 0, max: 999 }).element);
     const forms = html("div", { class: "pictures" }), ofForms = html("p", { class: "says" });
-    const key = slider(app, "position", "Key at", { min: 0, max: app.store.state.length - 1, unit: "token" });
+    const key = slider(app, "position", "Key at", { min: 0, max: app.store.state.length - 1 });
     const which = slider(app, "pair", "Pair", { min: 0, max: Math.max(app.store.state.width / 2 - 1, 1) });
     const ofArrows = html("p", { class: "says" }), place = html("div", { class: "rotated" });
     const arrows = new Plot(place, { height: 320, label: "A query and a key of one pair as arrows, rotated by their positions" });
-    const moved = html("div", { class: "controls" }, key.element, slider(app, "shift", "Query further by", { min: -4096, max: 4096, unit: "tokens" }).element, which.element);
+    const moved = html("div", { class: "controls" }, key.element, slider(app, "shift", "Query ahead by", { min: -4096, max: 4096 }).element, which.element);
     section.figure.append(ofForms, forms, ofArrows, moved, place);
     const turn = (state) => {
       const head = app.head(state), pair = Math.min(state.pair, head.pairs - 1);
       which.limits(0, Math.max(head.pairs - 1, 1));
       drawArrows(arrows, head, pair, state);
-      say(ofArrows, `RoPE on pair ${pair}: thin arrows before the rotation, thick after. Move the key: the query goes with it, and the angle between them stays.`);
+      say(ofArrows, `RoPE on pair ${pair}, thin before, thick after. Move the key: the query follows, the angle stays.`);
     };
     const draw = (state) => {
       const width = drawnWidth(state), code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
@@ -70,8 +70,8 @@ function percent(share) {
 
 function saidOfProjections([, drawn, commuting]) {
   return `The product of two rows does; a score need not. A model makes queries and keys by multiplying tokens with matrices, its projections: ` +
-    `with random ones the distance explains ${percent(drawn)} of the variance of the scores (how much they differ), with ones that rotate and stretch each pair as a whole ${percent(commuting)}. ` +
-    "RoPE (rotary position embedding), which most of today’s models use, adds nothing: it rotates query and key by the hands of their positions, so a score depends on the two vectors and their distance alone.";
+    `with random ones the distance explains ${percent(drawn)} of the variance of the scores (how much they differ), with ones that rotate and stretch each pair ${percent(commuting)}. ` +
+    "RoPE (rotary position embedding), of most models today, adds nothing: it rotates query and key by their positions, and of these the distance alone is left.";
 }
 
 // A square of numbers over pairs of positions, with its axes named.
