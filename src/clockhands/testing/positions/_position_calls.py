@@ -202,8 +202,9 @@ def is_processor(value: Any) -> bool:
     if hasattr(owner, "named_modules") or not callable(value):
         return False
     named = {one.name for one in _named_parameters(owner.__call__ if isinstance(value, type) else value)} - {"self"}
-    if named:
-        return bool(named & {"images", "videos"}) and not named & KNOWN.keys()
+    if named:  # images alone may be the latents of some, which are numbers to number
+        seen = "videos" in named or {"images", "text"} <= named
+        return seen and not (named - {"images"}) & KNOWN.keys()
     return any(each.__name__.endswith(("Processor", "ProcessorMixin")) for each in owner.__mro__)
 
 
