@@ -1,6 +1,7 @@
 """What is drawn from a seed on the page in a browser: the numbers of Python's own rotations, and of its figure."""
 
 import math
+import re
 
 import pytest
 
@@ -38,3 +39,31 @@ def test_a_drawn_query_and_key_have_the_product_of_what_rotate_gives(tab, cases)
                 says(tab, "#distance .figure .says", f"{words}ahead", spec.head_width, behind, ahead, rel=6e-3)
                 shown = float(tab.locator("#distance .tip-drawn").get_attribute("data-score"))
                 assert shown == pytest.approx(behind, abs=1e-9)
+
+
+def test_a_query_and_a_key_turn_with_their_positions_and_keep_their_angle(tab, cases):
+    for code, spec, pair in (("vaswani2017", ch.Rotary(512), 4), ("llama3.1", ch.preset("llama3.1"), 10)):
+        put(tab, "common", code=code)
+        put(tab, "scores", pair=pair, shift=3)
+        rate = float(spec.rates[pair])
+        words = []
+        for position in (0, 7, 100):
+            with cases(code, position):
+                put(tab, "scores", position=position)
+                for role, before, at in (("query", 0.5, position + 3), ("key", 1.2, position)):
+                    apart = turned(tab, role) - before - rate * at
+                    assert math.remainder(apart, math.tau) == pytest.approx(0, abs=1e-6)
+                read = tab.locator("#scores .reading").all_text_contents()
+                assert read[:2] == [f"query at {position + 3}", f"key at {position}"]
+                words.append(read[2:])
+        with cases(code, "stays"):
+            between = abs(math.remainder(3 * rate + 0.5 - 1.2, math.tau))
+            assert words[0] == words[1] == words[2]
+            assert words[0][0] == f"angle between: {round(math.degrees(between))}°"
+
+
+def turned(tab, role):
+    """The angle of an arrow after its rotation, counted as angles are: up is positive."""
+    path = tab.locator(f"#scores .arrow.{role}:not(.before)").get_attribute("d")
+    x0, y0, x1, y1 = map(float, re.findall(r"-?[\d.]+(?:e-?\d+)?", path)[:4])
+    return math.atan2(y0 - y1, x1 - x0)

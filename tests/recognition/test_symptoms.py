@@ -46,6 +46,9 @@ def test_each_report_is_an_incident_that_one_of_the_codes_names(cases):
         ("conversion loses quality", "a converted model"),
         ("CUDA illegal memory access after 2048 tokens", "an index error"),
         ("images are described wrongly", "text is right"),
+        ("wrong text after an image", "the text after an image"),
+        ("answers get worse with each image", "the text after an image"),
+        ("processor text after image is off", "the text after an image"),
         ("loss is NaN when I start finetuning", "training starts"),
         ("works in transformers but not in vllm", "right in one library"),
         ("kv cache decoding differs from the full pass", "one pass over the text"),
@@ -55,6 +58,11 @@ def test_each_report_is_an_incident_that_one_of_the_codes_names(cases):
 def test_own_words_find_the_symptom(words, sees):
     texts = {each.sees: each.searched for each in SYMPTOMS}
     assert found_by([words], texts)[0].startswith(sees)
+
+
+def test_text_after_an_image_is_looked_for_first_where_it_starts():
+    after = next(each for each in SYMPTOMS if each.sees.startswith("the text after an image"))
+    assert after.codes[0] == "offset-after-image"
 
 
 def test_the_page_is_what_the_rows_make():

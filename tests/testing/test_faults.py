@@ -1,14 +1,29 @@
 """Every row of the table of faults: it can be told, it says what to do, and what shows it exists."""
 
+import json
 import re
 from string import Formatter
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from tests.testing.written_by_names import RIGHT
 
 from clockhands.auditing import CODES
-from clockhands.recognition.faults import FAULTS, fault_in_words, fault_of, shown_name
+from clockhands.cli import main
+from clockhands.recognition.faults import (
+    ADDITIVE,
+    ATTENTION,
+    BIAS,
+    FAULTS,
+    GENERATION,
+    MODULE,
+    POSITIONS,
+    ROTARY,
+    SHARDING,
+    fault_in_words,
+    fault_of,
+)  # fmt: skip
 from clockhands.recognition.token_positions import FAMILIES, prompts_of
 from clockhands.testing.kinds import CHECKS, by_names, experiments
 
@@ -76,10 +91,30 @@ def test_every_row_is_told_in_words(cases):
             # The sentence is a template over names.
             fields = [name for _, name, _, _ in Formatter().parse(fault.sentence) if name is not None]
             assert all(name.isidentifier() for name in fields)
-            words = fault_in_words(fault)
-            assert "{" not in words
-            assert all(f"<{shown_name(name)}>" in words for name in fields)
             assert fault_of(fault)
+
+
+def test_no_fault_is_explained_with_a_blank_for_what_is_measured(cases):
+    kinds = (ROTARY, ADDITIVE, BIAS, SHARDING, MODULE, ATTENTION, GENERATION, POSITIONS)
+    for fault in [fault for kind in kinds for fault in kind.values()]:
+        with cases(fault.about, fault.code):
+            words = fault_in_words(fault)
+            assert not re.search(r"[<>{}]", words), words
+            # Nothing that leads to a value is left without one.
+            assert not re.search(r"  | [,.:;)]|[ (,:;]$|\b(of|to|by|than|the|a|at|from|and|or)$", words)
+            assert re.match(r"[a-z]+s\b", words)
+            # What is said in general only is not what the sentence says by itself.
+            assert fault.general != fault.sentence
+
+
+def test_every_explanation_of_the_command_is_in_whole_sentences(cases):
+    for code in (*CODES, *FAULTS):
+        with cases(code):
+            result = CliRunner().invoke(main, ["explain", code])
+            assert result.exit_code == 0
+            assert not re.search(r"<[a-z ]+>|\{\w+(:[^}]*)?\}", result.output), result.output
+            told = json.loads(CliRunner().invoke(main, ["explain", code, "--json"]).output)
+            assert not any("{" in row["behaves"] for row in told["faults"])
 
 
 def test_what_shows_a_fault_is_asked(asked, treated, cases):

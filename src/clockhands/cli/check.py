@@ -210,12 +210,15 @@ def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
     """What a target names, built where a config says how; None for an encoding of one's own, whose laws are checked."""
     from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import is_module
+    from clockhands.testing.positions import refuse_processor
 
     if kind == "encoding":
         return None
     if kind == "generation" and (kept := _kept(target)) is not None:
         return kept
     value = load(target, accepts=generates_text)
+    if kind in {None, "positions"} and not inspect.isroutine(value):
+        refuse_processor(value, options.get("like"))
     bare = kind is None and "like" not in options
     built = _built_beside(target, value, options)
     if bare and built is value and not generates_text(value) and IN_FILE.fullmatch(target):

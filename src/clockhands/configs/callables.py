@@ -23,6 +23,15 @@ IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)(
 """An encoding in a file of code: ``path/file.py:Name``, with fields after it as of a preset."""
 
 
+SAVED_BATCH = (
+    "Save a batch that the processor made, with its position_ids: torch.save(dict(batch), FILE), and check that: "
+    "clockhands check FILE --kind positions --like {family}"
+)
+"""What to do in place of naming a processor."""
+
+_PROCESSOR = re.compile(r"^[ \t]*class[ \t]+(\w*Processor\b|\w+\([^)]*Processor(Mixin)?\b)", re.MULTILINE)
+
+
 def load(text: str, accepts: Callable[[Any], bool] = callable) -> Any:
     """The function with that name, of a file or a module; modules are searched in the current folder first.
 
@@ -124,7 +133,10 @@ def refuse_source(target: str) -> None:
         InvalidValue: The target is such a file.
     """
     if target.endswith(".py") and Path(target).is_file():
-        raise InvalidValue(f"{target} is a Python file.", f"Name the function or the encoding in it: {target}:NAME.")
+        hint = f"Name the function or the encoding in it: {target}:NAME."
+        if _PROCESSOR.search(text_of_file(Path(target))):
+            hint = f"{hint} {SAVED_BATCH.format(family='FAMILY')}."
+        raise InvalidValue(f"{target} is a Python file.", hint)
 
 
 def unimported(module: str, error: BaseException) -> Unreadable:

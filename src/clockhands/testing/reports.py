@@ -111,6 +111,7 @@ class Report:
         worst: The largest error divided by its rounding bound: at most 1 if the report is ``sound``.
         spec: The expected encoding, if one was given.
         pattern: Sentences on what is wrong and what is right, where no known fault explains it and that is known.
+        noun: What explanations call the subject, such as "the batch"; by the kind unless given.
     """
 
     subject: str
@@ -124,6 +125,7 @@ class Report:
     worst: float = 0.0
     spec: Any = None
     pattern: str = ""
+    noun: str = ""
 
     @property
     def sound(self) -> bool:
@@ -197,7 +199,9 @@ class Report:
             yield ReportLine("failed", f"{self.subject} is wrong; expected {self.like}.{self._assumed()}")
             for number, explanation in enumerate(self.explanations):
                 yield ReportLine()
-                yield from _explained(explanation, _SUBJECTS.get(self.kind, "the function"), also=number > 0)
+                yield from _explained(
+                    explanation, self.noun or _SUBJECTS.get(self.kind, "the function"), also=number > 0
+                )
             if not self.explanations:
                 yield ReportLine()
                 yield ReportLine("explanation", f"No known fault has these symptoms. {self.pattern}".rstrip())
@@ -221,7 +225,9 @@ class Report:
         """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
         if self.kind in {"generation", "attention"}:
             return self.sound and not why.startswith("pass ")
-        return self.sound and why.startswith(("it takes no", "it returns no", "it returns the sines", "no expected"))
+        return self.sound and why.startswith(
+            ("it takes no", "it returns no", "it returns the sines", "no expected", "it has none")
+        )
 
     def _made(self) -> str:
         """The number of experiments and the largest error, for a report without failures."""

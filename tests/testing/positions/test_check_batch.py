@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import clockhands as ch
 from clockhands.cli import main
 from clockhands.errors import ClockhandsError
-from clockhands.testing import CheckFailed, check_batch
+from clockhands.testing import CannotCheck, CheckFailed, check_batch, check_positions
 from testing.positions.rope_indices import rope_index, transformers
 
 IMAGE = 151655
@@ -60,6 +60,29 @@ def test_wrong_positions_are_named(cases):
         report = check_batch("text", counted, None, counted, document_ids=documents, raises=False)
         assert report.codes == {"documents-continue"}
         assert report.failures[0].message.endswith("the first is token 3 (text): expected 0, got 3.")
+
+
+def test_a_report_on_a_batch_is_about_the_batch():
+    report = check_batch("qwen2_vl", IDS, MASK, right()[[0, 2, 1]], image_grid_thw=GRIDS, raises=False)
+    assert "The batch exchanges rows and columns." in str(report)
+    assert "The function" not in str(report)
+
+
+def test_a_batch_of_text_alone_says_what_was_not_checked(cases):
+    for family, missing in (
+        ("qwen2_vl", "Not checked: images, videos (it has none)."),
+        ("qwen2_5_omni", "Not checked: images, videos, audio (it has none)."),
+        ("gemma3", "Not checked: images (it has none)."),
+        ("text", None),
+    ):
+        with cases(family):
+            report = check_batch(family, [[5, 6, 7, 0]], [[1, 1, 1, 0]], [[0, 1, 2, 9]])
+            verdict = str(report).replace("\n", " ")
+            assert verdict.startswith(f"the batch is {'correct as far as checked' if missing else 'correct'}: ")
+            assert ("Not checked" in verdict) == (missing is not None)
+            assert missing is None or missing in verdict
+    with cases("with an image"):
+        assert "Not checked" not in str(check_batch("qwen2_vl", IDS, MASK, right(), image_grid_thw=GRIDS))
 
 
 def test_alternatives_of_one_fault_are_all_told():
@@ -198,6 +221,51 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         with cases(words), pytest.raises(ClockhandsError) as caught:
             call()
         assert words in caught.value.message
+
+
+PROCESSORS = """
+class ByName:
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+    def __call__(self, text, images=None, return_tensors=None):
+        return {}
+class MadeWithoutArguments:
+    def __call__(self, images=None, text=None, **options):
+        return {}
+class ProcessorMixin: ...
+class Inherits(ProcessorMixin):
+    def __call__(self, *args, **options):
+        return {}
+an_object = MadeWithoutArguments()
+def a_function(text, images=None):
+    return {}
+"""
+
+
+def test_a_processor_is_refused_with_how_to_check_its_batch(tmp_path, cases):
+    file = tmp_path / "mine.py"
+    file.write_text(PROCESSORS)
+    positions = ["--kind", "positions", "--like", "qwen2_vl"]
+    for name in ("ByName", "MadeWithoutArguments", "Inherits", "an_object", "a_function"):
+        for options in ([], ["--like", "qwen2_vl"], positions):
+            if name == "a_function" and options != positions:
+                continue  # without the kind it may be an encoding of images
+            with cases(name, options):
+                result = CliRunner().invoke(main, ["check", f"{file}:{name}", *options])
+                family = options[-1] if options else "FAMILY"
+                assert result.exit_code == 2
+                assert "torch.save(dict(batch), FILE)" in result.output
+                assert f"clockhands check FILE --kind positions --like {family};" in result.output
+    with cases("the file"):
+        result = CliRunner().invoke(main, ["check", str(file)])
+        assert result.exit_code == 2
+        assert "clockhands check FILE --kind positions --like FAMILY." in result.output
+    with cases("a file without one"):
+        file.write_text("def positions(input_ids): ...\n")
+        assert "torch.save" not in CliRunner().invoke(main, ["check", str(file)]).output
+    for fn in (transformers.Qwen2VLProcessor, transformers.LlavaProcessor):
+        with cases(fn), pytest.raises(CannotCheck, match="makes batches of images and texts"):
+            check_positions(fn, like="qwen2_vl")
 
 
 def test_a_batch_in_a_file_is_checked_by_the_command(tmp_path, cases):

@@ -4,16 +4,19 @@ A fault is a row of a TOML file: what it behaves like, what to do, and public re
 suspects (`clockhands.recognition.suspects`).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from string import Formatter
 from typing import Any, Literal, TypeVar
 
 from clockhands.packaged import packaged
 from clockhands.phrases import listed
 
 T = TypeVar("T")
+_FIELD = r"\{\w+(?::[^}]*)?\}"
+# What a measured value says in addition: after a colon, in parentheses, as an ending, of which layers.
+_DETAIL = re.compile(rf"(?:: |; expected:? ){_FIELD}$| \({_FIELD}\)|(?<=\w){_FIELD}| in layers {_FIELD}")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Fault:
         about: The kinds of codes and subjects that can have it.
         sentence: The behaviour, after "The function"; a template with the fault's parameters.
         hint: What to do about it.
+        general: The behaviour without measured values, where leaving these out of the sentence does not give it.
         cases: Public reports: repository and thread.
         shown_by: The name of the smallest experiment that distinguishes it from a correct implementation.
     """
@@ -36,6 +40,7 @@ class Fault:
     about: tuple[str, ...]
     sentence: str
     hint: str
+    general: str = ""
     cases: tuple[str, ...] = ()
     shown_by: str = ""
 
@@ -45,7 +50,7 @@ class Fault:
             "code": self.code,
             "kind": self.kind,
             "about": list(self.about),
-            "behaves": self.sentence,
+            "behaves": fault_in_words(self),
             "hint": self.hint,
             "shown_by": self.shown_by or None,
             "cases": list(self.cases),
@@ -60,18 +65,17 @@ def subject_of(fault: Fault) -> str:
 
 
 def fault_in_words(fault: Fault) -> str:
-    """The symptom of a fault, after "The function"; a name in angle brackets is replaced by a measured value.
+    """The symptom of a fault, after "The function", as far as it is known before anything is measured.
 
     >>> fault_in_words(FAULTS["another-base"])
-    'computes its frequencies from base <base> instead of <declared>'
+    'computes its frequencies from another base than the expected one'
+    >>> fault_in_words(FAULTS["changes-its-arguments"])  # its sentence ends with ": {names}"
+    'changes the arrays that are passed in'
     """
-    parts = Formatter().parse(fault.sentence)
-    return "".join(text + ("" if name is None else f"<{shown_name(name)}>") for text, name, _, _ in parts)
-
-
-def shown_name(name: str) -> str:
-    """A parameter of a fault's sentence, for people."""
-    return {"told": "details", "rate": "frequency"}.get(name, name.replace("_", " "))
+    words, before = fault.general or fault.sentence, None
+    while words != before:
+        before, words = words, _DETAIL.sub("", words)
+    return words
 
 
 def fault_of(fault: Fault) -> str:

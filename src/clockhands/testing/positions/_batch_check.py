@@ -10,7 +10,7 @@ import numpy as np
 from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import Refused
-from clockhands.recognition.token_positions import given_batch
+from clockhands.recognition.token_positions import PositionRule, TokenBatch, given_batch
 from clockhands.testing.positions._known_rules import known_rules
 from clockhands.testing.positions._position_calls import KNOWN, arranged, numbers
 from clockhands.testing.positions._position_check import Numbered, judged
@@ -116,7 +116,16 @@ def check_batch(
             f"`position_ids` has another shape than the batch: {str(error).removeprefix('it returned ')}.",
             "Pass the positions of all tokens of the batch.",
         ) from None
-    return settled(judged("the batch", rules, [answer], {}, {"library": "numpy", "dtype": str(got.dtype)}), raises)
+    called = {"library": "numpy", "dtype": str(got.dtype)}
+    report = judged("the batch", rules, [answer], _missing(batch, rules[0]), called)
+    return settled(replace(report, noun="the batch"), raises)
+
+
+def _missing(batch: TokenBatch, rule: PositionRule) -> dict[str, str]:
+    """What a batch of text alone says nothing about: the images, videos and audio that the family has."""
+    known = {"images": rule.image != "none", "videos": rule.video != "none", "audio": bool(rule.audio_rate)}
+    only_text = not batch.types[batch.mask].any()
+    return {name: "it has none" for name, has in known.items() if has and only_text}
 
 
 def taken(names: Iterable[str]) -> dict[str, str]:

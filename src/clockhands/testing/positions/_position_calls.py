@@ -196,6 +196,18 @@ def numbers_tokens(function: Any) -> bool:
     return bool(says) and None not in needed and ({"height", "width"} <= needed or "latents" in needed)
 
 
+def is_processor(value: Any) -> bool:
+    """Whether a class, an object or a function makes batches of images and texts, by the names that it takes."""
+    owner = value if isinstance(value, type) else type(value)
+    if hasattr(owner, "named_modules") or not callable(value):
+        return False
+    named = {one.name for one in _named_parameters(owner.__call__ if isinstance(value, type) else value)} - {"self"}
+    if named:  # images alone may be the latents of some, which are numbers to number
+        seen = "videos" in named or {"images", "text"} <= named
+        return seen and not (named - {"images"}) & KNOWN.keys()
+    return any(each.__name__.endswith(("Processor", "ProcessorMixin")) for each in owner.__mro__)
+
+
 def _called(call: str) -> dict[str, str]:
     words = [word.strip() for word in call.split(",")]
     unknown = [word for word in words if word not in KNOWN]

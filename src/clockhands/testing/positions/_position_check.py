@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.configs.callables import SAVED_BATCH
 from clockhands.models.opened_modules import name_of, token_numbering
 from clockhands.phrases import filled, listed, number_of, said
 from clockhands.recognition.calling import Refused, refusals
@@ -23,7 +24,7 @@ from clockhands.recognition.token_positions import (
 )
 from clockhands.testing._checks import named
 from clockhands.testing.positions._known_rules import known_rules
-from clockhands.testing.positions._position_calls import PositionFunction
+from clockhands.testing.positions._position_calls import PositionFunction, is_processor
 from clockhands.testing.reports import UNDECIDED, CannotCheck, Explanation, Failure, Report, settled
 
 
@@ -107,12 +108,13 @@ def check_positions(
     __tracebackhide__ = True
     if fn is None:
         raise CannotCheck("No function was passed.", "Pass the function to check.")
+    if call is None:
+        refuse_processor(fn, like)
     if isinstance(fn, type):
         raise CannotCheck(
             f"The class {fn.__name__} was passed, not a function.",
-            "Pass a function of an instance, or a function without arguments that returns a model. Of a processor that "
-            "needs images check a batch that it returned: check_batch(family, batch), or torch.save(dict(batch), FILE) "
-            "and clockhands check FILE --kind positions.",
+            "Pass a function of an instance, or a function without arguments that returns a model. Of a processor: "
+            f"{SAVED_BATCH[0].lower()}{SAVED_BATCH[1:].format(family=_family(like))}.",
         )
     if hasattr(fn, "named_modules"):
         fn, own = _numbering_of(fn)
@@ -135,6 +137,25 @@ def check_positions(
             explanations=(*report.explanations, _known("changes-its-arguments", {"names": names})),
         )
     return settled(report, raises)
+
+
+def refuse_processor(value: Any, like: Any) -> None:
+    """Refuse what makes batches of images and texts: no check can make those for it.
+
+    Raises:
+        CannotCheck: It is such a class, object or function.
+    """
+    if is_processor(value):
+        name = getattr(value, "__name__", type(value).__name__)
+        family = _family(like)
+        raise CannotCheck(
+            f"{name} makes batches of images and texts, as a processor does, and needs some.",
+            f"{SAVED_BATCH.format(family=family)}; in Python check_batch({family!r}, batch).",
+        )
+
+
+def _family(like: Any) -> str:
+    return like if isinstance(like, str) else "FAMILY"
 
 
 def _numbering_of(model: Any) -> tuple[Callable[..., Any], tuple[PositionRule, ...] | None]:

@@ -3,12 +3,12 @@
 import { line, number, svg } from "../draw.js";
 import { kernelAt } from "../kernels.js";
 import { TURN, geometricLadder, phaseAt } from "../ladders.js";
-import { arcBetween, arrow } from "./dial.js";
+import { rotatedArrows } from "./dial.js";
 import { draggedAngle, lessonSlider, lessonStep } from "./frame.js";
 
 const ARROW_RATE = geometricLadder(1, 2, 100, 1, 0.2); // 0.2 radians per token: 11.5 degrees
 const MOST_ARROW = 40; // the last position
-const CONTENT = { query: 0.5, key: 1.2 }; // the angles of the two before any rotation
+export const CONTENT = { query: 0.5, key: 1.2 }; // the angles of the two before any rotation
 const HEAD_PAIRS = 32, HEAD = geometricLadder(HEAD_PAIRS, 2 * HEAD_PAIRS, 10000), CURVE_LENGTH = 256;
 
 export function ropeStep() {
@@ -43,19 +43,9 @@ export function ropeStep() {
   });
   const move = (by) => { both = by; sliders[2].place(by); step.draw(); };
   step.paint = () => {
-    const x = Math.min(plot.width / 2, 190), y = 160, length = 130;
-    centre = [x, y];
     const angle = (content, position) => content + phaseAt(ARROW_RATE, 0, position + both);
-    const turned = { query: angle(CONTENT.query, query), key: angle(CONTENT.key, key) }, apart = ((turned.query - turned.key) * 180) / Math.PI, between = ((apart % 360) + 540) % 360 - 180;
-    const words = [`query at position ${query + both}`, `key at position ${key + both}`, `angle between: ${number(Math.round(Math.abs(between)))}°`, `dot product: ${number(Math.cos(turned.query - turned.key), 2)}`];
-    const beside = plot.width > 560 ? [x + 180, 110] : [8, 330];
-    const [low, high] = between > 0 ? [turned.key, turned.query] : [turned.query, turned.key];
-    plot.resize(plot.width > 560 ? 320 : 420);
-    plot.clear().ink.append(
-      svg("circle", { class: "face", cx: x, cy: y, r: length }),
-      arcBetween(x, y, 46, low, high, { class: "turn" }),
-      ...["query", "key"].flatMap((role) => [arrow(x, y, length, CONTENT[role], { class: `${role} arrow before` }), arrow(x, y, length, turned[role], { class: `${role} arrow` })]),
-      ...words.map((text, row) => svg("text", { class: `reading ${row === 0 ? "query" : row === 1 ? "key" : ""}`, x: beside[0], y: beside[1] + row * 26 }, text)));
+    const after = { query: angle(CONTENT.query, query), key: angle(CONTENT.key, key) };
+    centre = rotatedArrows(plot, { at: { query: query + both, key: key + both }, before: CONTENT, after, product: Math.cos(after.query - after.key) });
   };
   step.controls.append(...sliders.map(({ element }) => element));
   return step;

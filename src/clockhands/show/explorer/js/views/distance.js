@@ -70,8 +70,8 @@ export const distance = {
       slider(app, "served", "Served length", { min: 2, max: FARTHEST, scale: "log", unit: "tokens" }).element);
     const plot = new Plot(section.figure, { height: 336, margin: { top: 46, right: 24, bottom: 42, left: 50 }, label: "The dot product of two rows against their distance, for two encodings" });
     section.figure.append(html("p", { class: "key" },
-      html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first distance from which it rises"),
-      html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first distance below zero"),
+      html("span", {}, keyed(svg("circle", { class: "mark-rise", cx: 7, cy: 7, r: 5 })), "first rise"),
+      html("span", {}, keyed(svg("path", { class: "mark-below", d: "M2,2H12L7,12Z" })), "first below zero"),
       html("span", {}, keyed(svg("path", { class: "likeness likeness-drawn", d: "M1,7H13" })), "a random query, key")));
     const ofHead = section.figure.appendChild(html("p", { class: "says" }));
     let axes = null;

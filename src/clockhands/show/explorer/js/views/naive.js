@@ -88,7 +88,7 @@ export function panelsOf(section, names) {
         tell(made, state);
       }
       const from = Math.min(state.position, made.rows - 1);
-      shown.textContent = `Strips: the numbers, ${tokenWords(sampledRows(state))} across, ${Math.min(state.width, SAMPLE.channels)} dimensions down.` +
+      shown.textContent = `Strips: ${tokenWords(sampledRows(state))} across, ${Math.min(state.width, SAMPLE.channels)} dimensions down.` +
         (made.rows < state.length ? ` Of ${number(state.length)} positions the first ${number(made.rows)} are shown.` : "");
       for (const panel of panels) {
         drawPanel(panel, made, from);

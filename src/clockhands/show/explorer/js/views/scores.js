@@ -3,13 +3,17 @@
 import { commutingForm, drawnWeights, formScores, offsetShare, projectionForm } from "../attention.js";
 import { additiveCode, sinusoidalSpec } from "../codes.js";
 import { slider } from "../controls.js";
-import { html, number, refill, say, svg } from "../draw.js";
+import { Plot, html, number, refill, say, svg } from "../draw.js";
 import { whenIdle } from "../idle.js";
+import { phaseAt } from "../ladders.js";
+import { rotatedArrows } from "../lesson/dial.js";
+import { CONTENT } from "../lesson/rotations.js";
 import { seededDraw } from "../seeds.js";
 import { drawnWidth, pictureTitle, shadedCells } from "./attention.js";
 
 const FORM_ROWS = 24; // positions whose form is drawn, where there are as many
 const FORM_SIDE = 192; // CSS pixels
+const ARROWS_NEED = ["code", "kind", "base", "width", "layout", "span", "order", "length", "pair", "position", "shift"];
 const SCORES_NEED = ["base", "width", "layout", "span", "order", "seed", "length"];
 
 export const scores = {
@@ -18,7 +22,18 @@ export const scores = {
   mount(section, app) {
     section.controls.append(slider(app, "seed", "Random model, number", { min: 0, max: 999 }).element);
     const forms = html("div", { class: "pictures" }), ofForms = html("p", { class: "says" });
-    section.figure.append(ofForms, forms);
+    const key = slider(app, "position", "Key at", { min: 0, max: app.store.state.length - 1 });
+    const which = slider(app, "pair", "Pair", { min: 0, max: Math.max(app.store.state.width / 2 - 1, 1) });
+    const ofArrows = html("p", { class: "says" }), place = html("div", { class: "rotated" });
+    const arrows = new Plot(place, { height: 320, label: "A query and a key of one pair as arrows, rotated by their positions" });
+    const moved = html("div", { class: "controls" }, key.element, slider(app, "shift", "Query ahead by", { min: -4096, max: 4096 }).element, which.element);
+    section.figure.append(ofForms, forms, ofArrows, moved, place);
+    const turn = (state) => {
+      const head = app.head(state), pair = Math.min(state.pair, head.pairs - 1);
+      which.limits(0, Math.max(head.pairs - 1, 1));
+      drawArrows(arrows, head, pair, state);
+      say(ofArrows, `RoPE on pair ${pair}, thin before, thick after. Move the key: the query follows, the angle stays.`);
+    };
     const draw = (state) => {
       const width = drawnWidth(state), code = additiveCode(sinusoidalSpec(width, { base: state.base, layout: state.layout, order: state.order, span: state.span }));
       const weights = drawnWeights(state.seed, { heads: 2, width }), rows = Math.min(FORM_ROWS, state.length);
@@ -27,12 +42,27 @@ export const scores = {
     };
     const follow = whenIdle(() => draw(app.store.state), section.element);
     return (state, changed) => {
+      const all = changed.size === Object.keys(state).length;
+      if (changed.has("length")) key.limits(0, Math.max(state.length - 1, 1));
+      if (all) arrows.measure();
+      if (ARROWS_NEED.some((name) => changed.has(name))) turn(state);
       if (!SCORES_NEED.some((name) => changed.has(name))) return;
-      if (changed.size === Object.keys(state).length) follow.now();
+      if (all) follow.now();
       else follow();
     };
   },
 };
+
+// One pair of a query and of a key behind it, both of length 1 before the head rotates them.
+function drawArrows(plot, head, pair, { position, shift }) {
+  const at = { query: position + shift, key: position }, after = {}, vectors = {};
+  for (const role of ["query", "key"]) {
+    after[role] = CONTENT[role] + head.way * phaseAt(head.ladder, pair, at[role]);
+    vectors[role] = new Float64Array(head.spec.head_width);
+    [Math.cos, Math.sin].forEach((wave, place) => { vectors[role][head.channels[2 * pair + place]] = wave(CONTENT[role]); });
+  }
+  rotatedArrows(plot, { at, before: CONTENT, after, product: head.score(vectors.query, vectors.key, shift) });
+}
 
 function percent(share) {
   return `${number(100 * share, 2)}\u2009%`;
@@ -40,8 +70,8 @@ function percent(share) {
 
 function saidOfProjections([, drawn, commuting]) {
   return `The product of two rows does; a score need not. A model makes queries and keys by multiplying tokens with matrices, its projections: ` +
-    `with random ones the distance explains ${percent(drawn)} of the variance of the scores (how much they differ), with ones that rotate and stretch each pair as a whole ${percent(commuting)}. ` +
-    "RoPE (rotary position embedding), which most of today’s models use, adds nothing: it rotates query and key by the hands of their positions, so a score depends on the two vectors and their distance alone.";
+    `with random ones the distance explains ${percent(drawn)} of the variance of the scores (how much they differ), with ones that rotate and stretch each pair ${percent(commuting)}. ` +
+    "RoPE (rotary position embedding), of most models today, adds nothing: it rotates query and key by their positions, and of these the distance alone is left.";
 }
 
 // A square of numbers over pairs of positions, with its axes named.

@@ -105,7 +105,7 @@ export const spacing = {
   question: "Why hands of so many speeds?",
   mount(section, app) {
     const { follow } = panelsOf(section, ["sine", "single", "even", "paper"]);
-    section.figure.append(html("p", { class: "says" }, "All frequencies here are made from the width and the base above."),
+    section.figure.append(html("p", { class: "says" }, "Frequencies here come from width and base alone."),
       html("h3", { class: "naive-bases-title" }, "Three bases"));
     const ladders = new Plot(section.figure, { height: 250, margin: { top: 14, right: 18, bottom: 42, left: 14 }, label: "The wavelengths of three bases and the length" });
     const says = html("ul", { class: "naive-bases" });
