@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clockhands.configs.own_encodings import seeded
+from clockhands.configs.targets import open_target
 from clockhands.errors import ClockhandsError
 from clockhands.phrases import listed
 from clockhands.recognition.calling import EndsProcess, error_text
@@ -81,8 +82,6 @@ def built_for(value: Any, config: Path) -> Any:
 
 
 def _config_of(path: Path) -> Mapping[str, Any]:
-    from clockhands.configs.targets import open_target
-
     return open_target(str(path)).config or {}
 
 
