@@ -234,3 +234,25 @@ def test_logits_or_tokens_of_the_last_token_alone_are_taken(cases):
             assert report.codes == ({"decode-positions"} if further else set()), str(report)
             assert report.sound is not bool(further)
             assert ("logits" in report.left_out) is (model is not last_logits)
+
+
+class Chat:
+    """Keeps the text of the last request; ``leaves`` so many tokens of it that an edited prompt does not have."""
+
+    def __init__(self, leaves=0):
+        self.kept, self.leaves = [], leaves
+
+    def generate(self, prompt, max_new_tokens):
+        same = [one == other for one, other in zip(prompt, self.kept, strict=False)]
+        shared = same.index(False) if False in same else len(same)
+        left = self.kept[shared : shared + self.leaves] if 0 < shared < len(prompt) else []
+        new = continued([*prompt[:shared], *left, *prompt[shared:]], max_new_tokens)
+        self.kept = [*prompt, *new]
+        return new
+
+
+def test_a_prefix_that_is_kept_of_the_prompt_before_is_asked_for_again():
+    assert check_generation(Chat(), vocabulary=MODEL.vocabulary).sound
+    report = check_generation(Chat(leaves=1), vocabulary=MODEL.vocabulary, raises=False)
+    assert report.codes == {"kept-prefix-wrong"}
+    assert [failure.experiment for failure in report.failures] == ["an edited prompt"]

@@ -183,8 +183,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         except CannotCheck as error:
             refused = error
     if kind is None:
-        if "like" not in options and not is_module(function):
-            _expect_beside(target, options)
+        if "like" not in options:
+            _expect_beside(target, function, options)
         function, kind = _kind_by_config(function, options)
     if kind == "whole":
         return check_whole(function, raises=False, **options)
@@ -275,13 +275,25 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     return built
 
 
-def _expect_beside(target: str, options: dict[str, Any]) -> None:
-    """Expect what the config beside a file of code declares, if there is one."""
-    from clockhands.testing.built_subjects import config_beside
+def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
+    """Expect what the config beside a file of code declares, if there is one.
 
-    if (found := IN_FILE.fullmatch(target)) and (config := config_beside(Path(found["file"]))) is not None:
-        options["like"] = str(config)
-        talk(f"note: the encoding that {config} declares is expected; --like expects another.")
+    A module without projections is one part of a model: it is checked without an encoding where several are declared.
+    """
+    from clockhands.testing.built_subjects import config_beside
+    from clockhands.testing.kinds import attends, is_module, spec_of
+
+    found = IN_FILE.fullmatch(target)
+    config = config_beside(Path(found["file"])) if found else None
+    if config is None:
+        return
+    if is_module(function) and not attends(function):
+        try:
+            spec_of(str(config))
+        except ClockhandsError:
+            return
+    options["like"] = str(config)
+    talk(f"note: what {config} declares is expected; --like expects something else.")
 
 
 def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str | None]:
@@ -439,14 +451,14 @@ def _may_be_module(function: Any) -> bool:
     """Whether a value is a module or a class, or a function without arguments, which may return one."""
     from clockhands.testing.kinds import is_module
 
-    return isinstance(function, type) or is_module(function) or not _arguments(function)
+    return isinstance(function, type) or is_module(function) or _builds_model(function)
 
 
 def _built_module(function: Any) -> Any:
-    """What a function without arguments returns if that is a module; else the function itself."""
+    """What a function that needs no argument returns if that is a module; else the function itself."""
     from clockhands.testing.kinds import is_module
 
-    if isinstance(function, type) or is_module(function) or _arguments(function):
+    if isinstance(function, type) or is_module(function):
         return function
     made = _built(function)
     return made if is_module(made) else function

@@ -217,6 +217,8 @@ class CausalModel:
         else:
             if "offset" in self.names:
                 given["offset"] = _start(positions)
+            if "cache_positions" in self.names:
+                given["cache_positions"] = self.library.positions(_start(positions) + np.arange(tokens.shape[1]))
             answer = call(**{name: given[meant] for meant, name in self.names.items()}, **handed)
         logits, kept = logits_and_cache(answer)
         kept = cache if kept is None and self.starts is not None else kept

@@ -132,6 +132,7 @@ def check_generation(
             f"A text of {len(texts[0])} tokens was given in one pass, but the model failed: {error}.",
             "Pass length=, the largest number of tokens that it takes.",
         ) from error.__cause__
+    not_finite = _not_finite(subject)
     asked, left_out = _experiment_runs(subject)
     asked, later = _without_consequences(asked)
     left_out |= later
@@ -158,7 +159,7 @@ def check_generation(
     failed = [one for one in asked if one.wrong]
     if any(one.experiment.name == LONG for one in failed):
         subject = replace(subject, sizes=(*sizes_of(called), *BLOCKS))
-    reasons = explained(subject, asked) if failed else ()
+    reasons = explained(subject, asked) if failed and not not_finite else ()
     for one in list(failed):
         experiment = one.experiment
         if isinstance(experiment, GenerationExperiment) and experiment.note and _only(reasons, experiment):
@@ -173,7 +174,7 @@ def check_generation(
     failed = [one for one in failed if one.experiment.name not in by_states]
     if noted:
         asked = [one for one in asked if one.experiment.name not in noted]
-        reasons = explained(subject, asked) if failed else ()
+        reasons = explained(subject, asked) if failed and not not_finite else ()
     if "offset" in called.names and not subject.slip:
         notes["faults of one position"] = "it takes one position for a call, so no token can be moved alone"
     elif "positions" in called.takes and not subject.slip:
@@ -214,9 +215,21 @@ def check_generation(
             default=0.0,
         ),
         spec=spec,
-        pattern=failure_pattern(asked) if failed and not reasons else "",
+        pattern=not_finite or (failure_pattern(asked) if failed and not reasons else ""),
     )
     return settled(report, raises)
+
+
+def _not_finite(it: GenerationSubject) -> str:
+    """Where the logits of one pass are not numbers, so that no cause can be found by comparing with them."""
+    for text, logits in zip(it.texts, it.wanted, strict=False):
+        finite = np.isfinite(logits).all(axis=-1)
+        if not finite.all():
+            return (
+                f"In one pass over {len(text)} tokens its logits are not finite from token {int(finite.argmin())} on: "
+                "mend that first, or pass length=, the number of tokens that a call may have."
+            )
+    return ""
 
 
 def _without_consequences(asked: list[RecordedRun]) -> tuple[list[RecordedRun], dict[str, str]]:

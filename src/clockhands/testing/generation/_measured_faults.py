@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clockhands.configs.resolved import layer_ranges
-from clockhands.phrases import listed
+from clockhands.phrases import listed, number_of
 from clockhands.testing.generation._measured_attention import (
     FROM_ZERO,
     NOTHING_ADDED,
@@ -82,7 +82,12 @@ def _of_rows(measured: Measured, wrong: Sequence[PlacedRow]) -> Iterator[Told]:
             if rows:
                 yield "decode-positions", {"how": _places(name, rows, measured)}
         if cached and not new:
-            yield "cached-keys-rotated-again", {"how": _places("cached keys", cached, measured)}
+            nowhere = [one for one in wrong if one.side == "cached keys" and one.got is None and one.layer == first]
+            how = _places("cached keys", cached, measured)
+            if nowhere:  # of rotated keys none is lost: the cache has moved its rows
+                yield "decode-positions", {"how": f"{how}, and {number_of(len(nowhere), 'other')} at none"}
+            else:
+                yield "cached-keys-rotated-again", {"how": how}
     if not told and lost:
         nowhere = [one for one in wrong if one.layer == first]
         names = listed(list(dict.fromkeys(one.side.removeprefix("new ") for one in nowhere if one.side in sides)))

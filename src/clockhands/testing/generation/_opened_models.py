@@ -28,10 +28,10 @@ from clockhands.testing.generation._causal_models import (
 from clockhands.testing.generation._hidden_states import reading_states
 from clockhands.testing.generation._last_token_models import engine_model, last_token_model
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
-from clockhands.testing.generation._started_caches import owners_of, started, unknown_arguments
+from clockhands.testing.generation._started_caches import begun, owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
 
-_MEANT = meanings("tokens", "positions", "mask", "cache", "offset")
+_MEANT = meanings("tokens", "positions", "mask", "cache", "offset", "cache_positions")
 
 # Above this a model is asked itself, where a smaller one is copied for each experiment.
 _COPIED = 20_000_000
@@ -63,10 +63,11 @@ def opened(
                 made(_THREE)
         except Refused as error:
             tried.append((made.library.name, error))
-            states = reading_states(made) if library == "torch" else None
-            if states is None:
+            other = reading_states(made) if library == "torch" else None
+            other = begun(made, _sized) if other is None else other
+            if other is None:
                 continue
-            made = states
+            made = other
         if vocabulary is None and is_measurable(made) and (known := known_tokens(made)) < made.vocabulary:
             made = replace(made, vocabulary=known, columns=made.vocabulary)
         _refuse_dropout(made)
@@ -126,7 +127,9 @@ def _refused(model: Any) -> NoReturn:
 def _of_transformers(model: Any) -> bool:
     if not hasattr(model, "config") or not hasattr(model, "forward") or not hasattr(model, "parameters"):
         return False
-    return "past_key_values" in _argument_names(model)
+    names = _argument_names(model)
+    open_ended = any(one.kind is one.VAR_KEYWORD for one in inspect.signature(model.forward).parameters.values())
+    return "past_key_values" in names and ("use_cache" in names or open_ended)
 
 
 def _argument_names(model: Any) -> set[str]:
@@ -340,4 +343,4 @@ def _taken(forward: Callable[..., Any]) -> tuple[frozenset[str], dict[str, str]]
     missing = [one for one in parameters if one.name not in passed and one.default is one.empty]
     if missing or "tokens" not in names or (len(names) == 1 and len(parameters) == len(ARGUMENTS)):
         return every
-    return frozenset("positions" if meant == "offset" else meant for meant in names), names
+    return frozenset("positions" if meant in {"offset", "cache_positions"} else meant for meant in names), names

@@ -58,6 +58,7 @@ class PromptDriver:
         unlike: Why prompts of several lengths cannot be given together; empty where they can.
         how: The call that succeeded.
         failed: Calls that did not, each with the reason.
+        renews: Whether each call is made to a new copy of its object, as it goes on from the call before.
         watch: Opened around each call, in its thread.
     """
 
@@ -69,6 +70,7 @@ class PromptDriver:
     unlike: str = ""
     how: str = ""
     failed: tuple[str, ...] = ()
+    renews: bool = False
     watch: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def new_tokens(self, prompts: Prompts, count: int, **how: Any) -> list[list[int]]:
@@ -94,6 +96,10 @@ class PromptDriver:
 
     def _continued(self, prompts: list[list[int]], count: int, **how: Any) -> list[list[int]]:
         raise NotImplementedError
+
+    def copied(self) -> Any:
+        """The object that it is a method of, as it was before any call; None of a function."""
+        return None
 
     @property
     def owners(self) -> list[Any]:
@@ -121,8 +127,10 @@ class GenerateFunction(PromptDriver):
         library: Whose arrays.
         named: The names of its arguments by what they mean.
         settings: What else it is passed.
+        untouched: A copy of the object that it is a method of, made before the first call.
     """
 
+    untouched: Any = None
     function: Callable[..., Any] = len
     form: str = "list"
     library: Library | None = None
@@ -130,8 +138,11 @@ class GenerateFunction(PromptDriver):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def _continued(
-        self, prompts: list[list[int]], count: int, pad: int = 0, settings: Mapping[str, Any] | None = None, **_: Any
-    ) -> list[list[int]]:
+        self, prompts: list[list[int]], count: int, pad: int = 0, settings: Mapping[str, Any] | None = None,
+        engine: Any = None, **_: Any,
+    ) -> list[list[int]]:  # fmt: skip
+        engine = self.copied() if engine is None and self.renews else engine
+        function = self.function if engine is None else getattr(engine, self.function.__name__)
         most = max(map(len, prompts))
         given = dict(self.settings) | dict(settings or {})
         if "number of new tokens" in self.named:
@@ -154,7 +165,12 @@ class GenerateFunction(PromptDriver):
                 mask = np.array([[0] * (most - len(one)) + [1] * len(one) for one in prompts])
                 given[self.named["mask"]] = self.library.positions(mask)
         library = self.library or Library(likely_libraries(self.function)[0])
-        return _new_tokens(library.calling(self.function)(passed, **given), prompts, count)
+        return _new_tokens(library.calling(function)(passed, **given), prompts, count)
+
+    def copied(self) -> Any:
+        """See `PromptDriver`."""
+        owner = getattr(self.function, "__self__", None)
+        return None if owner is None or isinstance(owner, type) else copy.deepcopy(self.untouched or owner)
 
     @property
     def owners(self) -> list[Any]:
@@ -297,8 +313,10 @@ def opened_driver(value: Any, backend: Any, timeout: float | None) -> PromptDriv
             driver.new_tokens([[1, 0, 1]], 2)
             several = driver.new_tokens([[1, 0, 1]], 4)
             if several != driver.new_tokens([[1, 0, 1]], 4):
-                tried.append((call, "it gave one prompt different tokens twice"))
-                continue
+                driver.renews = True
+                if driver.copied() is None or driver.new_tokens([[1, 0, 1]], 4) != driver.new_tokens([[1, 0, 1]], 4):
+                    tried.append((call, "it gave one prompt different tokens twice"))
+                    continue
         except (Refused, Unasked) as error:
             tried.append((call, str(error)))
             continue
@@ -343,6 +361,9 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
             f"{name} needs {listed(missing)}, whose meaning is not known.",
             f"Write def generate(prompt, max_new_tokens): return {name}(…), with these arguments given.",
         )
+    untouched = None
+    with suppress(Exception):  # an object may hold anything, such as a lock
+        untouched = copy.deepcopy(getattr(function, "__self__", None))
     settings = {key: given for key, given in _GREEDY.items() if key in parameters}
     settings |= {key: None for key in _ENDS if key in parameters}
     libraries = [Library(each) for each in (likely_libraries(function) if backend is None else [backend])]
@@ -361,7 +382,7 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
             yield (
                 GenerateFunction(
                     name, timeout, batches=form in {"lists", "rows"}, unlike=unlike, function=function, form=form,
-                    library=library, named=named, settings={**settings, **heat},
+                    library=library, named=named, settings={**settings, **heat}, untouched=untouched,
                 ),
                 f"{name}({', '.join([what, 'number of tokens', *others])})",
             )  # fmt: skip

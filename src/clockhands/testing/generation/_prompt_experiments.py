@@ -21,6 +21,7 @@ _RESERVED = 4  # ids that are often those of padding and ends
 _FOUND_BY = 8  # prompts
 _DECODING, _PADDED, _LATER = "one token at a time", "texts of several lengths", "texts that begin later"
 _BATCH, _AGAIN, _CHUNKS = "with other texts", "repeated call", "chunks"
+_EDITED = "an edited prompt"
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,27 @@ def _later(it: PromptSubject) -> list[Continuation]:
 
 def _again(it: PromptSubject) -> list[Continuation]:
     found = []
-    engine: dict[str, Any] = {"engine": it.driver.copied()} if isinstance(it.driver, RequestEngine) else {}
+    keeps = isinstance(it.driver, RequestEngine) or it.driver.renews
+    engine: dict[str, Any] = {"engine": it.driver.copied()} if keeps else {}
     for one in (1, 2, 1, 4, 2, 1):
         found += it.given([one], "after others", **engine)
+    return found
+
+
+def _edited(it: PromptSubject) -> list[Continuation]:
+    """A prompt that begins like the one before it, with all that was chosen then, as an edited chat does."""
+    keeps = isinstance(it.driver, RequestEngine) or it.driver.renews
+    engine: dict[str, Any] = {"engine": it.driver.copied()} if keeps else {}
+    found = []
+    for number, (prompt, chosen) in enumerate(zip(it.prompts[:3], it.wanted, strict=False)):
+        whole = [*prompt, *chosen]
+        for kept in (len(prompt), len(prompt) // 2, len(whole) - 1):
+            edited = [*whole[:kept], *it.prompts[-1][:2]]
+            (wanted,) = it.driver.new_tokens([edited], _COUNT)
+            it.given([number], "", **engine)
+            (got,) = it.driver.new_tokens([edited], _COUNT, **engine)
+            asked = f"a prompt with the first {kept} tokens of the text before it"
+            found.append(Continuation(asked, number, got, wanted))
     return found
 
 
@@ -126,7 +145,8 @@ def _in_chunks(it: PromptSubject) -> list[Continuation]:
 
 
 _EXPERIMENTS: Mapping[str, Callable[[PromptSubject], list[Continuation]]] = {
-    _DECODING: _decoded, _AGAIN: _again, _CHUNKS: _in_chunks, _BATCH: _alike, _PADDED: _unlike, _LATER: _later,
+    _DECODING: _decoded, _AGAIN: _again, _EDITED: _edited, _CHUNKS: _in_chunks, _BATCH: _alike, _PADDED: _unlike,
+    _LATER: _later,
 }  # fmt: skip
 
 
@@ -229,8 +249,9 @@ def _explained(it: PromptSubject, failed: Mapping[str, Sequence[Continuation]]) 
             told = _of_positions(it, first, failed[first], alike=told is not None) or told
         if told is not None:
             return (explanation_of((told[0],), told[1], list(failed)),), ""
-    if _AGAIN in failed:
-        return (explanation_of(("model-keeps-state",), {}, list(failed)),), ""
+    for name, code in ((_AGAIN, "model-keeps-state"), (_EDITED, "kept-prefix-wrong")):
+        if name in failed:
+            return (explanation_of((code,), {}, list(failed)),), ""
     return (), _PATTERNS.get(first, "")
 
 

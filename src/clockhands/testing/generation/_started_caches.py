@@ -49,6 +49,22 @@ def started(model: CausalModel) -> CausalModel:
     return model
 
 
+def begun(model: CausalModel, opened: Callable[[CausalModel], CausalModel]) -> CausalModel | None:
+    """A model that cannot be called without a cache, with the cache that its code offers; None if none is found.
+
+    Args:
+        model: The model.
+        opened: Calls a model for the first time, which finds its vocabulary.
+    """
+    for way in _ways(model) if "cache" in model.takes else ():
+        if way.starts is not None:
+            with suppress(Refused, Unasked):
+                made = opened(way)
+                if _reads_its_cache(made):
+                    return made
+    return None
+
+
 def owners_of(fn: Any) -> list[Any]:
     """The modules of PyTorch that a callable is, is bound to, encloses or names."""
     if "torch" not in sys.modules:
