@@ -8,7 +8,7 @@ import pytest
 from clockhands.testing import CannotCheck, check_generation
 from clockhands.testing.generation import generates_text
 
-from .small_models import SmallModel
+from .small_models import VOCABULARY, SmallModel
 
 MODEL = SmallModel("numpy", "learned")
 
@@ -252,7 +252,7 @@ class Chat:
 
 
 def test_a_prefix_that_is_kept_of_the_prompt_before_is_asked_for_again():
-    assert check_generation(Chat(), vocabulary=MODEL.vocabulary).sound
-    report = check_generation(Chat(leaves=1), vocabulary=MODEL.vocabulary, raises=False)
+    assert check_generation(Chat(), vocabulary=VOCABULARY).sound
+    report = check_generation(Chat(leaves=1), vocabulary=VOCABULARY, raises=False)
     assert report.codes == {"kept-prefix-wrong"}
     assert [failure.experiment for failure in report.failures] == ["an edited prompt"]
