@@ -62,6 +62,24 @@ def test_wrong_positions_are_named(cases):
         assert report.failures[0].message.endswith("the first is token 3 (text): expected 0, got 3.")
 
 
+def test_padding_that_no_mask_names_is_taken_from_the_ids(cases):
+    mask = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
+    ids = np.where(mask, [[5, 6, 7, 8, 9, 4]], 0)
+    counted = np.where(mask, np.arange(6), 1)
+    report = check_batch("text", ids, None, counted)
+    assert report.left_out["padding"].startswith("it has no attention_mask: 2 tokens of one id")
+    assert "Not checked: padding" in " ".join(str(report).split())
+    with cases("an inverted mask"):
+        report = check_batch("text", ids, None, np.where(mask, 1, [[0, 0, 0, 0, 0, 1]]), raises=False)
+        assert report.codes == {"mask-inverted"}
+    with cases("with its mask"):
+        report = check_batch("text", ids, mask, np.where(mask, 1, 0), raises=False)
+        assert report.codes == {"mask-inverted"}
+    with cases("nothing that could be padding"):
+        wrong = check_batch("text", [[1, 2, 3, 4]], None, [[0, 1, 2, 2]], raises=False)
+        assert "padding" not in wrong.left_out
+
+
 def test_a_report_on_a_batch_is_about_the_batch():
     report = check_batch("qwen2_vl", IDS, MASK, right()[[0, 2, 1]], image_grid_thw=GRIDS, raises=False)
     assert "The batch exchanges rows and columns." in str(report)

@@ -29,6 +29,9 @@ AFTER: Mapping[str, _After] = {
 """Where the next run starts after a grid: a function of the rule, the run, its positions and its start."""
 
 
+INVERTED: Mapping[str, float] = {"inverted at 0": 0, "inverted at 1": 1}
+"""The position of all tokens where padding is numbered in their place."""
+
 LEFT: Mapping[str, float] = {"left at 0": 0, "left at 1": 1}
 """The position of all tokens of the documents that are not numbered."""
 
@@ -69,6 +72,10 @@ def _row(rule: PositionRule, prompt: TokenBatch, number: int) -> np.ndarray:
         documents = _with_grids(rule, prompt, documents)
     if rule.documents == "continue":
         documents = [tuple(run for runs in documents for run in runs)]
+    if rule.padding in INVERTED:  # the numbers of padding are not compared; labels begin it one token earlier
+        left = np.full((len(rule.axes), int(prompt.mask[number].sum())), float(INVERTED[rule.padding]))
+        left[:, -1:] = np.nan
+        return left
     first = rule.first
     if rule.padding == "counted":
         first += int(np.argmax(prompt.mask[number]))

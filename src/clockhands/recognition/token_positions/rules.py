@@ -84,7 +84,8 @@ class PositionRule:
             one position, ``"shared"``.
         audio_after: Whether the marks after a video with audio follow its ``"last"`` token, or the ``"largest"``
             position.
-        padding: Whether padding is ``"skipped"`` or ``"counted"``.
+        padding: Whether padding is ``"skipped"`` or ``"counted"``, or is counted in place of the tokens, which are all
+            ``"inverted at 0"`` or ``"inverted at 1"``.
         documents: Whether packed documents ``"restart"`` or ``"continue"``, or restart ``"twice"``,
             or one token ``"late"``, or all after the first at ``"one"``; or those after the first are not numbered, and
             all their tokens are ``"left at 0"`` or ``"left at 1"``.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.phrases import listed, said
-from clockhands.recognition.token_positions.numbering import AFTER, LEFT, Unpredicted, delta, positions
+from clockhands.recognition.token_positions.numbering import AFTER, INVERTED, LEFT, Unpredicted, delta, positions
 from clockhands.recognition.token_positions.prompts import TokenBatch
 from clockhands.recognition.token_positions.rules import PositionRule
 
@@ -109,6 +109,8 @@ def position_suspects(rule: PositionRule, largest: float) -> Iterator[PositionSu
         yield from _of_audio(rule, other)
     if not rule.latent:
         yield other("padding-shifts", {"how": "a text after padding does not start at 0"}, padding="counted")
+        for padding, filler in INVERTED.items():
+            yield other("mask-inverted", {"filler": filler}, padding=padding)
         yield other("documents-continue", documents="continue")
         yield other("documents-restart-twice", documents="twice")
         yield other("documents-restart-late", documents="late")

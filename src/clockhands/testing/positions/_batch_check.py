@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clockhands.errors import InvalidType, InvalidValue
-from clockhands.phrases import listed, shown
+from clockhands.phrases import listed, number_of, shown
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.token_positions import PositionRule, TokenBatch, given_batch
 from clockhands.testing.positions._known_rules import known_rules
@@ -39,7 +39,8 @@ def check_batch(
         input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library; or a mapping of these
             arguments, as a processor returns it, from which those are taken that are not passed.
         attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding. With larger
-            numbers it numbers packed documents from 1, and positions may restart with each or go on.
+            numbers it numbers packed documents from 1, and positions may restart with each or go on. Without it no
+            token is padding, or, where that leaves positions wrong, one id that fills rows up at one end may be.
         position_ids: The positions to check, [axes, batch, seq], [batch, seq] or [seq]; a first axis more than the
             family has (the positions of text, as Transformers passes them to packed models) is left out.
         image_grid_thw: The grids of all images in patches, [number, 3].
@@ -118,7 +119,31 @@ def check_batch(
         ) from None
     called = {"library": "numpy", "dtype": str(got.dtype)}
     report = judged("the batch", rules, [answer], _missing(batch, rules[0]), called)
+    assumed = _assumed_mask(ids) if mask is None and not report.sound else None
+    if assumed is not None:
+        other = check_batch(
+            model, ids, assumed, position_ids, image_grid_thw=image_grid_thw, video_grid_thw=video_grid_thw,
+            second_per_grid_ts=second_per_grid_ts, mm_token_type_ids=mm_token_type_ids, document_ids=document_ids,
+            cu_seqlens=cu_seqlens, raises=False,
+        )  # fmt: skip
+        if other.sound or (other.explanations and not report.explanations):
+            count = number_of(int((assumed == 0).sum()), "token")
+            why = f"it has no attention_mask: {count} of one id at the ends of rows were taken for padding"
+            report = replace(other, left_out={**other.left_out, "padding": why})
     return settled(replace(report, noun="the batch"), raises)
+
+
+def _assumed_mask(ids: np.ndarray) -> np.ndarray | None:
+    """The mask of padding that ids show: one id fills rows up at one end; None if none does so twice in a row."""
+    ends = np.concatenate([ids[:, -1], ids[:, 0]])
+    for pad in np.unique(ends):
+        same = ids == pad
+        after = np.logical_and.accumulate(same[:, ::-1], axis=1)[:, ::-1]
+        before = np.logical_and.accumulate(same, axis=1)
+        for filled in (after, before):
+            if filled.sum() > 1 and not filled.all(axis=1).any():
+                return (~filled).astype(np.int64)
+    return None
 
 
 def _missing(batch: TokenBatch, rule: PositionRule) -> dict[str, str]:
