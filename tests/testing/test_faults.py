@@ -38,13 +38,14 @@ def asked():
     beside = {"arguments stay as they are", "answers stay as they are"}
     named = {kind: {*experiments(kind), *beside} for kind in ("rotary", "additive", "bias")}
     from clockhands.testing._experiments import Unasked
+    from clockhands.testing.generation import _prompt_experiments as of_programs
     from clockhands.testing.generation import _text_experiments as generation_experiments
     from clockhands.testing.generation._measured_passes import IN_ONE_PASS
 
     def unasked():
         raise Unasked("it has no texts")
 
-    named["generation"] = {generation_experiments.ONE_TOKEN, IN_ONE_PASS} | {
+    named["generation"] = {generation_experiments.ONE_TOKEN, IN_ONE_PASS, *of_programs.EXPERIMENTS} | {
         one.name
         for counting in (True, False)
         for takes in ({"positions"}, set())

@@ -227,7 +227,7 @@ def _not_finite(it: GenerationSubject) -> str:
         if not finite.all():
             return (
                 f"In one pass over {len(text)} tokens its logits are not finite from token {int(finite.argmin())} on: "
-                "mend that first, or pass length=, the number of tokens that a call may have."
+                "correct that first, or pass length=, the number of tokens that a call may have."
             )
     return ""
 

@@ -144,7 +144,7 @@ def _in_chunks(it: PromptSubject) -> list[Continuation]:
     ]
 
 
-_EXPERIMENTS: Mapping[str, Callable[[PromptSubject], list[Continuation]]] = {
+EXPERIMENTS: Mapping[str, Callable[[PromptSubject], list[Continuation]]] = {
     _DECODING: _decoded, _AGAIN: _again, _EDITED: _edited, _CHUNKS: _in_chunks, _BATCH: _alike, _PADDED: _unlike,
     _LATER: _later,
 }  # fmt: skip
@@ -164,7 +164,7 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
     runs: dict[str, list[Continuation]] = {}
     left_out = {"logits": NO_LOGITS}
     absent = {_CHUNKS: not driver.chunked, _LATER: not isinstance(driver, RequestEngine)}
-    for experiment, run in _EXPERIMENTS.items():
+    for experiment, run in EXPERIMENTS.items():
         if absent.get(experiment):
             continue
         try:
