@@ -173,6 +173,22 @@ def test_a_program_is_given_the_folder_of_its_model(told):
     assert status == 0, output
 
 
+def test_a_config_of_a_large_model_is_cut_to_what_can_be_drawn(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    large = {**CONFIG, "vocab_size": 4_000_000, "num_hidden_layers": 20_000, "pad_token_id": 2_000_000}
+    (tmp_path / "config.json").write_text(json.dumps(large), encoding="utf-8")
+    from clockhands.testing.built_subjects import cut_of
+
+    assert cut_of(tmp_path / "config.json") == "6,100 of 20,000 layers and 1,024 of 4,000,000 tokens"
+    wide = {**large, "hidden_size": 65_536}
+    (tmp_path / "config.json").write_text(json.dumps(wide), encoding="utf-8")
+    (tmp_path / "mine.py").write_text(MODEL, encoding="utf-8")
+    done = CliRunner().invoke(main, ["check", "mine.py:Model"])
+    assert done.exit_code == 2
+    assert "which is too many to draw" in done.output
+
+
 def test_a_class_that_cannot_be_built_says_what_it_raised(told):
     pytest.importorskip("torch")
     status, _, output = told("Attention", ("config.num_attention_heads", "config.number_of_ears"))

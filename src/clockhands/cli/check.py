@@ -241,6 +241,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     from clockhands.testing.built_subjects import (
         built_for,
         config_beside,
+        cut_of,
         needed_of,
         takes_config,
         takes_whole,
@@ -271,7 +272,8 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
         options.pop("like", None)
     else:
         options.setdefault("like", str(config))
-        talk(f"note: {value.__name__} was built for {config}, with random weights.")
+        cut = cut_of(config)
+        talk(f"note: {value.__name__} was built for {config}, with random weights{f' and {cut}' if cut else ''}.")
     return built
 
 

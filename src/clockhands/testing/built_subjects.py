@@ -29,6 +29,8 @@ _GIVEN = ("config", *_SIZES, "number of the layer", "folder", "config file", "mo
 _MEANT = meanings(*_GIVEN)
 _WHOLE = frozenset({"config", "folder", "config file"})
 _ROTATES = ("rot", "rope")
+_MOST, _FEW_TOKENS = 250_000_000, 1024  # numbers of a class that is built
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
 
 def config_beside(file: Path) -> Path | None:
@@ -81,8 +83,49 @@ def built_for(value: Any, config: Path) -> Any:
     )
 
 
+def cut_of(config: Path) -> str:
+    """Which of its layers and tokens a class is built with, in words; empty where it is built whole."""
+    return _cut(open_target(str(config)).config or {})[1]
+
+
 def _config_of(path: Path) -> Mapping[str, Any]:
-    return open_target(str(path)).config or {}
+    return _cut(open_target(str(path)).config or {})[0]
+
+
+def _cut(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """A config with fewer layers and tokens, where a class of its sizes would have more than `_MOST` numbers.
+
+    Raises:
+        CannotCheck: One layer alone has more than four times as many.
+    """
+    width, layers, tokens = (_number(each, config) for each in ("hidden size", "number of layers", "vocabulary"))
+    if not all(isinstance(each, int) and each > 0 for each in (width, layers, tokens)):
+        return config, ""
+    held = {**config, **(config.get("text_config") or {})}
+    experts = next((held[name] for name in _EXPERTS if isinstance(held.get(name), int)), 1)
+    inner = held.get("moe_intermediate_size") or _number("feed-forward size", config) or 4 * width
+    a_layer = 4 * width**2 + 3 * width * inner * max(experts, 1)
+    if layers * a_layer + 2 * tokens * width <= _MOST:
+        return config, ""
+    few_tokens = min(tokens, _FEW_TOKENS)
+    few = max(1, min(layers, (_MOST - 2 * few_tokens * width) // a_layer))
+    if few * a_layer > 4 * _MOST:
+        raise CannotCheck(
+            f"One layer in the sizes of the config has {a_layer:,} numbers, which is too many to draw.",
+            "Name a config with a smaller width or fewer experts: --like path/to/config.json.",
+        )
+    made = {"number of layers": few, "vocabulary": few_tokens}
+    names = {name: size for quantity, size in made.items() for name in (quantity, *usual_names(quantity))}
+
+    def changed(part: Mapping[str, Any]) -> dict[str, Any]:
+        found = {name: names.get(name, each) if isinstance(each, int) else each for name, each in part.items()}
+        ids = {name for name, each in found.items() if name.endswith("_token_id") and isinstance(each, int)}
+        return found | {name: min(found[name], few_tokens - 1) for name in ids}
+
+    smaller = changed(config)
+    if isinstance(config.get("text_config"), Mapping):
+        smaller["text_config"] = changed(config["text_config"])
+    return smaller, f"{few:,} of {layers:,} layers and {few_tokens:,} of {tokens:,} tokens"
 
 
 def with_paths(function: Any, config: Path) -> Any:
