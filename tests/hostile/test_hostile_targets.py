@@ -356,7 +356,7 @@ def test_two_named_targets_have_the_limits_of_memory_and_time(tmp_path, monkeypa
 
     monkeypatch.setattr("clockhands.cli.audit.audit", fault)
     monkeypatch.setattr("clockhands.jobs.survey.limits.MEMORY", 2**28)
-    done = CliRunner().invoke(main, ["audit", *(str(tmp_path / name) for name in names), "--json", "--timeout", "0.3"])
+    done = CliRunner().invoke(main, ["audit", *(str(tmp_path / name) for name in names), "--json", "--timeout", "2"])
     told = json.loads(done.stdout)
     assert [Path(each["target"]).name for each in told["targets"]] == ["good"]
     assert [each["message"].partition(" than")[0] for each in told["unread"]] == [

@@ -226,7 +226,14 @@ class Report:
         if self.kind in {"generation", "attention"}:
             return self.sound and not why.startswith("pass ")
         return self.sound and why.startswith(
-            ("it takes no", "it returns no", "it returns the sines", "no expected", "it has no")
+            (
+                "it takes no",
+                "it returns no",
+                "it returns the sines",
+                "no expected",
+                "it has none",
+                "it has no attention_mask",
+            )
         )
 
     def _made(self) -> str:
