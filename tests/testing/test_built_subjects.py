@@ -167,6 +167,13 @@ def test_what_a_config_builds_is_named_by_the_first_command_and_sound_without_th
         assert (status, codes) == (1, [code]), output
 
 
+def test_an_engine_that_a_named_config_builds_is_checked_as_a_model(told):
+    pytest.importorskip("torch")
+    told("generate")
+    done = CliRunner().invoke(main, ["check", "mine.py:Engine", "--like", "config.json", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["kind"]) == (0, "generation")
+
+
 def test_a_program_is_given_the_folder_of_its_model(told):
     pytest.importorskip("torch")
     status, _, output = told("generate")

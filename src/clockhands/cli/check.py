@@ -169,14 +169,14 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         check = check_of(kind or kind_for(None, options.get("like")))
         check_options(check, options)
         return check(raises=False, **options)
-    bare = kind is None and "like" not in options
     function = _subject(target, kind, options)
     if function is None:
         return _laws(target, options)
+    bare = kind is None and "like" not in options
     if bare and generates_text(function):
-        kind = "generation"
+        kind, bare = "generation", False
     refused = None
-    if (bare and kind is None and "like" not in options) or kind == "positions":
+    if bare or kind == "positions":
         try:
             if report := by_names(function, kind, **others):
                 return report
@@ -450,7 +450,7 @@ def _builds_model(function: Any) -> bool:
 
 
 def _may_be_module(function: Any) -> bool:
-    """Whether a value is a module or a class, or a function without arguments, which may return one."""
+    """Whether a value is a module or a class, or a function that needs no argument, which may return one."""
     from clockhands.testing.kinds import is_module
 
     return isinstance(function, type) or is_module(function) or _builds_model(function)

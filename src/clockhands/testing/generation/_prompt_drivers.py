@@ -199,6 +199,7 @@ class RequestEngine(PromptDriver):
         earlier: Requests of earlier calls to the same object.
     """
 
+    renews: bool = True
     engine: Any = None
     adds: str = ""
     steps: str = ""

@@ -68,6 +68,10 @@ class PromptSubject:
     prompts: list[list[int]]
     wanted: list[list[int]] = field(default_factory=list)
 
+    def one_object(self) -> dict[str, Any]:
+        """What has several calls made to one object, as a user makes them, where each call has a new copy else."""
+        return {"engine": self.driver.copied()} if self.driver.renews else {}
+
     def given(self, chosen: Sequence[int], asked: str, **how: Any) -> list[Continuation]:
         """Some prompts in one call."""
         got = self.driver.new_tokens([self.prompts[one] for one in chosen], _COUNT, **how)
@@ -110,8 +114,7 @@ def _later(it: PromptSubject) -> list[Continuation]:
 
 def _again(it: PromptSubject) -> list[Continuation]:
     found = []
-    keeps = isinstance(it.driver, RequestEngine) or it.driver.renews
-    engine: dict[str, Any] = {"engine": it.driver.copied()} if keeps else {}
+    engine = it.one_object()
     for one in (1, 2, 1, 4, 2, 1):
         found += it.given([one], "after others", **engine)
     return found
@@ -119,8 +122,7 @@ def _again(it: PromptSubject) -> list[Continuation]:
 
 def _edited(it: PromptSubject) -> list[Continuation]:
     """A prompt that begins like the one before it, with all that was chosen then, as an edited chat does."""
-    keeps = isinstance(it.driver, RequestEngine) or it.driver.renews
-    engine: dict[str, Any] = {"engine": it.driver.copied()} if keeps else {}
+    engine = it.one_object()
     found = []
     for number, (prompt, chosen) in enumerate(zip(it.prompts[:3], it.wanted, strict=False)):
         whole = [*prompt, *chosen]
