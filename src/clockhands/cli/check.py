@@ -263,7 +263,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
         if not takes_whole(value):
             return value
         raise CannotCheck(
-            f"{value.__name__} needs {listed(needed_of(value))}, and no config says them.",
+            f"{value.__name__} needs {listed(needed_of(value))}, and there is no config that gives them.",
             "Put the config.json of the model beside the file, or name it: --like path/to/config.json. Or name a "
             f"function without arguments: def built(): return {value.__name__}(...).",
         )
@@ -295,7 +295,7 @@ def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
         except ClockhandsError:
             return
     options["like"] = str(config)
-    talk(f"note: what {config} declares is expected; --like expects something else.")
+    talk(f"note: compared with what {config} declares; --like names another config or encoding.")
 
 
 def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str | None]:
