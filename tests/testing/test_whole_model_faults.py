@@ -389,6 +389,28 @@ def test_a_rejected_token_that_stays_in_the_cache_is_named():
     assert {failure.experiment for failure in report.failures} == {"rejected tokens"}
 
 
+class Counted(SmallModel):
+    """Its cache counts its tokens, and the mask goes by the count, as that of Llama 4 does."""
+
+    def forward(self, tokens, positions, mask, cache):
+        self.counted = 0 if cache is None else cache["counted"]
+        logits, kept = super().forward(tokens, positions, mask, cache)
+        return logits, {**kept, "counted": self.counted + tokens.shape[1]}
+
+    def seen(self, tokens, mask, past):
+        keys = past + tokens.shape[1]
+        causal = np.arange(keys) <= self.counted + np.arange(tokens.shape[1])[:, None]
+        seen = super().seen(tokens, mask, past)
+        return np.broadcast_to(causal, seen.shape) if mask is None else seen
+
+
+def test_rejected_tokens_are_taken_out_of_the_count_of_a_cache():
+    """Transformers 4.57 kept the count of a cache of chunks apart from its rows, and a sound Llama 4 was failed."""
+    report = checked(Counted())
+    assert report.sound, str(report)
+    assert {"rejected tokens", "an accepted branch"} <= set(report.experiments)
+
+
 class Window(SmallModel):
     """Every query sees the last 8 rows, whichever tokens they are."""
 

@@ -5,7 +5,7 @@ No format of a cache is assumed: the axis of the keys is the one that grows with
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,23 @@ def key_axes(before: Any, after: Any, grown: int) -> dict[Path, int]:
     return axes
 
 
+def token_counts(before: Any, after: Any, grown: int) -> frozenset[Path]:
+    """The whole numbers of a cache, alone or in an array, that grew by the number of tokens: it counts them there."""
+    older = dict(_leaves(before, _is_count))
+    return frozenset(
+        path
+        for path, count in _leaves(after, _is_count)
+        if path in older
+        and np.shape(count) == np.shape(older[path])
+        and (as_numpy(count).astype(np.int64) - as_numpy(older[path]).astype(np.int64) == grown).all()
+    )
+
+
+def with_counts(cache: Any, fewer: int, counts: Collection[Path]) -> Any:
+    """A copy of the cache that has counted fewer tokens."""
+    return mapped(copied(cache), lambda path, count: count - fewer if path in counts else count, is_leaf=_is_count)
+
+
 def with_rows(cache: Any, rows: Callable[[int], np.ndarray], axes: dict[Path, int]) -> Any:
     """A copy of the cache with some rows of its keys and values: what it counts stays as it is.
 
@@ -70,24 +87,30 @@ def rows_of(cache: Any, path: Path, axis: int, text: int | None = None) -> np.nd
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
 
 
-def mapped(cache: Any, change: Callable[[Path, Any], Any], path: Path = (), seen: frozenset[int] = frozenset()) -> Any:
-    """The same nest with every array changed; objects are written to, and only where something in them changed."""
-    if _is_array(cache):
+def mapped(
+    cache: Any,
+    change: Callable[[Path, Any], Any],
+    path: Path = (),
+    seen: frozenset[int] = frozenset(),
+    is_leaf: Callable[[object], bool] | None = None,
+) -> Any:
+    """The same nest with every array, or leaf, changed; objects are written to only where something in them did."""
+    if (is_leaf or _is_array)(cache):
         return change(path, cache)
     if id(cache) in seen:
         return cache
     seen |= {id(cache)}
     if isinstance(cache, dict):
-        made = {key: mapped(value, change, (*path, key), seen) for key, value in cache.items()}
+        made = {key: mapped(value, change, (*path, key), seen, is_leaf) for key, value in cache.items()}
         return cache if all(made[key] is cache[key] for key in made) else type(cache)(made)
     if isinstance(cache, tuple | list):
-        values = [mapped(value, change, (*path, place), seen) for place, value in enumerate(cache)]
+        values = [mapped(value, change, (*path, place), seen, is_leaf) for place, value in enumerate(cache)]
         if all(new is old for new, old in zip(values, cache, strict=True)):
             return cache
         return type(cache)(*values) if hasattr(cache, "_fields") else type(cache)(values)
     if hasattr(cache, "__dict__") and not isinstance(cache, type) and not callable(cache):
         for name, value in list(vars(cache).items()):
-            changed = mapped(value, change, (*path, name), seen)
+            changed = mapped(value, change, (*path, name), seen, is_leaf)
             if changed is not value:
                 object.__setattr__(cache, name, changed)
     return cache
@@ -95,15 +118,25 @@ def mapped(cache: Any, change: Callable[[Path, Any], Any], path: Path = (), seen
 
 def arrays_of(cache: Any) -> Iterator[tuple[Path, Any]]:
     """Every array of a cache, with its path."""
+    yield from _leaves(cache, _is_array)
+
+
+def _leaves(cache: Any, is_leaf: Callable[[object], bool]) -> list[tuple[Path, Any]]:
     found: list[tuple[Path, Any]] = []
 
-    def noted(path: Path, array: Any) -> Any:
-        found.append((path, array))
-        return array
+    def noted(path: Path, leaf: Any) -> Any:
+        found.append((path, leaf))
+        return leaf
 
     # An object is given back itself, and written to only where something in it changed.
-    mapped(cache, noted)
-    yield from found
+    mapped(cache, noted, is_leaf=is_leaf)
+    return found
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, int | np.integer):
+        return not isinstance(value, bool)
+    return hasattr(value, "shape") and hasattr(value, "dtype") and "int" in str(value.dtype)  # type: ignore[attr-defined]
 
 
 def _is_array(value: object) -> bool:

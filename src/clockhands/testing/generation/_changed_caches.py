@@ -10,7 +10,15 @@ from clockhands.encodings.layouts import Layout
 from clockhands.encodings.rotary import Rotary, rerotate
 from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.testing._experiments import Answer, Unasked
-from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied, mapped, with_rows
+from clockhands.testing.generation._cache_arrays import (
+    Path,
+    arrays_of,
+    copied,
+    mapped,
+    token_counts,
+    with_counts,
+    with_rows,
+)
 from clockhands.testing.generation._cache_shifts import CacheShift
 from clockhands.testing.generation._causal_models import held
 from clockhands.testing.generation._kept_states import states_of
@@ -65,8 +73,9 @@ def _rejected(it: GenerationSubject) -> list[Answer]:
     drafted = np.concatenate([text[:begun], (text[begun : begun + 2] + 1) % it.model.vocabulary])
     at = np.arange(len(text))[None]
     cache, axes = grown_cache(it.model, text[:half], [half - 1])
+    before = copied(cache)
     _, cache = it.model(drafted[None, half:], at[:, half : len(drafted)], None, cache)
-    cache = with_only(it, cache, np.arange(begun), axes)
+    cache = without_rejected(it, before, cache, np.arange(begun), axes)
     logits, _ = it.model(text[None, begun:], at[:, begun:], None, cache)
     return [it.reply("two rejected tokens are removed, then the right ones", logits[0], it.wanted[0][begun:], begun)]
 
@@ -80,6 +89,17 @@ def with_only(it: GenerationSubject, cache: Any, rows: np.ndarray, axes: dict[Pa
             "the rows of its cache are not accessible: pass evict=, a function(cache, rows) that keeps these rows"
         )
     return with_rows(cache, lambda _: rows, axes)
+
+
+def without_rejected(it: GenerationSubject, before: Any, after: Any, kept: np.ndarray, axes: dict[Path, int]) -> Any:
+    """A copy of the cache after a draft with the kept rows alone, which counts the other tokens no longer."""
+    cache = with_only(it, after, kept, axes)
+    if it.evict is not None:
+        return cache
+    ((path, axis),) = [*axes.items()][:1]
+    size = dict(arrays_of(after))[path].shape[axis]
+    drafted = size - dict(arrays_of(before))[path].shape[axis]
+    return with_counts(cache, size - len(kept), token_counts(before, after, drafted))
 
 
 def _shifted_text(it: GenerationSubject) -> list[Answer]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.generation._cache_arrays import Path, copied
-from clockhands.testing.generation._changed_caches import needs_positions, with_only
+from clockhands.testing.generation._changed_caches import needs_positions, without_rejected
 from clockhands.testing.generation._key_places import grown_cache
 from clockhands.testing.generation.texts import GenerationSubject
 
@@ -25,7 +25,7 @@ NOT_JUDGED = (
 
 def _verified(it: GenerationSubject) -> list[Answer]:
     """Two branches of drafts after one text, verified in one call."""
-    branches, logits, _, _ = _tree(it)
+    branches, logits, *_ = _tree(it)
     half = len(it.texts[0]) // 2
     return [
         it.reply(
@@ -40,17 +40,18 @@ def _verified(it: GenerationSubject) -> list[Answer]:
 
 def _accepted(it: GenerationSubject) -> list[Answer]:
     """The rows of one branch are kept, and the text goes on after it."""
-    _, _, cache, axes = _tree(it)
+    _, _, before, cache, axes = _tree(it)
     text, half = it.texts[0], len(it.texts[0]) // 2
     begun = half + _DEPTH
-    cache = with_only(it, cache, np.array([*range(half), *range(half, half + 2 * _DEPTH, 2)]), axes)
+    kept = np.array([*range(half), *range(half, half + 2 * _DEPTH, 2)])
+    cache = without_rejected(it, before, cache, kept, axes)
     logits, _ = it.model(text[None, begun:], np.arange(begun, len(text))[None], None, cache)
     asked = f"the first branch of a tree of 2 is kept, then {len(text) - begun} tokens"
     return [it.reply(asked, logits[0], it.wanted[0][begun:], begun)]
 
 
-def _tree(it: GenerationSubject) -> tuple[list[np.ndarray], np.ndarray, Any, dict[Path, int]]:
-    """Two branches after the first half of the longest text: their tokens, logits, the cache and the axes of rows."""
+def _tree(it: GenerationSubject) -> tuple[list[np.ndarray], np.ndarray, Any, Any, dict[Path, int]]:
+    """Two branches after half of the longest text: tokens, logits, the cache before and after, axes of rows."""
     needs_positions(it)
     text, half = it.texts[0], len(it.texts[0]) // 2
     if not it.slip:
@@ -65,8 +66,8 @@ def _tree(it: GenerationSubject) -> tuple[list[np.ndarray], np.ndarray, Any, dic
     branch, depth = np.tile([0, 1], _DEPTH), np.repeat(np.arange(_DEPTH), 2)
     sees = (branch[:, None] == branch) & (depth[:, None] >= depth)
     mask = np.concatenate([np.ones((2 * _DEPTH, half), bool), sees], axis=1)
-    logits, cache = it.model(np.stack(branches, 1).reshape(1, -1), half + depth[None], mask[None], copied(cache))
-    return branches, logits[0], cache, axes
+    logits, after = it.model(np.stack(branches, 1).reshape(1, -1), half + depth[None], mask[None], copied(cache))
+    return branches, logits[0], cache, after, axes
 
 
 TREES = (
