@@ -39,11 +39,13 @@ class ScoreProduct:
         queries: [heads, tokens, channels].
         keys: [heads of keys, keys, channels].
         scores: The input of the softmax, [heads, tokens, keys].
+        reads: How many reads of tables came before it.
     """
 
     queries: np.ndarray
     keys: np.ndarray
     scores: np.ndarray
+    reads: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +55,12 @@ class TableRead:
     Attributes:
         table: It; kept so that its identity stays its own.
         rows: Their numbers, in order.
+        shape: Of the array of these numbers.
     """
 
     table: Tensor
     rows: tuple[int, ...]
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -134,7 +138,8 @@ class _Recorder(TorchFunctionMode):
                 return
 
     def _note(self, queries: Tensor, keys: Tensor, scores: Tensor) -> None:
-        self.call.products.append(ScoreProduct(*(_rows(each) for each in (queries, keys, scores))))
+        arrays = (_rows(each) for each in (queries, keys, scores))
+        self.call.products.append(ScoreProduct(*arrays, reads=len(self.call.reads)))
 
     def _read(self, func: Any, args: Any, kwargs: Any) -> None:
         if func is nn.functional.embedding:
@@ -146,9 +151,12 @@ class _Recorder(TorchFunctionMode):
             given = dict(zip(("input", "dim", "index"), args, strict=False)) | kwargs
             table, axis, index = given["input"], given["dim"], given["index"]
         floats = isinstance(table, Tensor) and (table.is_floating_point() or table.is_complex())
-        if not floats or id(table) in self.made or table.ndim < 2 or axis >= table.ndim:
+        new = id(table) in self.made and not isinstance(table, nn.Parameter)  # a model may be made in the call
+        if not floats or new or table.ndim < 2 or axis >= table.ndim:
             return
+        shape = None
         if isinstance(index, Tensor) and index.dtype != torch.bool and not index.is_floating_point():
+            shape = tuple(index.shape)
             rows = index.detach().cpu().flatten().tolist()
         elif isinstance(index, slice):
             rows = list(range(*index.indices(table.shape[axis])))
@@ -156,7 +164,7 @@ class _Recorder(TorchFunctionMode):
             rows = [index]
         else:
             return
-        self.call.reads.append(TableRead(table, tuple(rows)))
+        self.call.reads.append(TableRead(table, tuple(rows), (len(rows),) if shape is None else shape))
 
 
 def _rows(array: Tensor) -> np.ndarray:

@@ -348,7 +348,7 @@ def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
                 missed = int(np.setxor1d(seen, meant)[0])
             elif in_order and got.shape[0] == wanted.shape[0]:
                 row = QueryScores(of_one_pass, got[:, seen], seen, right, inside, reference.allowed)
-                relation = row.relation(_products_of(product, inside)[:, seen])
+                relation = row.relation(products_of(product.queries[:, inside], product.keys)[:, seen])
             yield ScoreRow(layer, size, start, right, (len(seen), len(meant)), missed, relation)
 
 
@@ -358,9 +358,8 @@ def _step(scores: np.ndarray) -> float | None:
     return float(steps[0]) if len(steps) > 1 and np.ptp(steps) <= LEAST * np.abs(scores[0]).max() else None
 
 
-def _products_of(product: Any, token: int) -> np.ndarray:
-    """The products of one query with all keys, [heads, keys]."""
-    queries, keys = product.queries[:, token], product.keys
+def products_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """The products of one query [heads, channels] with all keys, [heads, keys]."""
     keys = np.repeat(keys, len(queries) // len(keys), axis=0) if len(queries) % len(keys) == 0 else keys
     if len(keys) != len(queries):
         return np.zeros((len(queries), keys.shape[1]))

@@ -83,7 +83,7 @@ class PassedPositions:
         """
         best: tuple[list[PlacedToken], str] = [], ""
         for code, calls in self.calls.items():
-            placed = list(_placed(calls, texts, prompts))
+            placed = list(placed_tokens(calls, texts, prompts))
             if len(placed) > len(best[0]):
                 best = placed, code.co_qualname
         wrong = []
@@ -94,41 +94,50 @@ class PassedPositions:
         return wrong, best[1]
 
 
-def _placed(
+def placed_tokens(
     calls: Sequence[tuple[np.ndarray, np.ndarray]], texts: Sequence[Sequence[int]], prompts: Sequence[int]
 ) -> Iterator[PlacedToken]:
     """The tokens of calls by the texts that they continue; those of pads and of unknown texts are left out."""
     done = [0] * len(texts)
+    before: dict[int, tuple[int, int]] = {}  # the row of each text, and of how many
     for tokens, positions in calls:
         taken: set[int] = set()
         for row, (ids, at) in enumerate(zip(tokens.tolist(), positions.tolist(), strict=True)):
             fits = [
                 (text, found)
                 for text in range(len(texts))
-                if text not in taken and (found := _part(ids, texts[text], prompts[text], done[text])) is not None
+                if text not in taken
+                and (text not in before or before[text] == (row, len(tokens)) or before[text][1] != len(tokens))
+                and (found := _part(ids, texts[text], done[text])) is not None
             ]
             own = [one for one in fits if one[0] == row] or (fits if len(fits) == 1 else [])
-            for text, (first, start) in own[:1]:
-                size = min(len(ids) - first, len(texts[text]) - start)
-                if start == 0 and first == 0:
-                    size = min(size, prompts[text]) if done[text] == 0 else size
+            for text, (first, start, common) in own[:1]:
+                size = common if done[text] else min(common, prompts[text])
                 taken.add(text)
+                before[text] = row, len(tokens)
                 done[text] = start + size
                 for each in range(size):
                     yield PlacedToken(text, start + each, at[first + each])
 
 
-def _part(ids: list[int], text: Sequence[int], prompt: int, done: int) -> tuple[int, int] | None:
-    """Where a row of tokens begins to be a part of a text, and where in the text; None if it is none."""
+def _part(ids: list[int], text: Sequence[int], done: int) -> tuple[int, int, int] | None:
+    """Where a row of tokens begins to be a part of a text, where in the text, and for how many tokens.
+
+    None if it is none: before the tokens there may be pads or other text, and behind them pads or what a draft added.
+    """
     own = list(text)
-    if ids == own[done : done + len(ids)]:
-        return 0, done
-    if done == 0 and len(ids) > prompt:
-        if ids[-prompt:] == own[:prompt]:
-            return len(ids) - prompt, 0
-        if ids[:prompt] == own[:prompt]:
-            return 0, 0
-    return None
+    best = (0, done, 0)
+    for first in range(1 if done and _common(ids, own[done:]) else len(ids)):
+        size = _common(ids[first:], own[done:])
+        if size > best[2]:
+            best = (first, done, size)
+    if done and best[2] < len(ids) and (again := _common(ids, own)) >= done:
+        return 0, 0, again  # the text is read once more from its start
+    return best if best[2] >= min(2, len(ids)) or (best[2] and not best[0]) else None
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ numbers that come back are the new tokens.
 import copy
 import inspect
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import Library, Refused, answered, as_numpy, dtype_of, kind_of, likely_libraries
 from clockhands.testing._experiments import Unasked
@@ -84,7 +86,8 @@ class PromptDriver:
         self.tokens += sum(map(len, prompts)) + count * len(prompts)
 
         def call() -> list[list[int]]:
-            with self.watch():
+            alone = "torch" in sys.modules and all(map(faster_alone, self.owners))
+            with in_one_thread() if alone else nullcontext(), self.watch():
                 return self._continued([list(map(int, one)) for one in prompts], count, **how)
 
         try:

@@ -12,6 +12,8 @@ from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.generation._chosen_tokens import FEWEST, NO_LOGITS, explained_by_ties, tie_rate, tokens_found
 from clockhands.testing.generation._explanations import explanation_of
+from clockhands.testing.generation._measured_faults import Told
+from clockhands.testing.generation._measured_programs import faults_of_program
 from clockhands.testing.generation._passed_positions import PassedPositions
 from clockhands.testing.generation._prompt_drivers import END, PromptDriver, RequestEngine
 from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
@@ -21,7 +23,9 @@ _RESERVED = 4  # ids that are often those of padding and ends
 _FOUND_BY = 8  # prompts
 _DECODING, _PADDED, _LATER = "one token at a time", "texts of several lengths", "texts that begin later"
 _BATCH, _AGAIN, _CHUNKS = "with other texts", "repeated call", "chunks"
-_EDITED = "an edited prompt"
+_EDITED, _MODELS = "an edited prompt", "positions in its models"
+_POSITIONS = ", and the positions of one pass in its models"
+_MEASURED = 16  # tokens: some of a draft are rejected
 
 
 @dataclass(frozen=True)
@@ -181,13 +185,20 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
             runs[experiment] = found
     failed = {name: found for name, found in runs.items() if any(one.parts is not None for one in found)}
     reasons, pattern = _explained(subject, failed)
+    failures = [_failure(name, found) for name, found in failed.items()]
+    models, inside = (0, []) if failed else _inside(subject)
+    for number, (code, how) in inside:
+        where = f"in model {number + 1} of the {models} that read the text, " if models > 1 else ""
+        said = {**how, "how": f"{where}{how['how']}"} if "how" in how else how
+        reasons += (explanation_of((code,), said, [_MODELS]),)
+        failures.append(Failure(_MODELS, f"{said.get('how', reasons[-1].message)}.", {"model": number}))
     return Report(
         subject=name,
         kind="generation",
-        like="the same tokens however a text is passed",
-        experiments=tuple(runs),
+        like="the same tokens however a text is passed" + (_POSITIONS if models else ""),
+        experiments=(*runs, *([_MODELS] if models else [])),
         left_out=left_out,
-        failures=tuple(_failure(name, found) for name, found in failed.items()),
+        failures=tuple(failures),
         explanations=reasons,
         called={"calls": driver.calls, "rows": driver.tokens, "shape": driver.how, "did_not_fit": list(driver.failed)},
         pattern="" if reasons else pattern,
@@ -225,6 +236,7 @@ def _failure(experiment: str, found: Sequence[Continuation]) -> Failure:
 
 _SCENES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     _DECODING: ("of a text alone", {}),
+    _CHUNKS: ("of a prompt in chunks", {}),
     _BATCH: ("of texts of one length in one call", {}),
     _PADDED: ("of texts of several lengths in one call", {}),
     _LATER: ("of texts of which each begins later", {"begins": range(0, 2 * len(_SIZES), 2)}),
@@ -244,13 +256,13 @@ _PATTERNS = {
 
 def _explained(it: PromptSubject, failed: Mapping[str, Sequence[Continuation]]) -> tuple[tuple[Explanation, ...], str]:
     """The faults that account for what failed, and what is known where none does."""
-    first = next((name for name in (_DECODING, _CHUNKS, _BATCH, _PADDED, _LATER) if name in failed), "")
-    if first in _SCENES:
+    first = next((name for name in _SCENES if name in failed), "")
+    if first:
         told = _of_pads(it) if first == _PADDED else None
         if told is None or told[0] == "padding-shifts":
             told = _of_positions(it, first, failed[first], alike=told is not None) or told
-        if told is not None:
-            return (explanation_of((told[0],), told[1], list(failed)),), ""
+        for code, how in [told] if told is not None else _of_attention(it, first, failed[first]):
+            return (explanation_of((code,), how, list(failed)),), ""
     for name, code in ((_AGAIN, "model-keeps-state"), (_EDITED, "kept-prefix-wrong")):
         if name in failed:
             return (explanation_of((code,), {}, list(failed)),), ""
@@ -268,13 +280,10 @@ def _of_positions(
         found: What it gave.
         alike: Whether positions that are all further by one number are wrong.
     """
-    where, how = _SCENES[name]
-    chosen = [next(one.text for one in found if one.parts is not None)] if name == _DECODING else [
-        *dict.fromkeys(one.text for one in found)
-    ]  # fmt: skip
+    where, how = _scene(it, name)
+    prompts = _prompts_of(it, name, found)
     seen = PassedPositions()
     watched = replace(it.driver, watch=seen.watching)
-    prompts = [it.prompts[one] for one in chosen]
     with suppress(Refused, Unasked):
         got = watched.new_tokens(prompts, _COUNT, **how)
         sizes = [len(prompt) for prompt in prompts]
@@ -291,6 +300,44 @@ def _of_positions(
         if name == _PADDED:
             return "padding-shifts", {"how": told}
     return None
+
+
+def _scene(it: PromptSubject, name: str) -> tuple[str, Mapping[str, Any]]:
+    where, how = _SCENES[name]
+    return where, {"settings": {it.driver.chunked: 2}} if name == _CHUNKS else how
+
+
+def _prompts_of(it: PromptSubject, name: str, found: Sequence[Continuation]) -> list[list[int]]:
+    """The first prompt that was continued wrongly, or all that were given in one call."""
+    if name in (_DECODING, _CHUNKS):
+        return [it.prompts[next(one.text for one in found if one.parts is not None)]]
+    return [it.prompts[one] for one in dict.fromkeys(one.text for one in found)]
+
+
+def _of_attention(it: PromptSubject, name: str, found: Sequence[Continuation]) -> list[Told]:
+    """The faults that queries, keys and scores show inside a program that is made of PyTorch."""
+    _, how = _scene(it, name)
+    with suppress(Refused, Unasked, ImportError):
+        told = faults_of_program(it.driver, _prompts_of(it, name, found), _COUNT, **how)
+        return next((each for each in told.values() if each), [])
+    return []
+
+
+def _inside(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
+    """How many models made of PyTorch read the tokens in a program, and what is wrong in the calls of each.
+
+    Tokens alone may hide it: weights may give positions little to say, and what a draft computes changes how many of
+    its tokens are accepted, and not which ones follow.
+    """
+    told: dict[int, list[Told]] = {}
+    with suppress(Refused, Unasked, ImportError):
+        for prompt in it.prompts[:2]:
+            found = faults_of_program(it.driver, [prompt], _MEASURED)
+            for number, faults in found.items():
+                told.setdefault(number, []).extend(faults[:1])
+        # One prompt alone may have a drafted token by chance where another one stands in its text.
+        return len(told), [(number, faults[0]) for number, faults in told.items() if len(faults) > 1]
+    return 0, []
 
 
 def _of_pads(it: PromptSubject) -> tuple[str, dict[str, Any]] | None:

@@ -1,0 +1,355 @@
+"""What reaches attention inside a program that is made of PyTorch, beside one pass over the same text.
+
+A text is a prompt with the tokens that the program chose. Given as one prompt, it shows the query and the key of each
+of its tokens in each attention; in the calls of the program the same tokens should have the same ones. In the first
+attention a query or key depends on its token and its position alone, so a wrong one is looked up among those of the
+same token, repeated.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from clockhands.encodings.layouts import Layout, pair_channels
+from clockhands.recognition.calling import Refused
+from clockhands.testing._experiments import Unasked
+from clockhands.testing.generation._measured_attention import (
+    HIDDEN_BELOW,
+    LEAST,
+    Measured,
+    PlacedRow,
+    QueryScores,
+    RowPlaces,
+    ScoreRow,
+    Side,
+    products_of,
+)
+from clockhands.testing.generation._measured_faults import Told, faults_of_calls
+from clockhands.testing.generation._passed_positions import PlacedToken, placed_tokens
+
+_MORE = 8  # positions behind the text at which a token is looked up
+_MOST_TOKENS = 48  # that are looked up
+_LONGEST = 512  # tokens of a text
+_LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
+
+
+@dataclass(frozen=True, eq=False)
+class InnerCall:
+    """A call of a model inside a program.
+
+    Attributes:
+        tokens: Which of its tokens are known, and of which place in which text; ``position`` is the place in the call.
+        shape: Texts and tokens of the call.
+        products: Of queries and keys, one for each attention.
+        appends: Whether its own keys are the last ones, as they are not in a cache of one size.
+    """
+
+    tokens: Sequence[PlacedToken]
+    shape: tuple[int, int]
+    products: Sequence[Any]
+    appends: bool
+
+
+Inner = list[InnerCall]
+"""All calls of one model."""
+
+
+@dataclass(frozen=True, eq=False)
+class InnerRow:
+    """What one token of a text has in one attention of a call.
+
+    Attributes:
+        query: [heads, channels].
+        key: Likewise; None where it is not known which one of the keys it is.
+        scores: [heads, keys].
+        keys: Those of its text in this call, [heads, keys, channels].
+    """
+
+    query: np.ndarray
+    key: np.ndarray | None
+    scores: np.ndarray
+    keys: np.ndarray
+
+
+def inner_calls(program: Any, prompts: list[list[int]], count: int, **how: Any) -> tuple[list[Inner], list[list[int]]]:
+    """The calls that a program makes for some prompts, of each model that reads their tokens, and what follows them.
+
+    A model is known by its table of tokens: one of which rows are read in the order of the texts.
+
+    Raises:
+        Refused, Unasked: It cannot be called like that.
+    """
+    from clockhands.models.recorded_calls import recorded_into
+
+    recorded: list[Any] = []
+    new = replace(program, watch=partial(recorded_into, recorded)).new_tokens(prompts, count, **how)
+    texts = [[*prompt, *after] for prompt, after in zip(prompts, new, strict=True)]
+    sizes = [len(prompt) for prompt in prompts]
+    found = []
+    for record in recorded:
+        reads = {id(read.table): _read_tokens(record, read.table, texts, sizes) for read in record.reads}
+        models = [each for each in reads.values() if {one.place for _, _, own in each for one in own if not one.text}
+                  >= set(range(sizes[0]))]  # fmt: skip
+        begins = sorted(begin for each in models for begin, _, _ in each)
+        for each in models:
+            calls, before = [], 0
+            for begin, shape, tokens in each:
+                end = next((other for other in begins if other > begin), len(record.reads))
+                products = [one for one in record.products if begin < one.reads <= end]
+                if products:
+                    keys = products[0].keys.shape[1]
+                    calls.append(InnerCall(tokens, shape, products, keys in {shape[1], before + shape[1]}))
+                    before = keys
+            found.append(calls)
+    return found, new
+
+
+def _read_tokens(
+    record: Any, table: Any, texts: Sequence[Sequence[int]], sizes: Sequence[int]
+) -> list[tuple[int, tuple[int, int], list[PlacedToken]]]:
+    """The reads of a table: which one it is, how many texts and tokens it is of, and the tokens of texts that it reads.
+
+    Their ``position`` is the place in the read.
+    """
+    begins = [number for number, read in enumerate(record.reads) if read.table is table]
+    arrays, numbers, offset = [], [], 0
+    for number in begins:
+        rows = np.array(record.reads[number].rows).reshape(record.reads[number].shape)
+        rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim else rows.reshape(1, 1)
+        arrays.append((rows, offset + np.arange(rows.size).reshape(rows.shape)))
+        numbers.append(offset)
+        offset += rows.size
+    known: list[list[PlacedToken]] = [[] for _ in begins]
+    for token in placed_tokens(arrays, texts, sizes):
+        call = int(np.searchsorted(numbers, token.position, side="right")) - 1
+        known[call].append(replace(token, position=token.position - numbers[call]))
+    return [(begin, rows.shape, own) for begin, (rows, _), own in zip(begins, arrays, known, strict=True)]
+
+
+class ReferenceText:
+    """What the tokens of a text have in each attention, where the text is one prompt.
+
+    Args:
+        program: The program.
+        text: The text.
+        number: Which of its models.
+    """
+
+    def __init__(self, program: Any, text: list[int], number: int) -> None:
+        """Ask the program."""
+        models, _ = inner_calls(program, [text], 1)
+        calls = models[number] if number < len(models) else []
+        self.layers = len(calls[0].products) if calls else 0
+        texts = calls[0].shape[0] if calls else 1
+        self.heads = [(len(one.queries) // texts, len(one.keys) // texts) for one in calls[0].products] if calls else []
+        self.whole = calls[0].products if calls and calls[0].shape == (1, len(text)) else None
+        self.calls = calls
+        self.rows: list[dict[int, InnerRow]] = [{} for _ in range(self.layers)]
+        for call in calls:
+            for layer in range(self.layers if len(call.products) == self.layers else 0):
+                for token in call.tokens:
+                    self.rows[layer].setdefault(token.place, row_of(call, token, layer, self.heads[layer]))
+
+    def restarts(self) -> bool:
+        """Whether each later call of several tokens has the rows of the one before, where all tokens are the same."""
+        pairs = []
+        for before, call in itertools.pairwise(self.calls):
+            columns = {token.position: token for token in before.tokens} if call.shape[1] > 1 else {}
+            pairs += [(token, columns[token.position]) for token in call.tokens if token.position in columns]
+        return bool(pairs) and self._depends() and all(self._alike(one.place, other.place) for one, other in pairs)
+
+    def _depends(self) -> bool:
+        return any(not self._alike(place, place + 1) for place in self.rows[0] if place + 1 in self.rows[0])
+
+    def _alike(self, one: int, other: int) -> bool:
+        return all(
+            _near(getattr(self.rows[0][one], side), getattr(self.rows[0][other], side), most)
+            for side, most in zip(("query", "key"), self.largest(0), strict=True)
+        )
+
+    def largest(self, layer: int) -> tuple[float, float]:
+        """The largest number of its queries, and of its keys."""
+        query, key = (
+            max(
+                (
+                    float(np.abs(each).max())
+                    for one in self.rows[layer].values()
+                    if (each := getattr(one, name)) is not None
+                ),
+                default=0.0,
+            )
+            for name in ("query", "key")
+        )
+        return query, key
+
+
+def _near(one: np.ndarray | None, other: np.ndarray | None, most: float) -> bool:
+    return one is None or other is None or bool(np.abs(one - other).max(initial=0) <= LEAST * max(most, 1e-30))
+
+
+def row_of(call: InnerCall, token: PlacedToken, layer: int, heads: tuple[int, int]) -> InnerRow:
+    """The query, key and scores of a token of a call.
+
+    Raises:
+        Unasked: It has another number of heads.
+    """
+    product = call.products[layer]
+    text, column = divmod(token.position, call.shape[1])
+    of_queries, of_keys = heads
+    if len(product.queries) < (text + 1) * of_queries or product.queries.shape[1] != call.shape[1]:
+        raise Unasked("its attention has other axes in later calls")
+    own = slice(text * of_queries, (text + 1) * of_queries)
+    # Keys stand once for all their queries in one call, and are repeated in another.
+    each = len(product.keys) // max(len(product.queries) // of_queries, 1)
+    keys = product.keys[text * each : (text + 1) * each]
+    keys = keys if each == of_keys else keys[:: each // of_keys] if each > of_keys else keys
+    key = keys[:, keys.shape[1] - call.shape[1] + column] if call.appends else None
+    return InnerRow(product.queries[own, column], key, product.scores[own, column], keys)
+
+
+def faults_of_program(program: Any, prompts: list[list[int]], count: int, **how: Any) -> dict[int, list[Told]]:
+    """What is wrong in the calls in which a program continues some prompts, for each of its models, by its number.
+
+    Models are numbered in the order in which they read the first tokens.
+
+    Raises:
+        Refused, Unasked: It cannot be called like that.
+    """
+    models, new = inner_calls(program, prompts, count, **how)
+    texts = [[*prompt, *after] for prompt, after in zip(prompts, new, strict=True)]
+    longest = max(map(len, texts))
+    found: dict[int, list[Told]] = {}
+    for number, calls in enumerate(models if longest <= _LONGEST else ()):
+        restarts = ReferenceText(program, texts[0][:1] * (longest + _MORE), number).restarts()
+        found[number] = (
+            [("chunk-restarts", {})] if restarts else faults_of_calls(_measured(program, texts, calls, number))
+        )
+    return found
+
+
+def _measured(program: Any, texts: list[list[int]], calls: Inner, number: int) -> Measured:
+    """Where the tokens of texts are, and what their scores are, in the calls of one model.
+
+    Tokens of a text that are all further by one number are at their places: what is relative does not see that.
+    """
+    rows: list[PlacedRow] = []
+    scores: list[ScoreRow] = []
+    layers = 0
+    lookup = _Lookup(program, number, max(map(len, texts)) + _MORE)
+    for place, text in enumerate(texts):
+        reference = ReferenceText(program, text, number)
+        layers = max(layers, reference.layers)
+        own = [(one, [each for each in one.tokens if each.text == place]) for one in calls]
+        own = [(one, tokens) for one, tokens in own if tokens and len(one.products) == reference.layers]
+        for layer in range(reference.layers):
+            found = [*_placed(reference, text, own, layer, lookup)]
+            moved = {None if one.got is None else one.got - one.right for one in found}
+            relative = len(moved) == 1 and None not in moved
+            found = [replace(one, got=one.right) for one in found] if relative else found
+            rows += found
+            if any(one.got != one.right for one in found):
+                break
+            scores += _scored(reference, own, layer)
+    return Measured(rows, scores, (), layers)
+
+
+class _Lookup:
+    """The queries and keys of a token in the first attention, by position."""
+
+    def __init__(self, program: Any, number: int, size: int) -> None:
+        self.program, self.number, self.size = program, number, size
+        self.known: dict[int, tuple[RowPlaces | None, RowPlaces | None]] = {}
+
+    def __call__(self, token: int) -> tuple[RowPlaces | None, RowPlaces | None]:
+        if token not in self.known:
+            self.known[token] = self._of(token) if len(self.known) < _MOST_TOKENS else (None, None)
+        return self.known[token]
+
+    def _of(self, token: int) -> tuple[RowPlaces | None, RowPlaces | None]:
+        with suppress(Refused, Unasked, IndexError):
+            rows = ReferenceText(self.program, [token] * self.size, self.number).rows[0]
+            every = [rows[at] for at in range(len(rows))]
+            keys = [one.key for one in every if one.key is not None]
+            places = [[one.query for one in every], keys if len(keys) == len(every) else []]
+            queries, of_keys = (RowPlaces(np.stack(each, 1), LEAST) if each else None for each in places)
+            return queries, of_keys
+        return None, None
+
+
+def _placed(
+    reference: ReferenceText, text: Sequence[int], calls: Sequence[tuple[InnerCall, list[PlacedToken]]], layer: int,
+    lookup: _Lookup,
+) -> Iterator[PlacedRow]:  # fmt: skip
+    largest = reference.largest(layer)
+    for call, tokens in calls:
+        size, start = call.shape[1], tokens[0].place
+        for token in tokens:
+            if token.place not in reference.rows[layer]:
+                continue
+            own = row_of(call, token, layer, reference.heads[layer])
+            wanted = reference.rows[layer][token.place]
+            pairs: list[tuple[Side, Any, Any, float, int]] = [
+                ("queries", own.query, wanted.query, largest[0], token.place),
+                ("new keys", own.key, wanted.key, largest[1], token.place),
+            ]
+            if token is tokens[0] and call.appends and own.keys.shape[1] == start + call.shape[1]:
+                for at in (at for at in range(start) if at in reference.rows[layer]):
+                    pairs.append(("cached keys", own.keys[:, at], reference.rows[layer][at].key, largest[1], at))
+            for side, row, right, most, place in pairs:
+                if row is not None and right is not None and row.shape == right.shape:
+                    same = _near(row, right, most)
+                    got, note = (place, "") if same else _place(lookup(text[place]), side, row, place, layer)
+                    if got is None and not _is_rotated(row, right, most):
+                        raise Unasked("a query or key depends on more than its token and its position")
+                    yield PlacedRow(layer, side, size, start, got, place, note)
+
+
+def _place(
+    places: tuple[RowPlaces | None, RowPlaces | None], side: Side, row: np.ndarray, right: int, layer: int
+) -> tuple[int | None, str]:
+    """Where a row of the first attention is, and how one is that is nowhere, or of another attention."""
+    of = None if layer else places[side != "queries"]
+    alike = None if of is None else of.alike(row)
+    if of is None or alike is None or right >= of.rows.shape[1]:
+        return None, "have the right size, and another angle than in one pass"
+    got = of.place(alike, right)
+    return got, "" if got is not None else "have the right size, and an angle that no position of one pass gives"
+
+
+def _is_rotated(row: np.ndarray, right: np.ndarray, most: float) -> bool:
+    """Whether pairs of channels of both have the same sizes, so that an angle is all that differs."""
+    channels = row.shape[1]
+    for rotated in {channels, channels // 2, channels // 4}:
+        for layout in _LAYOUTS if rotated and rotated % 2 == 0 else ():
+            pairs = pair_channels(rotated // 2, layout)
+            sizes, wanted = (np.linalg.norm(each[:, pairs], axis=-1) for each in (row, right))
+            if _near(sizes, wanted, most) and _near(row[:, rotated:], right[:, rotated:], most):
+                return True
+    return False
+
+
+def _scored(
+    reference: ReferenceText, calls: Sequence[tuple[InnerCall, list[PlacedToken]]], layer: int
+) -> Iterator[ScoreRow]:
+    for call, tokens in calls:
+        size, start = call.shape[1], tokens[0].place
+        for token in tokens:
+            if token.place not in reference.rows[layer]:
+                continue
+            own = row_of(call, token, layer, reference.heads[layer])
+            wanted = reference.rows[layer][token.place]
+            seen, meant = (np.flatnonzero((each.scores > HIDDEN_BELOW).any(axis=0)) for each in (own, wanted))
+            in_order = call.shape[0] == 1 and own.scores.shape[1] == start + size
+            missed, relation = None, ""
+            if in_order and not np.array_equal(seen, meant):
+                missed = int(np.setxor1d(seen, meant)[0])
+            elif in_order and reference.whole is not None:
+                of_one_pass = reference.whole[layer].scores
+                row = QueryScores(of_one_pass, own.scores[:, seen], seen, token.place, token.place - start, LEAST)
+                relation = row.relation(products_of(own.query, own.keys)[:, seen])
+            yield ScoreRow(layer, size, start, token.place, (len(seen), len(meant)), missed, relation)

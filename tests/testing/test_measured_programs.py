@@ -1,0 +1,154 @@
+"""Programs whose names say nothing of positions: where their queries and keys are is measured inside."""
+
+import pytest
+
+from clockhands.testing import check_generation
+
+torch = pytest.importorskip("torch")
+
+VOCABULARY, HEADS, CHANNELS, LAYERS = 61, 2, 16, 2
+WIDTH = HEADS * CHANNELS
+
+
+class Reader(torch.nn.Module):
+    """A causal model with rotated queries and keys; the cache of a text is a list of two tensors for each layer."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        draw = torch.Generator().manual_seed(seed)
+
+        def weights(*shape):
+            return torch.nn.Parameter(2 * torch.randn(*shape, generator=draw) / shape[0] ** 0.5)
+
+        self.words = torch.nn.Parameter(torch.randn(VOCABULARY, WIDTH, generator=draw))
+        self.mixes = torch.nn.ParameterList(weights(WIDTH, 3 * WIDTH) for _ in range(LAYERS))
+        self.outs = torch.nn.ParameterList(weights(WIDTH, WIDTH) for _ in range(LAYERS))
+
+    def turned(self, x, first):
+        angles = (first + torch.arange(x.shape[2]))[:, None] * 100.0 ** (-torch.arange(0, CHANNELS, 2) / CHANNELS)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+    def forward(self, words, kept, first, asks=None):
+        """Logits; ``first`` is where the first key of the call is, and ``asks`` its query, if that is elsewhere."""
+        x = torch.nn.functional.embedding(words, self.words)
+        for layer, (mix, out) in enumerate(zip(self.mixes, self.outs, strict=True)):
+            q, k, v = (x @ mix).unflatten(-1, (3, HEADS, CHANNELS)).permute(2, 0, 3, 1, 4)
+            q, k = self.turned(q, first if asks is None else asks), self.turned(k, first)
+            if len(kept) > layer:
+                k, v = (torch.cat([old, new], 2) for old, new in zip(kept[layer], (k, v), strict=True))
+            kept[layer : layer + 1] = [(k, v)]
+            seen = torch.ones(k.shape[2], k.shape[2], dtype=torch.bool).tril()[-q.shape[2] :]
+            x = x + torch.nn.functional.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).flatten(2) @ out
+        return x @ self.words.T
+
+
+MODEL = Reader()
+
+
+def size_of(kept):
+    return kept[0][0].shape[2] if kept else 0
+
+
+def program(*, piece=64, first=lambda size, _: size, asks=None):
+    """Reads a prompt in pieces and then token by token; ``first`` says where a call begins."""
+
+    def generate(prompt, max_new_tokens):
+        kept, new = [], []
+        waiting = list(prompt)
+        with torch.no_grad():
+            while len(new) < max_new_tokens:
+                part, waiting = waiting[:piece], waiting[piece:]
+                size = size_of(kept)
+                logits = MODEL(torch.tensor([part]), kept, first(size, part), asks and asks(size, part))
+                if not waiting:
+                    new.append(int(logits[0, -1].argmax()))
+                    waiting = new[-1:]
+        return new
+
+    return generate
+
+
+def drafted(trimmed):
+    """Tokens of a draft of three, of which the model keeps its own; ``trimmed`` rows too many are taken back."""
+    draft = Reader()
+    with torch.no_grad():
+        for each in draft.parameters():
+            each.add_(0.1 * each.std() * torch.randn(each.shape, generator=torch.Generator().manual_seed(5)))
+
+    def read(model, words, kept):
+        return model(torch.tensor([words]), kept, size_of(kept))[0].argmax(-1).tolist()
+
+    def cut(kept, size):
+        kept[:] = [tuple(each[:, :, :size] for each in pair) for pair in kept]
+
+    def generate(prompt, max_new_tokens):
+        main, side, new = [], [], []
+        with torch.no_grad():
+            new.append(read(MODEL, list(prompt), main)[-1])
+            read(draft, list(prompt), side)
+            while len(new) < max_new_tokens:
+                guesses = new[-1:]
+                for _ in range(3):
+                    guesses.append(read(draft, guesses[-1:], side)[-1])
+                right = read(MODEL, guesses, main)
+                kept = next((at for at in range(3) if guesses[at + 1] != right[at]), 3)
+                new += right[: kept + 1]
+                cut(main, len(prompt) + len(new) - 1)
+                wrong = 3 - kept
+                if wrong:
+                    cut(side, size_of(side) - max(wrong - 1, 0) - (trimmed if wrong > 1 else 0))
+                else:
+                    read(draft, guesses[-1:], side)
+        return new[:max_new_tokens]
+
+    return generate
+
+
+def checked(generate):
+    return check_generation(generate, raises=False, vocabulary=VOCABULARY)
+
+
+def test_sound_programs_pass(cases):
+    for name, generate in {"whole": program(), "in pieces": program(piece=4), "drafted": drafted(0)}.items():
+        with cases(name):
+            report = checked(generate)
+            assert report.sound, str(report)
+
+
+WRONG = {
+    "late": (program(first=lambda size, part: size + 3 * (len(part) == 1 and size > 0)), "decode-positions",
+             "at positions 12, 13, 14, … instead of 9, 10, 11, … (3 too high)"),
+    "restarts": (program(piece=4, first=lambda size, part: size * (len(part) == 1)), "chunk-restarts", "every chunk"),
+    "queries": (program(asks=lambda *_: 0), "queries-restart", "queries of every chunk"),
+    "drafts": (drafted(2), "decode-positions", "in model 2 of the 2 that read the text, the queries"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_inside_is_named(name):
+    generate, code, words = WRONG[name]
+    report = checked(generate)
+    assert report.codes == {code}, str(report)
+    assert words in report.explanations[0].message
+
+
+def test_queries_that_depend_on_more_than_a_token_are_not_called_displaced():
+    """Layers that read hidden states of an earlier call, as drafts do: where a query is elsewhere, it says nothing."""
+
+    def generate(prompt, max_new_tokens):
+        kept, new, words = [], [], list(prompt)
+        with torch.no_grad():
+            for _ in range(max_new_tokens):
+                before = MODEL.words.detach().clone()
+                MODEL.words.data += 0.5 * len(new) * MODEL.words.std()
+                logits = MODEL(torch.tensor([words]), kept, size_of(kept))
+                MODEL.words.data = before
+                new.append(int(logits[0, -1].argmax()))
+                words = new[-1:]
+        return new
+
+    report = checked(generate)
+    assert not report.sound
+    assert not report.explanations
+    assert "the fault is in the calls with a cache" in str(report)
