@@ -298,8 +298,8 @@ def _placed(
                 ("new keys", own.key, wanted.key, largest[1], token.place),
             ]
             if token is tokens[0] and call.appends and own.keys.shape[1] == start + call.shape[1]:
-                for at in (at for at in range(start) if at in reference.rows[layer]):
-                    pairs.append(("cached keys", own.keys[:, at], reference.rows[layer][at].key, largest[1], at))
+                known = {at: reference.rows[layer][at].key for at in range(start) if at in reference.rows[layer]}
+                pairs.extend(("cached keys", own.keys[:, at], key, largest[1], at) for at, key in known.items())
             for side, row, right, most, place in pairs:
                 if row is not None and right is not None and row.shape == right.shape:
                     same = _near(row, right, most)
