@@ -130,6 +130,13 @@ def test_other_rotations_are_named(cases):
             codes, message = told(module, LLAMA)
             assert codes == ["layer-rotation"]
             assert says in message
+    with cases("a table that nothing has filled"):
+        for held in (float("nan"), 1e26):
+            layer, table = twins.Layer(), torch.full((4096, twins.HEAD), held)
+            layer.rotated = lambda x, at, table=table: x * table[at][:, None] + twins.halves(x) * table[at][:, None]
+            codes, message = told(layer, LLAMA)
+            assert codes == ["layer-rotation"]
+            assert "numbers that are no cosines or sines" in message
     with cases("queries one position later"):
         codes, message = told(twins.Layer(late=1), LLAMA)
         assert codes == ["queries-beside-keys"]

@@ -210,9 +210,9 @@ def biases_in_effect(module: nn.Module, token: int, device: Any, context: int | 
         allowed = _SUMS * roundoff(each.queries.dtype)
         alike = all(_alike(heads, max(allowed, 2.0**-12)) for heads in (each.queries, each.keys))
         scores = each.scores[0].double().cpu().numpy()
-        if not alike or scores.shape[-2] != scores.shape[-1]:
-            continue
         hidden = scores <= HIDDEN
+        if not alike or scores.shape[-2] != scores.shape[-1] or not np.isfinite(scores[~hidden]).all():
+            continue
         visible = np.where(hidden, np.nan, scores)
         matrix = visible - np.diagonal(visible, axis1=1, axis2=2)[..., None]
         # A score is a sum of products of all channels: what is left of it may be small beside them. Queries and keys

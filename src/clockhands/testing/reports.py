@@ -280,7 +280,9 @@ class Report:
         shown = ordered if verbose else ordered[:_SHOWN]
         # A failure that is not an experiment, such as a changed argument, counts as one.
         made = len(self.experiments) + sum(failure.experiment not in self.experiments for failure in self.failures)
-        yield ReportLine("heading", f"Failed, {len(self.failures)} of {number_of(made, 'experiment')}:")
+        yield ReportLine(
+            "heading", f"Failed, {len({each.experiment for each in self.failures})} of {number_of(made, 'experiment')}:"
+        )
         for failure in shown:
             said = "" if failure.message.startswith(failure.experiment) else f"{failure.experiment}: "
             yield ReportLine("evidence", f"{said}{failure.message}", 2)
