@@ -131,8 +131,8 @@ def test_other_rotations_are_named(cases):
             assert codes == ["layer-rotation"]
             assert says in message
     with cases("a table that nothing has filled"):
-        for held in (float("nan"), 1e26):
-            layer, table = twins.Layer(), torch.full((4096, twins.HEAD), held)
+        for table in (torch.full((4096, twins.HEAD), float("nan")), 1e26 * torch.randn(4096, twins.HEAD)):
+            layer = twins.Layer()
             layer.rotated = lambda x, at, table=table: x * table[at][:, None] + twins.halves(x) * table[at][:, None]
             codes, message = told(layer, LLAMA)
             assert codes == ["layer-rotation"]
