@@ -40,6 +40,7 @@ from clockhands.testing.generation._measured_attention import (
     is_measurable,
     measured_calls,
     reference_of,
+    rotates_by_length,
     shifts_by_length,
 )
 from clockhands.testing.generation._measured_faults import faults_of_calls, shifted_by_length
@@ -157,6 +158,11 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> li
     if threshold >= len(text) or threshold < 4:
         later = [bool((shares(each, other, ROOM * it.allowed) <= 1).all()) for each, other in pairwise(said)]
         return [] if any(later[:2]) else _by_values_or_length(it)
+    unlike = _by_values_or_length(it)  # whether later tokens are seen, or what else depends on the length
+    if unlike and (
+        unlike[0][0] != BY_CALL_LENGTH or (is_measurable(it.model) and not rotates_by_length(it, threshold))
+    ):
+        return unlike
     beyond = said[short:]
     one = all(bool((shares(each, beyond[0], ROOM * it.allowed) <= 1).all()) for each in beyond)
     code = "chunk-mixes-lists" if one else "cache-older-base"

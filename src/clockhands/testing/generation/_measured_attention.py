@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.bounds import UNIT
@@ -29,6 +30,7 @@ NOTHING_ADDED = "nothing is added to the scores"
 FROM_ZERO = "what is added to the scores is that of queries that count from 0"
 """Relations of scores."""
 
+_LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 _MOST = 256  # tokens of that pass, if a text is not longer
 
 Side = Literal["queries", "new keys", "cached keys"]
@@ -287,6 +289,35 @@ def shifts_by_length(it: GenerationSubject) -> list[LengthShift]:
                 if len(by) == 1 and by != {0} and all(got is not None for got, _ in moved):
                     found.append(LengthShift(layer, side, by.pop() / more, len(long.products)))
     return found
+
+
+def near(one: np.ndarray | None, other: np.ndarray | None, most: float) -> bool:
+    """Whether two arrays are the same but for rounding, beside numbers as large as ``most``; true of none."""
+    return one is None or other is None or bool(np.abs(one - other).max(initial=0) <= LEAST * max(most, 1e-30))
+
+
+def is_rotated(row: np.ndarray, right: np.ndarray, most: float) -> bool:
+    """Whether pairs of channels of both have the same sizes, so that an angle is all that differs."""
+    channels = row.shape[1]
+    for rotated in {channels, channels // 2, channels // 4}:
+        for layout in _LAYOUTS if rotated and rotated % 2 == 0 else ():
+            pairs = pair_channels(rotated // 2, layout)
+            sizes, wanted = (np.linalg.norm(each[:, pairs], axis=-1) for each in (row, right))
+            if near(sizes, wanted, most) and near(row[:, rotated:], right[:, rotated:], most):
+                return True
+    return False
+
+
+def rotates_by_length(it: GenerationSubject, short: int) -> bool:
+    """Whether keys of one pass over more tokens than ``short`` have other angles than at the same positions of that."""
+    with suppress(Refused, Unasked):
+        ((one,), (other,)) = (recorded_calls(it, np.full((1, size), it.texts[0][0])) for size in (short, short + 2))
+        for before, after in zip(one.products, other.products, strict=False):
+            rows, longer = before.keys, after.keys[:, : before.keys.shape[1]]
+            most = float(np.abs(rows).max())
+            if rows.shape == longer.shape and not near(rows, longer, most):
+                return all(is_rotated(rows[:, at], longer[:, at], most) for at in range(rows.shape[1]))
+    return False
 
 
 def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:

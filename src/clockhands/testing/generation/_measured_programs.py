@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.generation._measured_attention import (
@@ -27,6 +26,8 @@ from clockhands.testing.generation._measured_attention import (
     RowPlaces,
     ScoreRow,
     Side,
+    is_rotated,
+    near,
     products_of,
 )
 from clockhands.testing.generation._measured_faults import Told, faults_of_calls
@@ -35,7 +36,6 @@ from clockhands.testing.generation._passed_positions import PlacedToken, placed_
 _MORE = 8  # positions behind the text at which a token is looked up
 _MOST_TOKENS = 48  # that are looked up
 _LONGEST = 512  # tokens of a text
-_LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class ReferenceText:
 
     def _alike(self, one: int, other: int) -> bool:
         return all(
-            _near(getattr(self.rows[0][one], side), getattr(self.rows[0][other], side), most)
+            near(getattr(self.rows[0][one], side), getattr(self.rows[0][other], side), most)
             for side, most in zip(("query", "key"), self.largest(0), strict=True)
         )
 
@@ -186,10 +186,6 @@ class ReferenceText:
             for name in ("query", "key")
         )
         return query, key
-
-
-def _near(one: np.ndarray | None, other: np.ndarray | None, most: float) -> bool:
-    return one is None or other is None or bool(np.abs(one - other).max(initial=0) <= LEAST * max(most, 1e-30))
 
 
 def row_of(call: InnerCall, token: PlacedToken, layer: int, heads: tuple[int, int]) -> InnerRow:
@@ -302,9 +298,9 @@ def _placed(
                 pairs.extend(("cached keys", own.keys[:, at], key, largest[1], at) for at, key in known.items())
             for side, row, right, most, place in pairs:
                 if row is not None and right is not None and row.shape == right.shape:
-                    same = _near(row, right, most)
+                    same = near(row, right, most)
                     got, note = (place, "") if same else _place(lookup(text[place]), side, row, place, layer)
-                    if got is None and not _is_rotated(row, right, most):
+                    if got is None and not is_rotated(row, right, most):
                         raise Unasked("a query or key depends on more than its token and its position")
                     yield PlacedRow(layer, side, size, start, got, place, note)
 
@@ -319,18 +315,6 @@ def _place(
         return None, "have the right size, and another angle than in one pass"
     got = of.place(alike, right)
     return got, "" if got is not None else "have the right size, and an angle that no position of one pass gives"
-
-
-def _is_rotated(row: np.ndarray, right: np.ndarray, most: float) -> bool:
-    """Whether pairs of channels of both have the same sizes, so that an angle is all that differs."""
-    channels = row.shape[1]
-    for rotated in {channels, channels // 2, channels // 4}:
-        for layout in _LAYOUTS if rotated and rotated % 2 == 0 else ():
-            pairs = pair_channels(rotated // 2, layout)
-            sizes, wanted = (np.linalg.norm(each[:, pairs], axis=-1) for each in (row, right))
-            if _near(sizes, wanted, most) and _near(row[:, rotated:], right[:, rotated:], most):
-                return True
-    return False
 
 
 def _scored(
