@@ -2,7 +2,7 @@
 
 import pytest
 
-from clockhands.testing import check_generation
+from clockhands.testing import CannotCheck, check_generation
 
 torch = pytest.importorskip("torch")
 
@@ -33,7 +33,11 @@ class Reader(torch.nn.Module):
         """Logits; ``first`` is where the first key of the call is, and ``asks`` its query, if that is elsewhere."""
         x = torch.nn.functional.embedding(words, self.words)
         for layer, (mix, out) in enumerate(zip(self.mixes, self.outs, strict=True)):
-            q, k, v = (x @ mix).unflatten(-1, (3, HEADS, CHANNELS)).permute(2, 0, 3, 1, 4)
+            q, k, v = (
+                (torch.nn.functional.rms_norm(x, (WIDTH,)) @ mix)
+                .unflatten(-1, (3, HEADS, CHANNELS))
+                .permute(2, 0, 3, 1, 4)
+            )
             q, k = self.turned(q, first if asks is None else asks), self.turned(k, first)
             if len(kept) > layer:
                 k, v = (torch.cat([old, new], 2) for old, new in zip(kept[layer], (k, v), strict=True))
@@ -152,3 +156,92 @@ def test_queries_that_depend_on_more_than_a_token_are_not_called_displaced():
     assert not report.sound
     assert not report.explanations
     assert "the fault is in the calls with a cache" in str(report)
+
+
+class Stateful(torch.nn.Module):
+    """A model that is not called itself: it reads a prompt and goes on by a token, and keeps the cache."""
+
+    def __init__(self, behind=0):
+        super().__init__()
+        self.reader, self.behind, self.kept = MODEL, behind, []
+
+    def forward(self, input_ids, batch):
+        """Logits [tokens, vocabulary] of one text, whose cache the batch holds."""
+        size = size_of(batch.kept)
+        return self.reader(input_ids[None], batch.kept, size - self.behind * (size > 0))[0]
+
+    def extend(self, input_ids):
+        self.kept = []
+        with torch.no_grad():
+            return self(torch.as_tensor(input_ids), self)
+
+    def decode(self, token):
+        with torch.no_grad():
+            return self(torch.tensor([token]), self)[0]
+
+
+def test_a_module_that_is_called_by_methods_of_its_own_is_checked_by_them():
+    report = check_generation(Stateful(), raises=False)
+    assert report.sound, str(report)
+    assert "one token at a time" in report.experiments
+    report = check_generation(Stateful(behind=2), raises=False)
+    assert report.codes == {"decode-positions"}, str(report)
+    assert "(2 too low)" in report.explanations[0].message
+
+
+def test_functions_of_one_text_without_an_axis_of_texts_are_checked(cases):
+    def of(behind):
+        def forward(tokens, cache=None):
+            kept = [] if cache is None else list(cache)
+            with torch.no_grad():
+                return MODEL(tokens[None], kept, size_of(kept) - behind * (cache is not None))[0], kept
+
+        return forward
+
+    with cases("sound"):
+        report = check_generation(of(0), raises=False)
+        assert report.sound, str(report)
+        assert "with other texts" in report.experiments
+    with cases("two behind"):
+        assert check_generation(of(2), raises=False).codes == {"decode-positions"}
+
+
+def test_engines_whose_steps_return_logits_are_asked_for_the_likeliest_token():
+    class Server:
+        def __init__(self, behind=0):
+            self.behind, self.running = behind, []
+
+        def add(self, prompt):
+            self.running.append((list(prompt), []))
+
+        def step(self):
+            said = []
+            for words, kept in self.running:
+                size = size_of(kept)
+                with torch.no_grad():
+                    said.append(MODEL(torch.tensor([words[size:]]), kept, size - self.behind * (size > 0))[0, -1])
+                words.append(int(said[-1].argmax()))
+            return said
+
+    assert checked(Server()).sound
+    assert checked(Server(2)).codes == {"decode-positions"}
+
+
+def test_a_generate_that_needs_images_gets_none():
+    def generate(input_ids, attention_mask, image_grid_thw, max_new_tokens):
+        assert image_grid_thw.shape == (0, 3)
+        assert attention_mask.all()
+        return torch.tensor([[*row, *program()(row, max_new_tokens)] for row in input_ids.tolist()])
+
+    report = checked(generate)
+    assert report.sound, str(report)
+
+
+def test_a_model_that_takes_a_text_in_one_way_alone_is_refused():
+    def forward(tokens):
+        if tokens.shape[1] not in {3, 16}:
+            raise ValueError("the ranks have unlike parts")
+        return MODEL(tokens, [], 0)
+
+    with pytest.raises(CannotCheck, match="the ranks have unlike parts"):
+        check_generation(forward)

@@ -15,7 +15,7 @@ from clockhands.cli.lengths import Length
 from clockhands.cli.output import BACKENDS, hanging, json_option, keep_stdout, leave, print_json
 from clockhands.configs.callables import IN_FILE, load, refuse_source
 from clockhands.errors import ClockhandsError, InvalidValue, Unreadable
-from clockhands.phrases import listed, number_of
+from clockhands.phrases import listed, number_of, shown
 from clockhands.testing import CannotCheck, Report
 
 KINDS = ("rotary", "additive", "bias", "module", "attention", "generation", "positions", "encoding")
@@ -217,7 +217,7 @@ def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
     if kind == "generation" and (kept := _kept(target)) is not None:
         return kept
     value = load(target, accepts=generates_text)
-    if kind in {None, "positions"} and not inspect.isroutine(value):
+    if kind in {None, "positions"} and not inspect.isroutine(value) and not generates_text(value):
         refuse_processor(value, options.get("like"))
     bare = kind is None and "like" not in options
     built = _built_beside(target, value, options)
@@ -302,6 +302,7 @@ def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str
     """What is checked beside a family of position rules or a config, and as what; None where an encoding says it."""
     from clockhands.configs.targets import is_preset
     from clockhands.recognition.token_positions import is_family
+    from clockhands.testing.generation import own_program
     from clockhands.testing.kinds import attends, is_config, is_module, keeps_cache, takes_tokens
     from clockhands.testing.positions import numbers_tokens
 
@@ -313,7 +314,11 @@ def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str
     function = _built_module(function)
     if not is_module(function) or not attends(function):
         return function, None
-    whole = not isinstance(function, type) and takes_tokens(function) and keeps_cache(function)
+    whole = (
+        not isinstance(function, type)
+        and takes_tokens(function)
+        and (keeps_cache(function) or own_program(function) is not None)
+    )
     return function, "whole" if whole else "attention"
 
 
@@ -362,9 +367,34 @@ def _unless_encoding(target: str, value: Any) -> Any:
 
     found = IN_FILE.fullmatch(target)
     if (found is not None and found["fields"]) or not inspect.isroutine(value):
-        return value if is_module(value) and not isinstance(value, type) else None
+        if is_module(value) and not isinstance(value, type):
+            return value
+        _refuse_unknown(target, value)
+        return None
     built = _built(value) if _builds_model(value) else value
-    return built if built is value or is_module(built) or generates_text(built) else None
+    if built is value or is_module(built) or generates_text(built):
+        return built
+    _refuse_unknown(target, built)
+    return None
+
+
+def _refuse_unknown(target: str, value: Any) -> None:
+    """Refuse what is no encoding and nothing else that a check knows, with what it offers."""
+    from clockhands.encodings.specs import METHODS
+
+    owner = value if isinstance(value, type) else type(value)
+    if owner.__module__.startswith("clockhands.") or any(callable(getattr(value, name, None)) for name in METHODS):
+        return
+    methods = [f"{name}{inspect.signature(each)}" for name, each in vars(owner).items()
+               if inspect.isfunction(each) and not name.startswith("_")]  # fmt: skip
+    offers = f" Its methods are {listed(methods)}." if methods else ""
+    raise CannotCheck(
+        f"{target} is {shown(value)}, which is no encoding, function, module, engine or program that a check knows."
+        f"{offers}",
+        "Name the function or the module in it that handles positions; or write one that calls it: def forward(tokens) "
+        "-> logits [batch, seq, vocabulary], def generate(prompt, max_new_tokens) -> tokens, or "
+        "def rotated(x, positions).",
+    )
 
 
 def _kept(target: str) -> Any:

@@ -6,6 +6,7 @@ Weights are drawn, the same in each run: no class says how the files of a model 
 import dataclasses
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ _GIVEN = ("config", *_SIZES, "number of the layer", "folder", "config file", "mo
 _MEANT = meanings(*_GIVEN)
 _WHOLE = frozenset({"config", "folder", "config file"})
 _ROTATES = ("rot", "rope")
+_LOADS = re.compile(r"(load|build|make|get|create)_?(\w+_)?model")
 _MOST, _FEW_TOKENS = 250_000_000, 1024  # numbers of a class that is built
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
@@ -226,6 +228,15 @@ def _model_class(value: Any) -> Any:
     return own[-1] if own else None
 
 
+def _model_for(value: Any, config: Path) -> Any:
+    """A model for a class that takes one: of a class in its file, or what a loader gives that its file knows."""
+    if (kind := _model_class(value)) is not None:
+        return built_for(kind, config)
+    held = vars(sys.modules.get(value.__module__, object))
+    loaders = [each for name, each in held.items() if _LOADS.match(name) and inspect.isfunction(each)]
+    return next((loader() for loader in loaders if not _needed(loader)), None)
+
+
 def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:
     """The config as the objects that code takes: one of its own class, a mapping with attributes, Transformers' own."""
     for parameter in _parameters(value):
@@ -267,8 +278,8 @@ def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path) ->
             if one.default is one.empty:
                 given[one.name] = built_for(one.annotation, config)
             continue
-        if meant == "model" and one.default is one.empty and (model := _model_class(value)) is not None:
-            given[one.name] = built_for(model, config)
+        if meant == "model" and one.default is one.empty and (model := _model_for(value, config)) is not None:
+            given[one.name] = model
             continue
         if meant == "hidden size" and rotates:
             meant = "head size"

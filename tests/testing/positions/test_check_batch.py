@@ -141,7 +141,7 @@ def test_a_mask_may_number_packed_documents(cases):
     mask = [1, 1, 1, 2, 2, 0]
     for positions, codes, words in (
         ([0, 1, 2, 0, 1, 9], set(), "restart with every document"),
-        ([0, 1, 2, 3, 4, 9], set(), "documents, which the mask numbers, count on"),
+        ([0, 1, 2, 3, 4, 9], set(), "count on: right for rotary and relative positions alone"),
         ([0, 1, 2, 1, 1, 1], {"documents-left-out"}, "restart with every document"),
         ([0, 1, 2, 0, 0, 0], {"documents-left-out"}, "restart with every document"),
     ):

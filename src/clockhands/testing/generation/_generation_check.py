@@ -1,6 +1,6 @@
 """`check_generation`: whether a model with a KV cache gives the same logits for a text however it is passed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
 from clockhands.testing.generation._predictions import RecordedRun
-from clockhands.testing.generation._prompt_drivers import opened_driver
+from clockhands.testing.generation._prompt_drivers import opened_driver, own_program
 from clockhands.testing.generation._prompt_experiments import checked_driver
 from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.generation._text_experiments import ONE_TOKEN, GenerationExperiment, experiments
@@ -108,7 +108,15 @@ def check_generation(
     """
     if forward is None and not hasattr(model, "forward") and (driver := opened_driver(model, backend, timeout)):
         return settled(checked_driver(driver, vocabulary, _named(model, None)), raises)
-    called = opened(model, forward, vocabulary, backend, timeout)
+    try:
+        called = opened(model, forward, vocabulary, backend, timeout)
+    except CannotCheck:
+        own = None if forward is not None else own_program(model)
+        if own is None:
+            raise
+        how: dict[str, Any] = {"vocabulary": vocabulary, "backend": backend, "timeout": timeout, "raises": raises}
+        report = check_generation(own, **how)
+        return replace(report, subject=_named(model, None))
     spec = _spec_of(called) if like is None else resolved(like, Rotary, "rotary")
     notes: dict[str, str] = {}
     size = _length(called, length, notes)
@@ -134,6 +142,7 @@ def check_generation(
         ) from error.__cause__
     not_finite = _not_finite(subject)
     asked, left_out = _experiment_runs(subject)
+    _refuse_one_way_alone(asked, left_out)
     asked, later = _without_consequences(asked)
     left_out |= later
     if tokens is None and (longer := length_that_matters(asked)):
@@ -218,6 +227,18 @@ def check_generation(
         pattern=not_finite or (failure_pattern(asked) if failed and not reasons else ""),
     )
     return settled(report, raises)
+
+
+def _refuse_one_way_alone(asked: Sequence[ExperimentRun], left_out: Mapping[str, str]) -> None:
+    """Refuse a model that raises an error wherever a text is passed in another way: nothing would be compared."""
+    ways = {"a longer text", "chunks", ONE_TOKEN}
+    raised = [why for name, why in left_out.items() if name in ways and why.startswith("it raised")]
+    if raised and not any(one.experiment.name.startswith(tuple(ways)) for one in asked):
+        raise CannotCheck(
+            f"A text can be passed whole alone: with its beginnings and its parts {raised[0]}.",
+            "Wrap it, so that it takes any number of tokens; or write def generate(prompt, max_new_tokens), which "
+            "passes prompts of the sizes that it takes.",
+        )
 
 
 def _not_finite(it: GenerationSubject) -> str:

@@ -23,7 +23,7 @@ from clockhands.testing.generation._cache_arrays import copied
 from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
 from clockhands.testing.generation._chosen_tokens import FEWEST, tokens_found
 
-_PREFILLS = ("prefill", "prefill_one", "prefill_step", "start")
+_PREFILLS = ("prefill", "prefill_one", "prefill_step", "start", "extend", "read_prompt")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
 _OPENS = (
     "new_session", "create_session", "start_session", "open_session", "make_session", "session", "new_sequence",
@@ -31,7 +31,7 @@ _OPENS = (
 )  # fmt: skip
 _FEEDS = (
     "append", "feed", "extend", "push", "ingest", "eval", "evaluate", "add_tokens", "append_tokens", "accept",
-    "prefill", "process",
+    "prefill", "process", "eval_text", "eval_tokens",
 )  # fmt: skip
 _LOGITS = ("next_logits", "logits", "get_logits", "last_logits")
 _NEXTS = ("next_token", "sample", "greedy", "next", "step", "decode", "generate_one", "argmax")
@@ -62,19 +62,22 @@ class LastTokenModel:
             for place in range(tokens.shape[1]):
                 logits, cache = self.decode(tokens[:, place : place + 1], held(cache))
                 steps.append(logits.reshape(len(tokens), -1))
-            return _stacked(steps, 1), cache
+            return stacked(steps, 1), cache
         rows, states = [], []
         for row, text in enumerate(tokens):
             seen = [mask is None or bool(each) for each in (text if mask is None else mask[row])]
             own = text if mask is None else text[mask[row]]
-            sizes = [len(own)] * len(own) if self.last else range(1, len(own) + 1)
-            said = [self.prefill(own[None, :size]) for size in dict.fromkeys(sizes)]
-            said *= len(sizes) // len(said)
-            states.append(said[-1][1])
-            last = iter([logits.reshape(-1, logits.shape[-1])[-1] for logits, _ in said])
-            nothing = 0 * said[0][0].reshape(-1, said[0][0].shape[-1])[-1]
-            rows.append(_stacked([next(last) if here else nothing for here in seen], 0))
-        return _stacked(rows, 0), states[0] if self.merge is None else self.merge(states)
+            logits, state = self.prefill(own[None])
+            every = logits.reshape(-1, logits.shape[-1])
+            states.append(state)
+            if len(own) > 1 and len(every) != len(own):  # it answers for the last token alone
+                shorter = [] if self.last else [self.prefill(own[None, :size])[0] for size in range(1, len(own))]
+                tail = [each.reshape(-1, each.shape[-1])[-1] for each in (*shorter, logits)]
+                every = tail * len(own) if self.last else tail
+            last = iter(every)
+            nothing = 0 * every[-1]
+            rows.append(stacked([next(last) if here else nothing for here in seen], 0))
+        return stacked(rows, 0), states[0] if self.merge is None else self.merge(states)
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,9 @@ def _methods(engine: Any) -> tuple[Any, Any]:
 def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     """An engine as a model; None for any other object."""
     prefill, decode = _methods(engine)
-    if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
+    if (model := model_that_keeps_state(engine)) is not None:
+        return model
+    if prefill is None or decode is None or _needed_by(decode) != 2:
         opens = _named_of(engine, _OPENS)
         if not opens and not _is_session(engine):
             return None
@@ -181,6 +186,42 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     return LastTokenModel(read, go_on, getattr(engine, "merge", None))
 
 
+def _needed_by(method: Any) -> int:
+    return sum(one.default is one.empty for one in inspect.signature(method).parameters.values())
+
+
+def model_that_keeps_state(engine: Any) -> LastTokenModel | None:
+    """An object that reads a prompt, and goes on by a token that is all it is passed; None for any other."""
+    prefill, decode = _methods(engine)
+    if prefill is None or decode is None or _needed_by(decode) != 1:
+        return None
+    names = prefill.__name__, decode.__name__
+    return _keeping_state(engine, *names) if _goes_on(engine, *names) else None
+
+
+def _goes_on(engine: Any, prefill: str, decode: str) -> bool:
+    """Whether a token can be passed after a prompt."""
+    for prompt in ([1, 0, 1], [1, 0, 1, 0]):
+        with suppress(Exception):  # a user's code may raise anything
+            _, own = _keeping_state(engine, prefill, decode).prefill(np.array([prompt]))
+            getattr(own, decode)(1)
+            return True
+    return False
+
+
+def _keeping_state(engine: Any, prefill: str, decode: str) -> LastTokenModel:
+    """An engine that keeps the state of its text itself: each text has a copy of it."""
+
+    def read(tokens: Any) -> tuple[Any, Any]:
+        own = copy.deepcopy(engine)
+        return _of_either(getattr(own, prefill), tokens[0].tolist(), tokens[0]), own
+
+    def go_on(tokens: Any, state: Any) -> tuple[Any, Any]:
+        return _of_either(getattr(state, decode), int(tokens[0, 0]), tokens[0]), state
+
+    return LastTokenModel(read, go_on)
+
+
 def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:
     """What a function gives for the first of two shapes of the same tokens that it takes."""
     try:
@@ -189,7 +230,8 @@ def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:
         return function(other)
 
 
-def _stacked(arrays: Sequence[Any], axis: int) -> Any:
+def stacked(arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of one library, joined along a new axis."""
     name = library_name(arrays[0])
     return sys.modules["jax.numpy" if name == "jax" else name].stack(arrays, axis)
 
@@ -230,7 +272,7 @@ class LastTokenForward(CausalModel):
             said, kept = super().answer_of(tokens[:, :part], where, seen, own, keep)
             rows.append(self.columns_of(said, len(tokens)) if self.chooses else said.reshape(len(tokens), -1))
         rows = rows * size if self.last and not self.whole else rows
-        return rows[0] if self.whole else _stacked(rows, 1), kept
+        return rows[0] if self.whole else stacked(rows, 1), kept
 
     def columns_of(self, chosen: Any, texts: int) -> np.ndarray:
         """Tokens as rows of zeros with a 1; tokens beyond the columns share them."""

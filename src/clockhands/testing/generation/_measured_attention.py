@@ -30,6 +30,9 @@ NOTHING_ADDED = "nothing is added to the scores"
 FROM_ZERO = "what is added to the scores is that of queries that count from 0"
 """Relations of scores."""
 
+UNROTATED = "differ from those of one pass, which are the same at every position"
+"""A note on a row that is found nowhere."""
+
 _LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
 _MOST = 256  # tokens of that pass, if a text is not longer
 
@@ -172,7 +175,7 @@ class RowPlaces:
         if np.abs(row - size * own).max() <= self._allowed * max(abs(size), 1.0):
             return "have the right position and another size than in one pass"
         if not self.depends:
-            return "differ from those of one pass, which are the same at every position"
+            return UNROTATED
         lengths, of_one_pass = (np.linalg.norm(each, axis=-1) for each in (row, own))
         if np.abs(lengths - of_one_pass).max() <= self._allowed:
             return "have the right size, and an angle that no position of one pass gives"

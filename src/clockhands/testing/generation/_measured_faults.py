@@ -8,6 +8,7 @@ from clockhands.phrases import listed, number_of
 from clockhands.testing.generation._measured_attention import (
     FROM_ZERO,
     NOTHING_ADDED,
+    UNROTATED,
     LengthShift,
     Measured,
     PlacedRow,
@@ -92,6 +93,10 @@ def _of_rows(measured: Measured, wrong: Sequence[PlacedRow]) -> Iterator[Told]:
         nowhere = [one for one in wrong if one.layer == first]
         names = listed(list(dict.fromkeys(one.side.removeprefix("new ") for one in nowhere if one.side in sides)))
         notes = list(dict.fromkeys(one.note for one in nowhere))
+        if notes == [UNROTATED] and {one.side for one in nowhere} <= {"new keys", "cached keys"}:
+            how = "in one pass keys are the same at every position, as if not rotated, and those of "
+            yield "keys-rotated-apart", {"how": f"{how}{_calls(nowhere)} are not{_where(nowhere, measured)}"}
+            return
         how = f"the {names} of {_calls(nowhere)} {listed(notes)}{_where(nowhere, measured)}"
         yield "decode-positions", {"how": how}
 

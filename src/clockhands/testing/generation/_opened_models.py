@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,9 +24,10 @@ from clockhands.testing.generation._causal_models import (
     Counts,
     TransformersModel,
     every,
+    logits_and_cache,
 )
 from clockhands.testing.generation._hidden_states import reading_states
-from clockhands.testing.generation._last_token_models import engine_model, last_token_model
+from clockhands.testing.generation._last_token_models import engine_model, last_token_model, stacked
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import begun, owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
@@ -63,7 +64,8 @@ def opened(
                 made(_THREE)
         except Refused as error:
             tried.append((made.library.name, error))
-            other = reading_states(made) if library == "torch" else None
+            other = _of_single_texts(made)
+            other = reading_states(made) if other is None and library == "torch" else other
             other = begun(made, _sized) if other is None else other
             if other is None:
                 continue
@@ -96,6 +98,44 @@ def _sized(made: CausalModel) -> CausalModel:
         of_last(_THREE)
         return of_last
     return made
+
+
+@dataclass(frozen=True)
+class SingleText:
+    """A function of one text, whose arrays have no axis of texts, as one of several.
+
+    Attributes:
+        forward: The function.
+        names: What it calls tokens, positions and mask; empty where they are passed by place, in their order.
+        takes: Which of them it takes.
+    """
+
+    forward: Callable[..., Any]
+    names: Mapping[str, str]
+    takes: frozenset[str]
+
+    def __call__(self, *arguments: Any, **named: Any) -> tuple[Any, Any]:
+        """Logits [batch, seq, vocabulary] and a cache for each text."""
+        given = named or dict(zip((name for name in ARGUMENTS if name in self.takes), arguments, strict=True))
+        meant = {self.names.get(name, name): name for name in ("tokens", "positions", "mask", "cache")}
+        made = []
+        for row in range(len(given[meant["tokens"]])):
+            own = {
+                name: each[row] if each is not None and meaning != "offset" else each
+                for name, each in given.items()
+                for meaning in [meant.get(name, "offset")]
+            }
+            made.append(logits_and_cache(self.forward(**own) if named else self.forward(*own.values())))
+        caches = [cache for _, cache in made]
+        return stacked([logits for logits, _ in made], 0), caches if None not in caches else None
+
+
+def _of_single_texts(made: CausalModel) -> CausalModel | None:
+    """The model as one whose arrays have no axis of texts; None if it is none."""
+    single = replace(made, forward=SingleText(made.forward, made.names, made.takes), vocabulary=0)
+    with suppress(Refused, Unasked, TypeError, IndexError):
+        return _sized(single)
+    return None
 
 
 def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:

@@ -15,6 +15,7 @@ from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import is_token
 
 _OF_POSITIONS = meanings("positions", "cache_positions", "offset", "earlier")
+_SLOTS = meanings("cache_positions")
 _OUTSIDE = ("site-packages", "dist-packages", "<frozen", "clockhands/testing", "clockhands/recognition")
 
 
@@ -33,9 +34,11 @@ class PassedPositions:
 
     Attributes:
         calls: The tokens and the positions of each call, [texts, tokens] both.
+        slots: Whether places in a cache are taken for positions, which they are not where pads have some, too.
     """
 
     calls: dict[CodeType, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
+    slots: bool = True
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -51,7 +54,7 @@ class PassedPositions:
         if event != "call":
             return
         code = frame.f_code
-        if (name := _argument_of(code)) is None:
+        if (name := _argument_of(code)) is None or (not self.slots and name in _SLOTS):
             return
         held = frame.f_locals
         given = [held.get(each) for each in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]

@@ -17,11 +17,20 @@ import numpy as np
 
 from clockhands.models.torch_threads import faster_alone, in_one_thread
 from clockhands.phrases import listed, shown
-from clockhands.recognition.calling import Library, Refused, answered, as_numpy, dtype_of, kind_of, likely_libraries
+from clockhands.recognition.calling import (
+    FLOATS,
+    Library,
+    Refused,
+    answered,
+    as_numpy,
+    dtype_of,
+    kind_of,
+    likely_libraries,
+)
 from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import is_token
-from clockhands.testing.generation._last_token_models import is_engine
+from clockhands.testing.generation._last_token_models import is_engine, model_that_keeps_state
 from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.kinds import is_module
 from clockhands.testing.reports import CannotCheck
@@ -43,6 +52,11 @@ _IDS = ("request_id", "req_id", "rid", "seq_id", "uid", "id", "index")
 # What makes a program choose the most likely token and go on after an end token, where it has such an argument.
 _GREEDY: Mapping[str, Any] = {"do_sample": False, "greedy": True, "top_k": 1, "ignore_eos": True, "stream": False}
 _ENDS = ("eos_id", "eos_token_id", "eos_token", "stop_token", "stop_id", "eos")
+# What a prompt of text alone has none of.
+_OF_IMAGES = (
+    "image_grid_thw", "video_grid_thw", "pixel_values", "pixel_values_videos", "images", "videos", "image_features",
+    "second_per_grid_ts",
+)  # fmt: skip
 _TEMPERATURES: tuple[Mapping[str, float], ...] = ({}, {"temperature": 0.0}, {"temperature": 1e-5})
 
 Prompts = Sequence[Sequence[int]]
@@ -292,6 +306,16 @@ def is_prompt_driver(value: Any, *, surely: bool = False) -> bool:
     return "prompt" in named and bool(counts) and sure
 
 
+def own_program(model: Any) -> Any:
+    """What a module that cannot be called itself offers: methods that read a prompt and go on, or its `generate`."""
+    if not is_module(model) or type(model).__module__.startswith("transformers."):
+        return None
+    if (engine := model_that_keeps_state(model)) is not None:
+        return engine
+    generate = getattr(model, _method(model, _GENERATES), None)
+    return generate if generate is not None and is_prompt_driver(generate) else None
+
+
 def generates_text(value: Any) -> bool:
     """Whether a value that is no module is a model with a cache, or a program that continues prompts, by its names."""
     if is_module(value):
@@ -352,7 +376,7 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
         name
         for name, one in parameters.items()
         if one.default is one.empty and one.kind not in {one.VAR_POSITIONAL, one.VAR_KEYWORD}
-        and name not in {*named.values(), *_GREEDY, *_ENDS, "temperature"}
+        and name not in {*named.values(), *_GREEDY, *_ENDS, *_OF_IMAGES, "temperature"}
     ]  # fmt: skip
     name = str(getattr(function, "__name__", type(function).__name__))
     if "prompt" not in named:
@@ -370,11 +394,16 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
         untouched = copy.deepcopy(getattr(function, "__self__", None))
     settings = {key: given for key, given in _GREEDY.items() if key in parameters}
     settings |= {key: None for key in _ENDS if key in parameters}
+    images = [key for key in _OF_IMAGES if key in parameters and parameters[key].default is inspect.Parameter.empty]
     libraries = [Library(each) for each in (likely_libraries(function) if backend is None else [backend])]
     for form, heat in itertools.product(_orders(parameters[named["prompt"]], named), _TEMPERATURES):
         if heat and not heat.keys() <= parameters.keys():
             continue
-        for library in libraries if form in {"row", "rows"} else [None]:
+        for library, empty in itertools.product(
+            libraries if form in {"row", "rows"} else [None], [False, True] if images else [False]
+        ):
+            grids = (library or libraries[0]).positions(np.zeros((0, 3), np.int64)) if empty else None
+            without = {key: grids if "grid" in key else None for key in images}
             what = {
                 "list": "list of ids",
                 "lists": "list of one list of ids",
@@ -386,7 +415,7 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
             yield (
                 GenerateFunction(
                     name, timeout, batches=form in {"lists", "rows"}, unlike=unlike, function=function, form=form,
-                    library=library, named=named, settings={**settings, **heat}, untouched=untouched,
+                    library=library, named=named, settings={**settings, **without, **heat}, untouched=untouched,
                 ),
                 f"{name}({', '.join([what, 'number of tokens', *others])})",
             )  # fmt: skip
@@ -509,10 +538,18 @@ def _outputs(answer: Any, keys: Mapping[Any, int]) -> Iterator[tuple[Any, list[i
         else:
             own = _key_of(one)
             key = list(keys)[place] if (own is None or own is one) and place < len(keys) else own
-            rows = _token_rows(one)
+            rows = _token_rows(one) or _likeliest(one)
         if rows is None:
             raise Refused(f"a step returned {shown(answer)}, expected a dict from request to token")
         yield key, rows[0]
+
+
+def _likeliest(value: Any) -> list[list[int]] | None:
+    """The likeliest token by the last row of logits; None of what are none."""
+    if not hasattr(value, "shape") or not hasattr(value, "dtype") or dtype_of(value) not in FLOATS:
+        return None
+    logits = as_numpy(value)
+    return [[int(logits.reshape(-1, logits.shape[-1])[-1].argmax())]] if logits.size > 1 else None
 
 
 def _key_of(value: Any) -> Any:

@@ -282,7 +282,7 @@ def _of_positions(
     """
     where, how = _scene(it, name)
     prompts = _prompts_of(it, name, found)
-    seen = PassedPositions()
+    seen = PassedPositions(slots=name != _PADDED)
     watched = replace(it.driver, watch=seen.watching)
     with suppress(Refused, Unasked):
         got = watched.new_tokens(prompts, _COUNT, **how)

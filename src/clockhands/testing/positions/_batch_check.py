@@ -93,7 +93,7 @@ def check_batch(
     documents = _of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids)
     if documents is None and mask is not None and mask.max() > 1:
         documents = mask
-        noted = "documents, which the mask numbers, count on"
+        noted = "documents, which the mask numbers, count on: right for rotary and relative positions alone"
         rules += tuple(replace(rule, documents="continue", noted=noted) for rule in rules)
     batch = given_batch(
         rules[0],
