@@ -19,6 +19,8 @@ LLAMA = {
     "max_position_embeddings": 4096, "rope_theta": 10000.0,
 }  # fmt: skip
 NEIGHBOURS = {**LLAMA, "model_type": "cohere"}
+TWO_LISTS = {**LLAMA, "model_type": "phi3", "original_max_position_embeddings": 1024, "rope_scaling": {
+    "type": "longrope", "short_factor": [1.0] * 8, "long_factor": [float(i) for i in range(1, 9)]}}  # fmt: skip
 GRANITE = {**LLAMA, "model_type": "granite", "attention_multiplier": 0.015625}
 GEMMA = {**LLAMA, "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 144, "sliding_window": 4096}
 LATENT = {
@@ -130,6 +132,12 @@ def test_other_rotations_are_named(cases):
             codes, message = told(module, LLAMA)
             assert codes == ["layer-rotation"]
             assert says in message
+    with cases("the frequencies of longer texts"):
+        layer = twins.Layer()
+        layer.inv_freq /= torch.arange(1, 9)
+        codes, message = told(layer, TWO_LISTS)
+        assert "layer-rotation" in codes
+        assert "those beyond 1,024 tokens, where those up to 1,024 tokens are declared for a text of" in message
     with cases("a table that nothing has filled"):
         for table in (torch.full((4096, twins.HEAD), float("nan")), 1e26 * torch.randn(4096, twins.HEAD)):
             layer = twins.Layer()

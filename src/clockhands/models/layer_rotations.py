@@ -225,6 +225,17 @@ def differing(
                 yield LayerRotation(each.layer, each.path, of, *found)
 
 
+def _of_other_ladder(table: Cosines, expected: Expected, ladder: np.ndarray, length: int) -> str:
+    """The rotation with frequencies that are declared for other lengths, in words; empty where it is another."""
+    right = next(name for name, each in expected.ladders.items() if each is ladder)
+    for name, each in expected.ladders.items():
+        rates = padded(each, table.pairs)
+        if each is not ladder and compared(table, expected, rates, 1.0).code is None:
+            of_text = f"where those {right} are declared for a text of {length:,} tokens"
+            return f"one with the frequencies of another length: those {name}, {of_text}"
+    return ""
+
+
 def _of_heads(
     rows: np.ndarray, want: DeclaredLayer, positions: np.ndarray, length: int, dtype: torch.dtype
 ) -> tuple[str | None, dict[str, Any]] | None:
@@ -258,6 +269,8 @@ def _of_heads(
         elif _half_unrotated(table, rates):
             says = f"one that rotates {want.rotated // 2} channels of a head, where {want.rotated} are declared"
             return "other-rotated-width", _clean({**verdict.evidence, "behaves as": says})
+        if says := _of_other_ladder(table, want.expected, ladder, length):
+            return fault, _clean({**verdict.evidence, "behaves as": says})
         return fault, _clean(verdict.evidence)
     evidence = _worst(table, rates)
     other: Layout = "interleaved" if want.layout == "halves" else "halves"
