@@ -94,6 +94,7 @@ LATE = {
     "testing/modules/_module_check.py": "PyTorch is optional",
     "testing/generation/_image_requests.py": "PyTorch is optional",
     "testing/generation/_measured_attention.py": "PyTorch is optional",
+    "testing/functions/_rotary.py": "PyTorch is optional",
     "testing/generation/_measured_programs.py": "PyTorch is optional",
     "testing/generation/texts.py": "PyTorch is optional",
     "testing/built_subjects.py": "Transformers is optional",

@@ -211,7 +211,8 @@ def test_every_fault_is_some_suspects_or_some_rules():
     for part in (SequencePart(1, 4), SequencePart(1, 4, zigzag=True), SequencePart(1, 4, packed=True)):
         codes |= {code for suspect in part.suspects(seen) for code in suspect.codes}
     by_rules = {
-        "changes-its-arguments", "coarse-path-differs", "columns-of-next-axis", "not-finite", "one-number-wrong",
+        "changes-its-arguments", "coarse-path-differs", "columns-of-next-axis", "gradient-not-rotated",
+            "not-finite", "one-number-wrong",
         "other-rates", "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed",
         "rates-uninitialised", "unrotated-channels-turned",
     }  # fmt: skip
@@ -440,3 +441,52 @@ def test_numbers_that_are_not_finite_are_placed_and_raise_no_warning_of_numpy(ca
             assert report.explanations[0].message == said
     with cases("zeros"):
         assert "attention-factor" in check_rotary(lambda x, _: 0 * x, ch.Rotary(16), length=300, raises=False).codes
+
+
+def test_the_gradient_of_a_function_of_pytorch_is_rotated_back(cases):
+    torch = pytest.importorskip("torch")
+    spec = ch.Rotary(16, layout="halves")
+
+    def rotated(x, positions, *, back=False):
+        angles = positions[:, None] * torch.tensor(spec.rates, dtype=torch.float32)
+        a, b = x.chunk(2, -1)
+        sine = -angles.sin() if back else angles.sin()
+        return torch.cat([a * angles.cos() - b * sine, a * sine + b * angles.cos()], -1)
+
+    def operator(backward):
+        class Rotation(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, positions):
+                ctx.save_for_backward(positions)
+                return rotated(x, positions)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return backward(grad, *ctx.saved_tensors), None
+
+        def applied(x, positions):  # the names of its arguments say what they are
+            return Rotation.apply(x, positions)
+
+        return applied
+
+    def untracked(x, positions):
+        with torch.no_grad():
+            return rotated(x, positions)
+
+    right = {"written out": rotated, "operator": operator(lambda grad, at: rotated(grad, at, back=True))}
+    for name, function in right.items():
+        with cases(name):
+            report = check_rotary(function, like=spec, length=300)
+            assert "gradient" in report.experiments
+    with cases("not tracked"):
+        report = check_rotary(untracked, like=spec, length=300)
+        assert report.left_out["gradient"] == "its output has no gradient"
+    wrong = {
+        "a function which returns its tokens": operator(lambda grad, _: grad),
+        "rotated, it is off by": operator(rotated),
+    }
+    for words, function in wrong.items():
+        with cases(words):
+            report = check_rotary(function, like=spec, length=300, raises=False)
+            assert report.codes == {"gradient-not-rotated"}, str(report)
+            assert words in report.explanations[0].message

@@ -15,7 +15,7 @@ import numpy as np
 
 from clockhands.arguments import count
 from clockhands.encodings.memory import refuse_larger
-from clockhands.encodings.rotary import Rotary
+from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import shown
 from clockhands.recognition import identify
@@ -29,7 +29,7 @@ from clockhands.recognition.suspects import (
     rotary_suspects,
 )
 from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
-from clockhands.testing._experiments import Answer, ExperimentRun, failed_of
+from clockhands.testing._experiments import Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
 from clockhands.testing.functions._measured_rotations import by_rates, from_first, rotations_of
@@ -58,7 +58,7 @@ from clockhands.testing.functions._suspects import (
 )
 from clockhands.testing.functions._tokens import chosen_positions, other_tokens
 from clockhands.testing.functions._two_faults import suspects_with_two_faults
-from clockhands.testing.reports import CannotCheck, Explanation, Report
+from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
 
 LENGTH = 10_000
 TABLE_ROWS = (8192, 4096, 2048, 1024, 512)
@@ -178,12 +178,40 @@ def check_rotary(
     run = partial(checked, "rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
     try:
         report = run()
-        return replace(report, left_out={**report.left_out, **it.called.unread_waves()}) if report.sound else report
     except CannotCheck:
         fewer = {} if given_length or it.called.part is not None else _fewer_positions(it)
         if not fewer:
             raise
-    return run(left_out=fewer)
+        report = run(left_out=fewer)
+    if not report.sound:
+        return report
+    report = replace(report, left_out={**report.left_out, **it.called.unread_waves()})
+    return settled(_with_gradient(report, it), raises)
+
+
+_GRADIENT = "gradient"
+
+
+def _with_gradient(report: Report, it: CheckedRotary) -> Report:
+    """The report on a right function, with that on its gradient: a fused or hand-written backward may be another."""
+    if it.called.library.name != "torch":
+        return report
+    from clockhands.testing.functions._rotation_gradients import rotated_gradient
+
+    try:
+        answer = rotated_gradient(it)
+    except (Unasked, Refused) as reason:
+        return replace(report, left_out={**report.left_out, _GRADIENT: str(reason.__cause__ or reason)})
+    report = replace(report, experiments=(*report.experiments, _GRADIENT))
+    if not answer.wrong.any():
+        return report
+    off = float(answer.off.max())
+    x = it.tokens(1, 1, len(it.places(64)), seed=27)
+    alone = bool(np.abs(rotate(x, it.spec.at_original, it.at_axes(it.places(64))) - answer.got).max() < 1e-4)
+    how = "that of a function which returns its tokens as they are" if alone else f"rotated, it is off by {off:.3g}"
+    failure = Failure(_GRADIENT, f"the gradient of its tokens is not rotated back: {how}.", {"off": off})
+    told = explanation_of(ROTARY["gradient-not-rotated"], {"how": how})
+    return replace(report, failures=(failure,), explanations=(told,))
 
 
 def _fewer_positions(it: CheckedRotary) -> dict[str, str]:
