@@ -212,7 +212,7 @@ def test_every_fault_is_some_suspects_or_some_rules():
         codes |= {code for suspect in part.suspects(seen) for code in suspect.codes}
     by_rules = {
         "changes-its-arguments", "coarse-path-differs", "columns-of-next-axis", "gradient-not-rotated",
-            "not-finite", "one-number-wrong",
+        "not-finite", "one-number-wrong",
         "other-rates", "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed",
         "rates-uninitialised", "unrotated-channels-turned",
     }  # fmt: skip

@@ -88,7 +88,7 @@ def inner_calls(program: Any, prompts: list[list[int]], count: int, **how: Any) 
 
     recorded: list[Any] = []
     new = replace(program, watch=partial(recorded_into, recorded)).new_tokens(prompts, count, **how)
-    texts = [[*prompt, *after] for prompt, after in zip(prompts, new, strict=True)]
+    texts = whole_texts(prompts, new)
     sizes = [len(prompt) for prompt in prompts]
     found = []
     for record in recorded:
@@ -107,6 +107,11 @@ def inner_calls(program: Any, prompts: list[list[int]], count: int, **how: Any) 
                     before = keys
             found.append(calls)
     return found, new
+
+
+def whole_texts(prompts: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Each prompt with the tokens that follow it, up to the end of its text."""
+    return [[*prompt, *(one for one in after if one >= 0)] for prompt, after in zip(prompts, new, strict=True)]
 
 
 def _read_tokens(
@@ -211,20 +216,23 @@ def row_of(call: InnerCall, token: PlacedToken, layer: int, heads: tuple[int, in
 def faults_of_program(program: Any, prompts: list[list[int]], count: int, **how: Any) -> dict[int, list[Told]]:
     """What is wrong in the calls in which a program continues some prompts, for each of its models, by its number.
 
-    Models are numbered in the order in which they read the first tokens.
+    Models are numbered in the order in which they read the first tokens; those of whose later calls nothing could be
+    compared are left out.
 
     Raises:
         Refused, Unasked: It cannot be called like that.
     """
     models, new = inner_calls(program, prompts, count, **how)
-    texts = [[*prompt, *after] for prompt, after in zip(prompts, new, strict=True)]
+    texts = whole_texts(prompts, new)
     longest = max(map(len, texts))
     found: dict[int, list[Told]] = {}
     for number, calls in enumerate(models if longest <= _LONGEST else ()):
-        restarts = ReferenceText(program, texts[0][:1] * (longest + _MORE), number).restarts()
-        found[number] = (
-            [("chunk-restarts", {})] if restarts else faults_of_calls(_measured(program, texts, calls, number))
-        )
+        if ReferenceText(program, texts[0][:1] * (longest + _MORE), number).restarts():
+            found[number] = [("chunk-restarts", {})]
+            continue
+        measured = _measured(program, texts, calls, number)
+        if any(one.start for one in measured.rows):
+            found[number] = faults_of_calls(measured)
     return found
 
 
@@ -245,12 +253,14 @@ def _measured(program: Any, texts: list[list[int]], calls: Inner, number: int) -
         for layer in range(reference.layers):
             found = [*_placed(reference, text, own, layer, lookup)]
             moved = {None if one.got is None else one.got - one.right for one in found}
-            relative = len(moved) == 1 and None not in moved
-            found = [replace(one, got=one.right) for one in found] if relative else found
+            further = len(moved) == 1 and not moved & {0, None}
+            found = [replace(one, got=one.right) for one in found] if further else found
             rows += found
             if any(one.got != one.right for one in found):
                 break
             scores += _scored(reference, own, layer)
+            if further:
+                break  # in attentions behind it such rows have other angles than in one pass, as they should
     return Measured(rows, scores, (), layers)
 
 
