@@ -357,3 +357,19 @@ def test_a_large_vocabulary_is_compared_in_part():
 
     report = check_generation(forward, vocabulary=many, raises=False)
     assert report.codes == {"decode-positions"}
+
+
+def test_masks_of_numbers_that_are_added_to_scores_are_given_as_such():
+    """Booleans that a model adds hide nothing, and a sound one was failed for it."""
+    model = SmallModel()
+
+    def forward(tokens, positions, mask, cache):
+        if mask is None:
+            return model(tokens, positions, None, cache)
+        if mask.dtype == bool:  # 1 is added to the scores of keys that should be seen
+            return model(tokens, positions, np.ones((*tokens.shape, mask.shape[-1]), bool), cache)
+        return model(tokens, positions, mask[:, 0] > -1, cache)
+
+    report = check_generation(forward, raises=False)
+    assert report.sound, str(report)
+    assert {"packing", "left padding"} <= set(report.experiments)

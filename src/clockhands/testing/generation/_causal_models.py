@@ -28,6 +28,7 @@ ARGUMENTS = ("tokens", "positions", "mask", "cache")
 
 # Logits that are compared, at most: what positions do, they do to all.
 COLUMNS = 4096
+_NOT_SEEN = -1e9
 
 
 @dataclass
@@ -72,6 +73,7 @@ class CausalModel:
         columns: Numbers of a row of its logits, if there are more than tokens.
         handed: Arguments of later calls: the module and its attribute in which the first call of a text left each.
         by_queries: Whether its mask may say for each query which keys it sees.
+        adds_masks: The axes of a mask of numbers that it adds to scores; empty if it takes booleans.
         chooses: Whether it gives tokens and no logits. Each is then a row of zeros with a 1 at its column.
     """
 
@@ -93,6 +95,7 @@ class CausalModel:
     columns: int | None = None
     handed: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     by_queries: bool = True
+    adds_masks: str = ""
     chooses: bool = False
 
     def __call__(
@@ -208,7 +211,7 @@ class CausalModel:
         given = {
             "tokens": self.library.positions(tokens),
             "positions": self.library.positions(np.ascontiguousarray(positions)),
-            "mask": None if mask is None else self.library.booleans(mask),
+            "mask": None if mask is None else self._mask(mask, tokens.shape[1]),
             "cache": cache,
         }
         call = self.library.calling(self.forward)
@@ -227,6 +230,16 @@ class CausalModel:
             left = {name: getattr(owner, attribute) for name, (owner, attribute) in self.handed.items()}
             kept = HandedCache(kept, handed or left)
         return logits, kept
+
+    def _mask(self, mask: np.ndarray, size: int) -> Any:
+        """A mask as it takes it; one that is added to scores says all that a query sees."""
+        if not self.adds_masks:
+            return self.library.booleans(mask)
+        keys = mask.shape[-1]
+        causal = np.arange(keys) <= np.arange(keys - size, keys)[:, None]
+        hidden = ~(mask[:, None] & causal if mask.ndim == 2 else mask)
+        added = np.where(hidden, _NOT_SEEN, 0.0)
+        return self.library.floats(added[:, None] if "heads" in self.adds_masks else added, "float32")
 
     @property
     def copied(self) -> bool:

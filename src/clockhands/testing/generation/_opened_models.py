@@ -39,6 +39,7 @@ _COPIED = 20_000_000
 _OF_SOURCE = 7  # tokens of the text that an encoder has read
 _THREE = np.array([[1, 0, 1]])
 _TELLING = 64  # times nearer: the same numbers but for rounding
+_ROUNDED = 1e4  # of the largest logit, by which equal ones may be apart
 
 
 def opened(
@@ -73,7 +74,7 @@ def opened(
         if vocabulary is None and is_measurable(made) and (known := known_tokens(made)) < made.vocabulary:
             made = replace(made, vocabulary=known, columns=made.vocabulary)
         _refuse_dropout(made)
-        made = started(made)
+        made = _with_masks(started(made))
         made.handed = _handed(made)
         made.counts = Counts(dtype=made.counts.dtype, library=made.counts.library)
         return made
@@ -136,6 +137,24 @@ def _of_single_texts(made: CausalModel) -> CausalModel | None:
     with suppress(Refused, Unasked, TypeError, IndexError):
         return _sized(single)
     return None
+
+
+def _with_masks(made: CausalModel) -> CausalModel:
+    """The model with the masks of queries and keys that it takes: the first ones that hide what they should.
+
+    What the last of three tokens gets depends on the others no longer where it sees itself alone.
+    """
+    if "mask" not in made.takes or made.vocabulary < 2:
+        return made
+    texts = np.array([[1, 0, 1], [0, 1, 1]])
+    apart = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]], bool)
+    for adds in ("", "batch heads queries keys", "batch queries keys"):
+        trial = replace(made, adds_masks=adds, counts=Counts())
+        with suppress(Refused, Unasked):
+            one, other = trial(texts, None, np.stack([apart, apart]), keep=False)[0][:, 2]
+            if np.abs(one - other).max() <= np.abs(one).max() / _ROUNDED:
+                return replace(made, adds_masks=adds)
+    return made
 
 
 def _handed(model: CausalModel) -> dict[str, tuple[Any, str]]:
