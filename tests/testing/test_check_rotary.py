@@ -473,7 +473,15 @@ def test_the_gradient_of_a_function_of_pytorch_is_rotated_back(cases):
         with torch.no_grad():
             return rotated(x, positions)
 
-    right = {"written out": rotated, "operator": operator(lambda grad, at: rotated(grad, at, back=True))}
+    def waves_first(cos, sin, x):
+        a, b = x.chunk(2, -1)
+        return x * cos + torch.cat([-b, a], -1) * sin
+
+    right = {
+        "written out": rotated,
+        "waves first": waves_first,
+        "operator": operator(lambda grad, at: rotated(grad, at, back=True)),
+    }
     for name, function in right.items():
         with cases(name):
             report = check_rotary(function, like=spec, length=300)

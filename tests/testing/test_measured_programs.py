@@ -27,7 +27,7 @@ class Reader(torch.nn.Module):
     def turned(self, x, first):
         angles = (first + torch.arange(x.shape[2]))[:, None] * 100.0 ** (-torch.arange(0, CHANNELS, 2) / CHANNELS)
         a, b = x.chunk(2, -1)
-        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).to(x.dtype)
 
     def forward(self, words, kept, first, asks=None):
         """Logits; ``first`` is where the first key of the call is, and ``asks`` its query, if that is elsewhere."""
@@ -113,8 +113,36 @@ def checked(generate):
     return check_generation(generate, raises=False, vocabulary=VOCABULARY)
 
 
+def warmed(prompt, max_new_tokens):
+    """Reads its prompt once before, as engines do that warm up."""
+    with torch.no_grad():
+        MODEL(torch.tensor([prompt]), [], 0)
+    return program()(prompt, max_new_tokens)
+
+
+def cut_by_one(prompt, max_new_tokens):
+    """Reads the last token of its prompt twice: the row of the first time is taken out of the cache."""
+    kept, new, words = [], [], list(prompt)
+    with torch.no_grad():
+        MODEL(torch.tensor([words]), kept, 0)
+        kept[:] = [tuple(each[:, :, :-1] for each in pair) for pair in kept]
+        words = words[-1:]
+        for _ in range(max_new_tokens):
+            new.append(int(MODEL(torch.tensor([words]), kept, size_of(kept))[0, -1].argmax()))
+            words = new[-1:]
+    return new
+
+
+def looking(prompt, max_new_tokens):
+    """Reads no row of a table first, as where a cache is made with room and cut at its size, 0."""
+    assert MODEL.words[:0].shape[0] == 0
+    return program()(prompt, max_new_tokens)
+
+
 def test_sound_programs_pass(cases):
-    for name, generate in {"whole": program(), "in pieces": program(piece=4), "drafted": drafted(0)}.items():
+    sound = {"whole": program(), "in pieces": program(piece=4), "drafted": drafted(0)}
+    sound |= {"warmed": warmed, "cut by one": cut_by_one, "no row": looking}
+    for name, generate in sound.items():
         with cases(name):
             report = checked(generate)
             assert report.sound, str(report)
@@ -191,10 +219,11 @@ def test_a_module_that_is_called_by_methods_of_its_own_is_checked_by_them():
 
 def test_functions_of_one_text_without_an_axis_of_texts_are_checked(cases):
     def of(behind):
-        def forward(tokens, cache=None):
-            kept = [] if cache is None else list(cache)
+        def forward(input_ids, past_key_values=None):
+            kept = [] if past_key_values is None else list(past_key_values)
+            first = size_of(kept) - behind * (past_key_values is not None)
             with torch.no_grad():
-                return MODEL(tokens[None], kept, size_of(kept) - behind * (cache is not None))[0], kept
+                return MODEL(input_ids[None], kept, first)[0], kept
 
         return forward
 
@@ -245,3 +274,34 @@ def test_a_model_that_takes_a_text_in_one_way_alone_is_refused():
 
     with pytest.raises(CannotCheck, match="the ranks have unlike parts"):
         check_generation(forward)
+
+
+def test_an_engine_whose_decode_takes_its_state_is_passed_it():
+    class Engine:
+        def prefill(self, tokens):
+            kept = []
+            with torch.no_grad():
+                return MODEL(torch.as_tensor(tokens)[None], kept, 0)[0, -1], kept
+
+        def decode(self, token, cache=None):
+            kept = [] if cache is None else list(cache)
+            with torch.no_grad():
+                return MODEL(torch.as_tensor(token).reshape(1, 1), kept, size_of(kept))[0, -1], kept
+
+    report = check_generation(Engine(), raises=False)
+    assert report.sound, str(report)
+    assert "one token at a time" in report.experiments
+
+
+def test_rows_that_are_rounded_to_half_precision_are_not_judged():
+    half = Reader(1).half()
+
+    def generate(prompt, max_new_tokens):
+        kept, new, words = [], [], list(prompt)
+        with torch.no_grad():
+            for _ in range(max_new_tokens):
+                new.append(int(half(torch.tensor([words]), kept, size_of(kept))[0, -1].argmax()))
+                words = new[-1:]
+        return new
+
+    assert "positions in its models" not in checked(generate).experiments

@@ -369,7 +369,8 @@ def _unless_encoding(target: str, value: Any) -> Any:
     if (found is not None and found["fields"]) or not inspect.isroutine(value):
         if is_module(value) and not isinstance(value, type):
             return value
-        _refuse_unknown(target, value)
+        if not (found is not None and found["fields"]) and (isinstance(value, type) or not callable(value)):
+            _refuse_unknown(target, value)
         return None
     built = _built(value) if _builds_model(value) else value
     if built is value or is_module(built) or generates_text(built):

@@ -40,12 +40,14 @@ class ScoreProduct:
         keys: [heads of keys, keys, channels].
         scores: The input of the softmax, [heads, tokens, keys].
         reads: How many reads of tables came before it.
+        dtype: In which it was computed.
     """
 
     queries: np.ndarray
     keys: np.ndarray
     scores: np.ndarray
     reads: int = 0
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +141,8 @@ class _Recorder(TorchFunctionMode):
 
     def _note(self, queries: Tensor, keys: Tensor, scores: Tensor) -> None:
         arrays = (_rows(each) for each in (queries, keys, scores))
-        self.call.products.append(ScoreProduct(*arrays, reads=len(self.call.reads)))
+        dtype = str(queries.dtype).removeprefix("torch.")
+        self.call.products.append(ScoreProduct(*arrays, reads=len(self.call.reads), dtype=dtype))
 
     def _read(self, func: Any, args: Any, kwargs: Any) -> None:
         if func is nn.functional.embedding:

@@ -233,9 +233,10 @@ def _refuse_one_way_alone(asked: Sequence[ExperimentRun], left_out: Mapping[str,
     """Refuse a model that raises an error wherever a text is passed in another way: nothing would be compared."""
     ways = {"a longer text", "chunks", ONE_TOKEN}
     raised = [why for name, why in left_out.items() if name in ways and why.startswith("it raised")]
-    if raised and not any(one.experiment.name.startswith(tuple(ways)) for one in asked):
+    compared = any(one.wrong or one.experiment.name.startswith(tuple(ways)) for one in asked)
+    if raised and not compared:
         raise CannotCheck(
-            f"A text can be passed whole alone: with its beginnings and its parts {raised[0]}.",
+            f"It takes a text only as a whole: given its beginning or its parts, {raised[0]}.",
             "Wrap it, so that it takes any number of tokens; or write def generate(prompt, max_new_tokens), which "
             "passes prompts of the sizes that it takes.",
         )

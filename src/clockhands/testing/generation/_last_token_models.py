@@ -161,7 +161,7 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     prefill, decode = _methods(engine)
     if (model := model_that_keeps_state(engine)) is not None:
         return model
-    if prefill is None or decode is None or _needed_by(decode) != 2:
+    if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
         opens = _named_of(engine, _OPENS)
         if not opens and not _is_session(engine):
             return None
@@ -192,20 +192,22 @@ def _needed_by(method: Any) -> int:
 
 def model_that_keeps_state(engine: Any) -> LastTokenModel | None:
     """An object that reads a prompt, and goes on by a token that is all it is passed; None for any other."""
-    prefill, decode = _methods(engine)
-    if prefill is None or decode is None or _needed_by(decode) != 1:
+    names = [_named_of(engine, each) for each in (_PREFILLS, _DECODES)]
+    if not all(names) or not all(callable(getattr(engine, name)) for name in names):
         return None
-    names = prefill.__name__, decode.__name__
-    return _keeping_state(engine, *names) if _goes_on(engine, *names) else None
+    decode = getattr(engine, names[1])
+    takes_state = any(name in meanings("cache") for name in inspect.signature(decode).parameters)
+    if takes_state or _needed_by(decode) != 1 or not _goes_on(engine, *names):
+        return None
+    return _keeping_state(engine, *names)
 
 
 def _goes_on(engine: Any, prefill: str, decode: str) -> bool:
     """Whether a token can be passed after a prompt."""
     for prompt in ([1, 0, 1], [1, 0, 1, 0]):
         with suppress(Exception):  # a user's code may raise anything
-            _, own = _keeping_state(engine, prefill, decode).prefill(np.array([prompt]))
-            getattr(own, decode)(1)
-            return True
+            logits, own = _keeping_state(engine, prefill, decode).prefill(np.array([prompt]))
+            return hasattr(logits, "shape") and hasattr(getattr(own, decode)(1), "shape")
     return False
 
 

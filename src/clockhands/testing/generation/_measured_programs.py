@@ -101,6 +101,8 @@ def inner_calls(program: Any, prompts: list[list[int]], count: int, **how: Any) 
             for begin, shape, tokens in each:
                 end = next((other for other in begins if other > begin), len(record.reads))
                 products = [one for one in record.products if begin < one.reads <= end]
+                if any(one.dtype not in {"float32", "float64"} for one in products):
+                    raise Unasked(f"its attention computes in {products[0].dtype}, in which rows are rounded too far")
                 if products:
                     keys = products[0].keys.shape[1]
                     calls.append(InnerCall(tokens, shape, products, keys in {shape[1], before + shape[1]}))
@@ -125,7 +127,7 @@ def _read_tokens(
     arrays, numbers, offset = [], [], 0
     for number in begins:
         rows = np.array(record.reads[number].rows).reshape(record.reads[number].shape)
-        rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim else rows.reshape(1, 1)
+        rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim and rows.size else rows.reshape(-1, 1)
         arrays.append((rows, offset + np.arange(rows.size).reshape(rows.shape)))
         numbers.append(offset)
         offset += rows.size
@@ -165,10 +167,13 @@ class ReferenceText:
         pairs = []
         for before, call in itertools.pairwise(self.calls):
             columns = {token.position: token for token in before.tokens} if call.shape[1] > 1 else {}
-            pairs += [(token, columns[token.position]) for token in call.tokens if token.position in columns]
-        return bool(pairs) and self._depends() and all(self._alike(one.place, other.place) for one, other in pairs)
+            found = [(token.place, columns[token.position].place) for token in call.tokens if token.position in columns]
+            # A text that is read twice has the same places; calls with other attentions are not known.
+            pairs += [(one, other) for one, other in found if one != other and {one, other} <= self.rows[0].keys()]
+        return bool(pairs) and self._depends() and all(self._alike(one, other) for one, other in pairs)
 
     def _depends(self) -> bool:
+        """Whether rows differ from position to position."""
         return any(not self._alike(place, place + 1) for place in self.rows[0] if place + 1 in self.rows[0])
 
     def _alike(self, one: int, other: int) -> bool:
@@ -202,7 +207,7 @@ def row_of(call: InnerCall, token: PlacedToken, layer: int, heads: tuple[int, in
     product = call.products[layer]
     text, column = divmod(token.position, call.shape[1])
     of_queries, of_keys = heads
-    if len(product.queries) < (text + 1) * of_queries or product.queries.shape[1] != call.shape[1]:
+    if 0 in heads or len(product.queries) < (text + 1) * of_queries or product.queries.shape[1] != call.shape[1]:
         raise Unasked("its attention has other axes in later calls")
     own = slice(text * of_queries, (text + 1) * of_queries)
     # Keys stand once for all their queries in one call, and are repeated in another.
@@ -277,7 +282,7 @@ class _Lookup:
         return self.known[token]
 
     def _of(self, token: int) -> tuple[RowPlaces | None, RowPlaces | None]:
-        with suppress(Refused, Unasked, IndexError):
+        with suppress(Refused, Unasked, IndexError, KeyError):
             rows = ReferenceText(self.program, [token] * self.size, self.number).rows[0]
             every = [rows[at] for at in range(len(rows))]
             keys = [one.key for one in every if one.key is not None]

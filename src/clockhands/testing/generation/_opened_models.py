@@ -120,7 +120,7 @@ class SingleText:
         given = named or dict(zip((name for name in ARGUMENTS if name in self.takes), arguments, strict=True))
         meant = {self.names.get(name, name): name for name in ("tokens", "positions", "mask", "cache")}
         made = []
-        for row in range(len(given[meant["tokens"]])):
+        for row in range(len(given[self.names.get("tokens", "tokens")])):
             own = {
                 name: each[row] if each is not None and meaning != "offset" else each
                 for name, each in given.items()

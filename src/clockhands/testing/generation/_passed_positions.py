@@ -102,6 +102,7 @@ def placed_tokens(
 ) -> Iterator[PlacedToken]:
     """The tokens of calls by the texts that they continue; those of pads and of unknown texts are left out."""
     done = [0] * len(texts)
+    once = len(texts) == 1 and sum(tokens.size for tokens, _ in calls) < len(texts[0])  # no token is read twice
     before: dict[int, tuple[int, int]] = {}  # the row of each text, and of how many
     for tokens, positions in calls:
         taken: set[int] = set()
@@ -119,7 +120,9 @@ def placed_tokens(
                 taken.add(text)
                 before[text] = row, len(tokens)
                 done[text] = start + size
-                for each in range(size):
+                # A token that stands there twice may be the one before, read again.
+                again = not once and size == 1 and start > 0 and texts[text][start] == texts[text][start - 1]
+                for each in range(0 if again else size):
                     yield PlacedToken(text, start + each, at[first + each])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from clockhands.phrases import listed, number_of
 from clockhands.recognition.calling import Refused
+from clockhands.recognition.faults import FAULTS, fault_in_words
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.generation._chosen_tokens import FEWEST, NO_LOGITS, explained_by_ties, tie_rate, tokens_found
 from clockhands.testing.generation._explanations import explanation_of
@@ -191,7 +192,8 @@ def checked_driver(driver: PromptDriver, vocabulary: int | None, name: str) -> R
         where = f"in model {number + 1} of the {models} that read the text, " if models > 1 else ""
         said = {**how, "how": f"{where}{how['how']}"} if "how" in how else how
         reasons += (explanation_of((code,), said, [_MODELS]),)
-        failures.append(Failure(_MODELS, f"{said.get('how', reasons[-1].message)}.", {"model": number}))
+        shown = said.get("how", f"{where}{fault_in_words(FAULTS[code])}")
+        failures.append(Failure(_MODELS, f"{shown}.", {"model": number}))
     return Report(
         subject=name,
         kind="generation",
@@ -331,12 +333,14 @@ def _inside(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
     """
     told: dict[int, list[Told]] = {}
     with suppress(Refused, Unasked, ImportError):
-        for prompt in it.prompts[:2]:
+        for number, prompt in enumerate(it.prompts[:4]):
             found = faults_of_program(it.driver, [prompt], _MEASURED)
-            for number, faults in found.items():
-                told.setdefault(number, []).extend(faults[:1])
+            if number > 1 and len(found) < 2:
+                break  # no draft, of which all tokens of a text may be accepted
+            for model, faults in found.items():
+                told.setdefault(model, []).extend(faults[:1])
         # One prompt alone may have a drafted token by chance where another one stands in its text.
-        return len(told), [(number, faults[0]) for number, faults in told.items() if len(faults) > 1]
+        return len(told), [(model, faults[0]) for model, faults in told.items() if len(faults) > 1]
     return 0, []
 
 
