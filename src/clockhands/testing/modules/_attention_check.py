@@ -427,12 +427,13 @@ def _rotation_fault(found: LayerRotation, want: DeclaredLayer) -> tuple[str, str
             f"with a {evidence['wave']} of {evidence['stored']:.6g} for pair {evidence['pair']} at position "
             f"{evidence['position']}, where {evidence['declared']:.6g} is declared"
         )
-        is_one = abs(evidence["stored"]) <= _LARGEST_FACTOR
+        # Measured beside those of the first position, of which a factor is a part: cosines are within 1.
+        is_one = abs(evidence["stored"]) <= _LARGEST
         return "layer-rotation", told if is_one else _UNFILLED
     return "layer-rotation", f"as with {_numbers(evidence)}"
 
 
-_LARGEST_FACTOR = 100.0  # of cosines: no factor of a scaling is as large
+_LARGEST = 2.0
 _UNFILLED = (
     "with numbers that are no cosines or sines, as in memory that nothing has written to: a table that is not saved "
     "with the weights, or was made on the device meta, has to be computed after loading"
