@@ -162,6 +162,14 @@ class ReferenceText:
                 for token in call.tokens:
                     self.rows[layer].setdefault(token.place, row_of(call, token, layer, self.heads[layer]))
 
+    def beside(
+        self, call: InnerCall, tokens: Sequence[PlacedToken], layer: int
+    ) -> Iterator[tuple[PlacedToken, InnerRow, InnerRow]]:
+        """Tokens of a call, what they have in one of its attentions, and what they have here."""
+        for token in tokens:
+            if token.place in self.rows[layer]:
+                yield token, row_of(call, token, layer, self.heads[layer]), self.rows[layer][token.place]
+
     def restarts(self) -> bool:
         """Whether each later call of several tokens has the rows of the one before, where all tokens are the same."""
         pairs = []
@@ -299,11 +307,7 @@ def _placed(
     largest = reference.largest(layer)
     for call, tokens in calls:
         size, start = call.shape[1], tokens[0].place
-        for token in tokens:
-            if token.place not in reference.rows[layer]:
-                continue
-            own = row_of(call, token, layer, reference.heads[layer])
-            wanted = reference.rows[layer][token.place]
+        for token, own, wanted in reference.beside(call, tokens, layer):
             pairs: list[tuple[Side, Any, Any, float, int]] = [
                 ("queries", own.query, wanted.query, largest[0], token.place),
                 ("new keys", own.key, wanted.key, largest[1], token.place),
@@ -337,11 +341,7 @@ def _scored(
 ) -> Iterator[ScoreRow]:
     for call, tokens in calls:
         size, start = call.shape[1], tokens[0].place
-        for token in tokens:
-            if token.place not in reference.rows[layer]:
-                continue
-            own = row_of(call, token, layer, reference.heads[layer])
-            wanted = reference.rows[layer][token.place]
+        for token, own, wanted in reference.beside(call, tokens, layer):
             seen, meant = (np.flatnonzero((each.scores > HIDDEN_BELOW).any(axis=0)) for each in (own, wanted))
             in_order = call.shape[0] == 1 and own.scores.shape[1] == start + size
             missed, relation = None, ""

@@ -400,7 +400,8 @@ def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[Pr
         if heat and not heat.keys() <= parameters.keys():
             continue
         for library, empty in itertools.product(
-            libraries if form in {"row", "rows"} else [None], [False, True] if images else [False]
+            libraries if form in {"row", "rows"} else [None],
+            [False, True] if any("grid" in key for key in images) else [False],
         ):
             grids = (library or libraries[0]).positions(np.zeros((0, 3), np.int64)) if empty else None
             without = {key: grids if "grid" in key else None for key in images}

@@ -263,8 +263,9 @@ def _explained(it: PromptSubject, failed: Mapping[str, Sequence[Continuation]]) 
         told = _of_pads(it) if first == _PADDED else None
         if told is None or told[0] == "padding-shifts":
             told = _of_positions(it, first, failed[first], alike=told is not None) or told
-        for code, how in [told] if told is not None else _of_attention(it, first, failed[first]):
-            return (explanation_of((code,), how, list(failed)),), ""
+        told = told or _of_attention(it, first, failed[first])
+        if told is not None:
+            return (explanation_of((told[0],), told[1], list(failed)),), ""
     for name, code in ((_AGAIN, "model-keeps-state"), (_EDITED, "kept-prefix-wrong")):
         if name in failed:
             return (explanation_of((code,), {}, list(failed)),), ""
@@ -316,13 +317,13 @@ def _prompts_of(it: PromptSubject, name: str, found: Sequence[Continuation]) -> 
     return [it.prompts[one] for one in dict.fromkeys(one.text for one in found)]
 
 
-def _of_attention(it: PromptSubject, name: str, found: Sequence[Continuation]) -> list[Told]:
-    """The faults that queries, keys and scores show inside a program that is made of PyTorch."""
+def _of_attention(it: PromptSubject, name: str, found: Sequence[Continuation]) -> Told | None:
+    """The first fault that queries, keys and scores show inside a program of PyTorch; None where they show none."""
     _, how = _scene(it, name)
     with suppress(Refused, Unasked, ImportError):
         told = faults_of_program(it.driver, _prompts_of(it, name, found), _COUNT, **how)
-        return next((each for each in told.values() if each), [])
-    return []
+        return next((each[0] for each in told.values() if each), None)
+    return None
 
 
 def _inside(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
