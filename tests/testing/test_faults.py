@@ -51,7 +51,7 @@ def asked():
         for takes in ({"positions"}, set())
         for one in generation_experiments.experiments(
             SimpleNamespace(
-                model=SimpleNamespace(takes=takes, counting=counting, chooses=False), fresh=unasked, length_given=True
+                model=SimpleNamespace(takes=takes, counting=counting, chooses=False), fresh=unasked, long_sizes=()
             )
         )
     }

@@ -130,8 +130,8 @@ def check_generation(
     shift = found_shift(called) if shift is None else cache_shift(shift)
     drops = isinstance(shift, CacheShift) and shift.drops
     subject = GenerationSubject(
-        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, length_given=length is not None,
-        shifts=shift is not None,
+        called, texts, spec=spec, shift=shift, join=join, evict=evict, drops=drops, shifts=shift is not None,
+        long_sizes=sizes_of(called) if length is None else (),
     )  # fmt: skip
     try:
         subject = measured(subject)
@@ -167,7 +167,7 @@ def check_generation(
     noted: dict[str, str] = {}
     failed = [one for one in asked if one.wrong]
     if any(one.experiment.name == LONG for one in failed):
-        subject = replace(subject, sizes=(*sizes_of(called), *BLOCKS))
+        subject = replace(subject, sizes=(*subject.long_sizes, *BLOCKS))
     reasons = explained(subject, asked) if failed and not not_finite else ()
     for one in list(failed):
         experiment = one.experiment

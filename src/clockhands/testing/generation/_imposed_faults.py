@@ -255,6 +255,8 @@ class FaultyModel(CausalModel):
         if not self.heard:
             return True
         got = self.heard[0]
+        if got.shape[:2] != logits.shape[:2]:
+            raise Unasked("it asks of a model with a fault what it does not ask of this one")
         if mask is not None and mask.ndim == 2:
             text = mask[:, -logits.shape[1] :]
             got, logits = got[text], logits[text]

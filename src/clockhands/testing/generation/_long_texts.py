@@ -60,10 +60,10 @@ def _places(model: CausalModel) -> Iterator[Mapping[str, Any]]:
     yield getattr(getattr(code, "__func__", code), "__globals__", {})
 
 
-def sizes_of(model: CausalModel) -> list[int]:
+def sizes_of(model: CausalModel) -> tuple[int, ...]:
     """Behind which sizes texts are tried, the smallest first."""
     declared = {size for size in declared_sizes(model).values() if _BLOCK <= size <= MOST}
-    return sorted(declared)[:_MOST_SIZES] or [_USUAL]
+    return tuple(sorted(declared)[:_MOST_SIZES]) or (_USUAL,)
 
 
 def length_that_matters(asked: Sequence[RecordedRun]) -> int:
@@ -74,8 +74,8 @@ def length_that_matters(asked: Sequence[RecordedRun]) -> int:
 
 
 def longer_sizes(it: GenerationSubject) -> list[int]:
-    """Those of them that the other texts do not leave; none where somebody said how long texts shall be."""
-    return [] if it.length_given else [size for size in sizes_of(it.model) if size + _BEHIND > len(it.texts[0])]
+    """Those of them that the other texts do not leave."""
+    return [size for size in it.long_sizes if size + _BEHIND > len(it.texts[0])]
 
 
 def long_texts(it: GenerationSubject) -> list[Answer]:

@@ -45,7 +45,7 @@ class GenerationSubject:
         slip: How far a logit moves when tokens stand one position further; 0 where that changes nothing.
         spec: The rotary code that its keys are turned by, where it is known.
         shift, join, evict: Somebody's own ways to change a cache.
-        length_given: Whether somebody said how long texts shall be.
+        long_sizes: Behind which sizes a long text is tried; none where somebody said how long texts shall be.
         shifts: Whether ``shift`` was given or found: a fault that is imposed always has one.
         drops: Whether ``shift`` drops the first rows, and moves the others back.
         wanted: The logits of each text alone, [tokens, vocabulary] each.
@@ -63,7 +63,7 @@ class GenerationSubject:
     wanted: list[np.ndarray] = field(default_factory=list)
     sizes: tuple[int, ...] = ()
     drops: bool = False
-    length_given: bool = False
+    long_sizes: tuple[int, ...] = ()
     shifts: bool = False
 
     def fresh(self) -> "GenerationSubject":
