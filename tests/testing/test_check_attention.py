@@ -113,11 +113,11 @@ def test_layers_that_rotate_against_the_config_are_named(cases):
             assert told(twins.Model(), like) == ([], "")
             assert told(twins.Model((True,) * 4), like) == (
                 ["layer-rotates"],
-                "rotates queries and keys of layers 3, where the config declares no rotation.",
+                "rotates queries and keys of layer 3, where the config declares no rotation.",
             )
             assert told(twins.Model((False, True, True, False)), like) == (
                 ["layer-without-rotation"],
-                "does not rotate queries and keys of layers 0, where the config declares a rotation.",
+                "does not rotate queries and keys of layer 0, where the config declares a rotation.",
             )
             assert told(twins.Layer(), like, layer=3)[0] == ["layer-rotates"]
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_checked_says_what_to_pass(cases):
 
 
 def test_the_command_and_the_check_of_anything_choose_it(tmp_path, monkeypatch):
-    with pytest.raises(CheckFailed, match="rotates queries and keys of layers 3"):
+    with pytest.raises(CheckFailed, match="rotates queries and keys of layer 3"):
         check_any(twins.Model((True,) * 4), WITHOUT["smollm3"])
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps(WITHOUT["smollm3"]), encoding="utf-8")
@@ -219,10 +219,10 @@ def test_the_command_and_the_check_of_anything_choose_it(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     for name, like, code, says in (
-        ("build", "model", 1, "rotates queries and keys of layers 3"),
+        ("build", "model", 1, "rotates queries and keys of layer 3"),
         ("Model", "model", 0, "is correct"),
         ("Layer", "model:layer=0", 0, "is correct"),
-        ("Layer", "model:layer=3", 1, "rotates queries and keys of layers 3"),
+        ("Layer", "model:layer=3", 1, "rotates queries and keys of layer 3"),
     ):
         made = CliRunner().invoke(main, ["check", f"mine.py:{name}", "--like", like])
         assert (made.exit_code, says in " ".join(made.output.split())) == (code, True), made.output

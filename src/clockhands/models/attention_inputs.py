@@ -345,6 +345,24 @@ def _hidden(scores: Tensor) -> float:
     return torch.finfo(scores.dtype).min / 2
 
 
+def _side_by_side(seen: Sequence[Attended]) -> list[Attended]:
+    """The records of calls with one text each as those of one call with all texts."""
+    texts: dict[tuple[str, int | None], list[Attended]] = {}
+    for each in seen:
+        texts.setdefault((each.path, each.product), []).append(each)
+    return [
+        replace(
+            own[0],
+            queries=torch.cat([each.queries for each in own]),
+            keys=torch.cat([each.keys for each in own]),
+            scores=None
+            if own[0].scores is None
+            else torch.cat([each.scores for each in own if each.scores is not None]),
+        )
+        for own in texts.values()
+    ]
+
+
 @contextmanager
 def attended(
     module: nn.Module,
@@ -357,7 +375,7 @@ def attended(
     """Record the inputs of attention in all passes while the context is open.
 
     Args:
-        module: The model.
+        module: The model; one that is ``apart`` calls itself once for each text.
         turn: Changes queries and keys before attention.
         add: Makes what is added to the scores.
         known: The records of an earlier pass, which say which product of each module ``turn`` changes.
@@ -367,11 +385,18 @@ def attended(
 
     def begins(_: nn.Module, args: Any, kwargs: Any) -> None:
         ids = args[0] if args else kwargs.get("input_ids")
-        watch.batch = ids.shape[0] if isinstance(ids, Tensor) else 1
+        watch.batch = ids.shape[0] if isinstance(ids, Tensor) and not getattr(module, "apart", False) else 1
         watch.running.clear()
+        started.append(len(watch.seen))
 
+    def ends(_: nn.Module, __: Any, ___: Any) -> None:
+        if getattr(module, "apart", False):
+            watch.seen[started[-1] :] = _side_by_side(watch.seen[started[-1] :])
+
+    started: list[int] = []
     with ExitStack() as stack:
         stack.enter_context(module.register_forward_pre_hook(begins, with_kwargs=True, prepend=True))
+        stack.enter_context(module.register_forward_hook(ends))
         stack.enter_context(register_module_forward_pre_hook(watch.enter))
         stack.enter_context(register_module_forward_hook(watch.leave))
         stack.enter_context(uncompiled())

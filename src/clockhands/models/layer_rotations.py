@@ -279,11 +279,12 @@ def _of_heads(
         says = f"one that pairs {names[other]} (layout {other}), where {names[want.layout]} are declared"
         return "other-layout", evidence | {"behaves as": says}
     for width in (want.rotated // 2, want.rotated // 4, 2 * want.rotated, rows.shape[-1]):
-        if width % 2 or not 2 <= width <= rows.shape[-1] or width == want.rotated:
+        head = inside if width < want.rotated else rows
+        if width % 2 or not 2 <= width <= head.shape[-1] or width == want.rotated:
             continue
         for layout in (want.layout, other):
-            if fitted(rows[..., :width], pair_channels(width // 2, layout))[2] <= allowed and (
-                width == rows.shape[-1] or moved(rows[..., width:]) <= allowed
+            if fitted(head[..., :width], pair_channels(width // 2, layout))[2] <= allowed and (
+                width == head.shape[-1] or moved(head[..., width:]) <= allowed
             ):
                 says = (
                     f"one that rotates {width} channels of a head (layout {layout}), where {want.rotated} are declared"

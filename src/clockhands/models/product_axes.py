@@ -16,23 +16,25 @@ class ProductAxes:
         queries: The axes of the first array in the order batch, heads, tokens, channels; there may be several of heads.
         keys: Those of the second array, likewise.
         scores: Those of the result in the order batch, heads, tokens, keys.
+        batched: Whether they have an axis of texts; else it is one text.
     """
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
     scores: tuple[int, ...]
+    batched: bool = True
 
     def queries_of(self, array: Tensor) -> Tensor:
         """Queries as [batch, heads, tokens, channels]."""
-        return _four(array.permute(self.queries))
+        return self._four(array.permute(self.queries))
 
     def keys_of(self, array: Tensor) -> Tensor:
         """Keys as [batch, heads, tokens, channels]; one head of keys for all of queries may have no axis."""
-        return _four(array.permute(self.keys))
+        return self._four(array.permute(self.keys))
 
     def scores_of(self, array: Tensor) -> Tensor:
         """Scores as [batch, heads, tokens, keys]."""
-        return _four(array.permute(self.scores))
+        return self._four(array.permute(self.scores))
 
     def back(self, queries: Tensor, keys: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Both arrays in the shapes in which the product takes them."""
@@ -42,21 +44,24 @@ class ProductAxes:
             made.append(array.reshape([shape[axis] for axis in order]).permute(inverse))
         return made
 
-
-def _four(array: Tensor) -> Tensor:
-    """[batch, ..., tokens, channels] with one axis of heads."""
-    return array.reshape(len(array), math.prod(array.shape[1:-2]), *array.shape[-2:])
+    def _four(self, array: Tensor) -> Tensor:
+        """[batch, ..., tokens, channels] with one axis of heads."""
+        array = array if self.batched else array[None]
+        return array.reshape(len(array), math.prod(array.shape[1:-2]), *array.shape[-2:])
 
 
 def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     """The axes of a product of queries and keys, ``equation`` as ``einsum`` takes it; None for any other.
 
     One axis is summed over, the channels; the last one of the result is that of keys, and queries have another one of
-    the same size, or of which there is only one.
+    the same size, or of which there is only one. Where the only axis that both share is not their first one, it is that
+    of heads, and the product is of one text.
 
     >>> import torch
     >>> product_axes("bshd,bthd->bsht", torch.ones(2, 5, 3, 4), torch.ones(2, 5, 3, 4))
-    ProductAxes(queries=(0, 2, 1, 3), keys=(0, 2, 1, 3), scores=(0, 2, 1, 3))
+    ProductAxes(queries=(0, 2, 1, 3), keys=(0, 2, 1, 3), scores=(0, 2, 1, 3), batched=True)
+    >>> product_axes("shd,thd->hst", torch.ones(5, 3, 4), torch.ones(5, 3, 4))
+    ProductAxes(queries=(1, 0, 2), keys=(1, 0, 2), scores=(0, 1, 2), batched=False)
     >>> product_axes("bhld,lrd->bhlr", torch.ones(2, 3, 5, 4), torch.ones(5, 5, 4))  # of distances
     """
     text = equation.replace(" ", "") if isinstance(equation, str) else ""
@@ -68,10 +73,11 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     shared = [axis for axis in made if axis in first and axis in second]
     of_queries = [axis for axis in made if axis not in second]
     to = made[-1]
-    if not first[0] == second[0] == made[0]:
-        return None
     if len(summed) != 1 or to in first or len({*second} - summed - {*shared}) != 1 or not of_queries:
         return None
+    if made[0] not in shared:
+        return None
+    batched = len(shared) > 1 or first[0] == second[0] == made[0]
     sizes = dict(zip(first + second, (*arrays[0].shape, *arrays[1].shape), strict=True))
     tokens = of_queries
     if len(of_queries) > 1:
@@ -79,11 +85,11 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
         tokens = [axis for axis in tokens if axis != "h"] if len(tokens) > 1 else tokens
     if len(tokens) != 1:
         return None
-    batch, *heads = shared
     groups = [axis for axis in of_queries if axis != tokens[0]]
     channels = min(summed)
     return ProductAxes(
-        tuple(first.index(axis) for axis in (batch, *heads, *groups, tokens[0], channels)),
-        tuple(second.index(axis) for axis in (batch, *heads, to, channels)),
-        tuple(made.index(axis) for axis in (batch, *heads, *groups, tokens[0], to)),
+        tuple(first.index(axis) for axis in (*shared, *groups, tokens[0], channels)),
+        tuple(second.index(axis) for axis in (*shared, to, channels)),
+        tuple(made.index(axis) for axis in (*shared, *groups, tokens[0], to)),
+        batched,
     )

@@ -34,7 +34,7 @@ _MEANT: Mapping[str, str] = {
 }  # fmt: skip
 _BESIDE = frozenset({"q", "k", "value", "values", "v", "value_states", "decoder_input_ids"})  # the same tokens again
 _PLACES = ("positions", "cache_positions")
-_AXES = {"batch seq": lambda states: states, "seq batch": lambda states: states.transpose(0, 1)}
+_AXES = ("batch seq", "seq batch", "seq")
 _TABLE_AXES = ("batch seq", "batch 1 seq", "batch seq 1", "seq", "seq 1", "seq 1 1")
 _WIDTHS = 6  # of hidden states that are tried
 _IDS = 64
@@ -48,7 +48,7 @@ class AttentionCall:
         named: What each parameter after the first one is given, ``{parameter: quantity}``.
         first: What the first one is called, for messages.
         width: Channels of hidden states; 0 for token ids.
-        axes: The axes of tokens, ``"batch seq"`` or ``"seq batch"``.
+        axes: The axes of tokens, ``"batch seq"``, ``"seq batch"``, or ``"seq"`` where each text is a call of its own.
         places: The axes of positions, ``"batch seq"`` or ``"seq"``.
         table: The layout of cosines and sines, where it takes any.
         forms: For each parameter that takes cosines and sines, their form.
@@ -79,7 +79,8 @@ class AttentionCall:
     @property
     def positions_in_batches(self) -> bool:
         """Whether each text of a batch has positions of its own."""
-        return self.places == "batch seq" and (self.given is not None or "positions" in self.named.values())
+        each = self.axes == "seq" or self.places == "batch seq"
+        return each and (self.given is not None or "positions" in self.named.values())
 
     def text(self) -> str:
         """The call with its shapes, for messages."""
@@ -111,6 +112,7 @@ class AttentionRun(nn.Module):
         """Put the module, or its children, where their paths are found."""
         super().__init__()
         self.call, self.spec, self.whole = call, spec, (module,)
+        self.apart = call.axes == "seq"
         if layer is None:
             for name, child in module.named_children():
                 self.add_module(name, child)
@@ -132,12 +134,16 @@ class AttentionRun(nn.Module):
             raise
 
     def _answer(self, input_ids: Tensor, position_ids: Tensor | None) -> Any:
-        (module,), call = self.whole, self.call
         if position_ids is None:
             position_ids = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-        tokens = _AXES[call.axes](input_ids)
+        if self.call.axes == "seq":
+            return [self._called(*one) for one in zip(input_ids, position_ids, strict=True)]
+        tokens = input_ids if self.call.axes == "batch seq" else input_ids.transpose(0, 1)
+        return self._called(tokens, position_ids if self.call.places == "batch seq" else position_ids[0])
+
+    def _called(self, tokens: Tensor, at: Tensor) -> Any:
+        (module,), call = self.whole, self.call
         states = tokens if self.rows is None else self.rows[tokens]
-        at = position_ids if call.places == "batch seq" else position_ids[0]
         if call.given is not None:
             return call.given(module, states, at)
         return module(states, **{name: self._value(name, each, states, at) for name, each in call.named.items()})
@@ -151,7 +157,8 @@ class AttentionRun(nn.Module):
             return 0
         if quantity == "mask" and self.call.mask is not None:
             length = at.shape[-1]
-            seen = torch.ones(length, length, dtype=torch.bool, device=at.device).tril()[None, None]
+            seen = torch.ones(length, length, dtype=torch.bool, device=at.device).tril()
+            seen = seen if self.call.axes == "seq" else seen[None, None]
             added = torch.zeros(seen.shape, device=at.device, dtype=self.like[1]).masked_fill(~seen, float("-inf"))
             return seen if self.call.mask == "visible" else added
         if name in self.call.forms:
@@ -196,7 +203,9 @@ def calls_of(
         return
     forms = [OTHER_FORMS.get(named[name], (named[name],)) for name in tabled]
     for size, axes, places, mask in itertools.product(widths[:_WIDTHS], _AXES, both, masks):
-        base = AttentionCall(first.name, named, size, axes, places, mask=mask, given=given)
+        if axes == "seq" == places:
+            continue  # of one text they are the same
+        base = AttentionCall(first.name, named, size, axes, "seq" if axes == "seq" else places, mask=mask, given=given)
         if given is not None or not tabled:
             yield base
             continue
@@ -205,7 +214,7 @@ def calls_of(
             for order, rows in itertools.product(orders, _TABLE_AXES):
                 table = TableLayout(rows, order)
                 yield AttentionCall(
-                    first.name, named, size, axes, places, table, dict(zip(tabled, chosen, strict=True)), mask
+                    first.name, named, size, axes, base.places, table, dict(zip(tabled, chosen, strict=True)), mask
                 )
 
 

@@ -11,7 +11,7 @@ import torch
 
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers, layer_ranges
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers
 from clockhands.configs.targets import is_preset, open_target
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
@@ -46,6 +46,7 @@ from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.observations import Observation
 from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
+from clockhands.models.tower_rotations import layers_in_words
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import error_text
 from clockhands.recognition.probe_positions import probe_positions
@@ -76,7 +77,8 @@ def check_layers(
         calls = list(calls_of(module, call, declared.width, rotates=spec is not None))
         opened = opened_attention(module, calls, spec, None, lambda _: True)
         _refuse_one_module_for_all(opened.seen, name)
-        if len({each.path for each in opened.seen}) == 1:
+        is_model = declared.layer is None and not opened.run.call.width and declared.layers(opened.seen, None)
+        if len({each.path for each in opened.seen}) == 1 and not is_model:
             only = _layer_of(module, declared)
             spec = declared.spec_for(only)
         if opened.run.call.table is not None or only is not None:
@@ -99,7 +101,7 @@ def check_layers(
     return Report(
         subject=name,
         kind="attention",
-        like=f"{listed(list(found.made))} of layers {layer_ranges(sorted(found.layers))} as in {declared.name}",
+        like=f"{listed(list(found.made))} of {layers_in_words(sorted(found.layers))} as in {declared.name}",
         experiments=tuple(found.made),
         left_out=found.left_out,
         failures=tuple(found.failures),
@@ -262,7 +264,7 @@ class _MeasuredAttention:
         told = told if told.startswith("q k") else f"{told[:1].lower()}{told[1:]}"
         parameters = {"layers": layers, "told": told, "what": what}
         self.explanations.append(explanation_of_codes(code, parameters, None, {**evidence, "explains": [experiment]}))
-        message = f"in layers {layers}, {f'{what} rotate {told}' if what else told}".rstrip()
+        message = f"in {layers}, {f'{what} rotate {told}' if what else told}".rstrip()
         self.failures.append(Failure(experiment, f"{message}.", dict(evidence)))
 
 
@@ -383,18 +385,18 @@ def _add_rotations(
     alike: dict[tuple[str, str], list[LayerRotation]] = {}
     wrong = list(differing([one for one in given if one.layer in measured], dict(wanted), positions, length))
     if wrong and alone is not None:  # a sink, or what counts keys, moves hidden states along a text as well
-        still = {(each.layer, each.of) for each in differing(alone(), dict(wanted), positions, length)}
-        wrong = [each for each in wrong if (each.layer, each.of) in still]
+        along = {(each.layer, each.of) for each in wrong}
+        wrong = [each for each in differing(alone(), dict(wanted), positions, length) if (each.layer, each.of) in along]
     elif wrong:
         moving = {each.layer for each in given[1:] if not _is_rotated(each, len(positions))}
         if moving & {each.layer for each in wrong}:
-            where = layer_ranges(sorted(map(number, moving)))
-            found.left_out[f"rotation of layers {where}"] = "their hidden states change along a text of one token"
+            where = layers_in_words(sorted(map(number, moving)))
+            found.left_out[f"rotation of {where}"] = "their hidden states change along a text of one token"
         wrong = [each for each in wrong if each.layer not in moving]
     for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
     for (code, told), group in alike.items():
-        layers = layer_ranges(sorted({number(each.layer) for each in group}))
+        layers = layers_in_words(sorted({number(each.layer) for each in group}))
         of = listed(sorted({each.of for each in group}, reverse=True))
         found.wrong(ROTATION, code, layers, told, evidence=group[0].evidence, what=of)
 
@@ -454,10 +456,8 @@ def _add_scores(
     missing = sorted({each.layer for each in measured} - {*scored})
     found.note(SCALE, map(number, scored), " ".join(answers))
     if scored and missing:
-        where = layer_ranges(sorted(map(number, missing)))
-        found.left_out[f"score scale of layers {where}"] = (
-            "no projection gives their queries and keys, or none is declared"
-        )
+        where = layers_in_words(sorted(map(number, missing)))
+        found.left_out[f"score scale of {where}"] = "no projection gives their queries and keys, or none is declared"
     for each in observed:
         _add(found, SCALE, "score-scale", each, number)
 
@@ -476,7 +476,7 @@ def _add_growth(
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
-        found.wrong(GROWTH, "score-growth", layer_ranges(sorted(map(number, still))), says, evidence={})
+        found.wrong(GROWTH, "score-growth", layers_in_words(sorted(map(number, still))), says, evidence={})
     elif grows and (grown.answers or positions.max() < reach):
         why = " ".join(grown.answers) or f"it takes no positions beyond {positions.max():,}"
         found.left_out[GROWTH] = why
@@ -513,4 +513,4 @@ def _add_windows(found: _MeasuredAttention, opened: OpenedAttention, declared: _
 def _add(found: _MeasuredAttention, experiment: str, code: str, observed: Observation, number: _Number) -> None:
     layers = sorted({number(layer) for layer in layer_numbers(observed.layers or "")})
     told = str(observed.evidence.get("says") or _numbers(observed.evidence))
-    found.wrong(experiment, code, layer_ranges(layers), told, evidence=observed.evidence)
+    found.wrong(experiment, code, layers_in_words(layers), told, evidence=observed.evidence)
