@@ -439,10 +439,15 @@ def _batch(path: Path, options: Mapping[str, Any]) -> Report:
     """A batch in a file, checked: of its arrays those that `check_batch` takes are read."""
     from clockhands.configs.targets import open_target
     from clockhands.formats import arrays, files
+    from clockhands.testing.built_subjects import config_beside
     from clockhands.testing.positions import check_batch, taken
 
     others = [f"--{name}" for name in options if name != "like"]
-    if "like" not in options or others:
+    like = options.get("like")
+    if like is None and (config := config_beside(path)) is not None:
+        talk(f"note: compared with what {config} declares; --like names another config or family.")
+        like = str(config)
+    if like is None or others:
         raise InvalidValue(
             f"The check of a batch takes --like alone, got {', '.join(others) or 'nothing'}.",
             "Name the family, or the config of the model: --like qwen2_vl, --like path/to/config.json.",
@@ -455,7 +460,7 @@ def _batch(path: Path, options: Mapping[str, Any]) -> Report:
         except Unreadable as error:
             raise Unreadable(error.message, "Save a dict of tensors: torch.save(dict(batch), FILE).") from None
     given = {meant: arrays.read(held[name]) for meant, name in taken(held).items()}
-    return check_batch(options["like"], given, raises=False)
+    return check_batch(like, given, raises=False)
 
 
 def _arguments(function: Any) -> bool:

@@ -150,6 +150,20 @@ def test_a_mask_may_number_packed_documents(cases):
             assert report.codes == codes
             assert report.sound == (not codes)
             assert words in report.like
+    with cases("without positions they are counted, which a model with a table does not bear"):
+        table = {"model_type": "gpt2", "n_positions": 64, "n_embd": 8, "n_head": 2, "n_layer": 1, "vocab_size": 9}
+        rotary = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+        rotary |= {"max_position_embeddings": 64, "vocab_size": 9}
+        seen = np.tri(6, dtype=bool) & (np.array(mask)[:, None] == np.array(mask)) & (np.array(mask) > 0)
+        seen |= np.eye(6, dtype=bool)
+        for given in (mask, seen[None], seen[None, None], np.where(seen, 0.0, -1e9)[None, None]):
+            assert check_batch(table, [5] * 6, given, raises=False).codes == {"documents-continue"}
+            report = check_batch(rotary, [5] * 6, given, raises=False)
+            assert report.sound
+            assert [*report.left_out] == ["position_ids"]
+        assert check_batch(table, [5] * 6, seen[None], [0, 1, 2, 0, 1, 9]).sound
+        with pytest.raises(ClockhandsError, match="`position_ids` is missing"):
+            check_batch(rotary, [5] * 6, [1] * 6)
     with cases("of documents that are given the mask says only which tokens are padding"):
         report = check_batch("text", [5] * 6, mask, [0, 1, 2, 3, 4, 9], document_ids=[1] * 6, raises=False)
         assert report.sound
@@ -234,7 +248,7 @@ def test_arrays_that_do_not_belong_together_are_refused(cases):
         "both say where documents start": lambda: check_batch(
             "text", [5] * 3, position_ids=[0, 1, 0], cu_seqlens=[0, 2, 3], document_ids=[0, 0, 1]
         ),
-        "No position rule is known for 'llama'": lambda: check_batch(transformers.LlamaConfig(), IDS, MASK, IDS),
+        "No position rule is known for 'roberta'": lambda: check_batch(transformers.RobertaConfig(), IDS, MASK, IDS),
     }.items():
         with cases(words), pytest.raises(ClockhandsError) as caught:
             call()

@@ -11,10 +11,12 @@ from clockhands.errors import InvalidType, InvalidValue
 from clockhands.phrases import listed, number_of, shown
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.token_positions import PositionRule, TokenBatch, given_batch
-from clockhands.testing.positions._known_rules import known_rules
+from clockhands.testing.positions._known_rules import adds_a_table, known_rules
 from clockhands.testing.positions._position_calls import KNOWN, arranged, numbers
 from clockhands.testing.positions._position_check import Numbered, judged
 from clockhands.testing.reports import Report, settled
+
+COUNTED = "it has no position_ids: tokens are counted along each row, as models do then"
 
 
 def check_batch(
@@ -39,10 +41,13 @@ def check_batch(
         input_ids: The ids of its tokens, [batch, seq] or [seq], an array of any library; or a mapping of these
             arguments, as a processor returns it, from which those are taken that are not passed.
         attention_mask: Which tokens are no padding, as `input_ids`: 1 or True, and 0 or False for padding. With larger
-            numbers it numbers packed documents from 1, and positions may restart with each or go on. Without it no
-            token is padding, or, where that leaves positions wrong, one id that fills rows up at one end may be.
+            numbers it numbers packed documents from 1, and so does a mask of queries and keys, [batch, seq, seq] or
+            [batch, 1, seq, seq], of booleans or added to scores: positions restart with each document, or go on, unless
+            the model adds rows of a table. Without it no token is padding, or, where that leaves positions wrong, one
+            id that fills rows up at one end may be.
         position_ids: The positions to check, [axes, batch, seq], [batch, seq] or [seq]; a first axis more than the
-            family has (the positions of text, as Transformers passes them to packed models) is left out.
+            family has (the positions of text, as Transformers passes them to packed models) is left out. Where a mask
+            numbers documents and there are none, they are counted along each row, as models do then.
         image_grid_thw: The grids of all images in patches, [number, 3].
         video_grid_thw: The grids of all videos, as `image_grid_thw`.
         second_per_grid_ts: The seconds between the frames of each video; 1 unless given.
@@ -80,8 +85,6 @@ def check_batch(
             raise InvalidValue("The batch has no input_ids.", f"Name its arrays {listed(['input_ids', *passed])}.")
         return check_batch(model, **given, raises=raises)
     rules = known_rules(model)
-    if position_ids is None:
-        raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
     ids = np.atleast_2d(_whole("input_ids", input_ids))
     if ids.ndim != 2 or not ids.size:
         raise InvalidValue(
@@ -91,10 +94,17 @@ def check_batch(
         raise InvalidType("`cu_seqlens` and `document_ids` both say where documents start.", "Pass one of them.")
     mask = _mask(attention_mask, ids)
     documents = _of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids)
+    left_out: dict[str, str] = {}
     if documents is None and mask is not None and mask.max() > 1:
         documents = mask
+        if position_ids is None:
+            position_ids = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+            left_out["position_ids"] = COUNTED
         noted = "documents, which the mask numbers, count on: right for rotary and relative positions alone"
-        rules += tuple(replace(rule, documents="continue", noted=noted) for rule in rules)
+        if not adds_a_table(model):
+            rules += tuple(replace(rule, documents="continue", noted=noted) for rule in rules)
+    if position_ids is None:
+        raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
     batch = given_batch(
         rules[0],
         ids,
@@ -106,6 +116,8 @@ def check_batch(
         types=_of_tokens("mm_token_type_ids", mm_token_type_ids, ids),
         documents=documents,
     )
+    if left_out:
+        batch = replace(batch, name=f"{batch.name} ({COUNTED})")
     axes = len(rules[0].axes)
     got = _real("position_ids", position_ids)
     if got.ndim == 3 and got.shape[0] == axes + 1:
@@ -118,7 +130,7 @@ def check_batch(
             "Pass the positions of all tokens of the batch.",
         ) from None
     called = {"library": "numpy", "dtype": str(got.dtype)}
-    report = judged("the batch", rules, [answer], _missing(batch, rules[0]), called)
+    report = judged("the batch", rules, [answer], left_out | _missing(batch, rules[0]), called)
     assumed = _assumed_mask(ids) if mask is None and not report.sound else None
     if assumed is not None:
         other = check_batch(
@@ -202,10 +214,14 @@ def _documents(cu_seqlens: Any, ids: np.ndarray) -> np.ndarray:
 
 
 def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
-    """A mask of 0 and 1, or the numbers of documents from 1; a mask that is added to scores is refused."""
-    mask = _of_tokens("attention_mask", value, ids, "iufb")
-    if mask is None:
+    """A mask of 0 and 1, or the numbers of documents from 1; a mask of tokens that is added to scores is refused."""
+    if value is None:
         return None
+    seen = _real("attention_mask", value, "iufb")
+    if seen.ndim > 2 and seen.size == ids.size * ids.shape[1]:
+        return _seen_documents(seen.reshape(*ids.shape, ids.shape[1]))
+    mask = _of_tokens("attention_mask", value, ids, "iufb")
+    assert mask is not None
     others = mask[(mask < 0) | (mask != np.floor(mask))]
     if others.size:
         raise InvalidValue(
@@ -218,6 +234,20 @@ def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
             "Pass 1 or True for tokens that are no padding.",
         )
     return mask.astype(np.int64)
+
+
+def _seen_documents(mask: np.ndarray) -> np.ndarray:
+    """The numbers of documents from 1, 0 for padding, by which keys each query sees, [batch, queries, keys].
+
+    A document starts where a query sees no earlier key. A token that sees no other one, and that no other one sees, is
+    padding, or a document whose position says nothing.
+    """
+    adds = mask.dtype.kind == "f" and (mask <= 0).all() and (mask < 0).any()
+    sees = mask == 0 if adds else mask > 0
+    others = sees & ~np.eye(mask.shape[1], dtype=bool)
+    alone = ~(others.any(axis=2) | others.any(axis=1))
+    starts = ~np.tril(others).any(axis=2) & ~alone
+    return np.where(alone, 0, np.cumsum(starts, axis=1))
 
 
 def _of_tokens(name: str, value: Any, ids: np.ndarray, kinds: str | None = None) -> np.ndarray | None:
