@@ -522,6 +522,8 @@ def test_families_are_names_with_fields(cases):
         "qwen2_vx": "no family of position rules called 'qwen2_vx'",
         "qwen2_vl:merg=2": "has no field 'merg'",
         "qwen2_vl:merge=0": "`merge` must be a number",
+        "ltx2:stride=4x16": "`stride` must be three numbers",
+        "ltx2:stride=4x0x16": "`stride` must be three numbers",
         None: "is missing",
     }.items():
         with cases(like), pytest.raises(ClockhandsError) as caught:

@@ -183,8 +183,17 @@ FAMILIES: Mapping[str, tuple[PositionRule, ...]] = {rules[0].family: rules for r
 _PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0, "qwen3_omni_moe": 25.0, "qwen3_omni_moe_thinker": 25.0}
 """What the class of Transformers takes where a config does not say the positions per second, if the rule has others."""
 
+
+def _stride(text: str) -> tuple[float, ...]:
+    """``4x16x16``: the frames, the pixels down and the pixels across that a cell of a latent stands for."""
+    made = tuple(float(each) for each in text.split("x"))
+    if len(made) != 3 or min(made) <= 0:
+        raise ValueError(text)
+    return made
+
+
 SETTABLE = {
-    "merge": int, "frame_merge": int, "per_second": float, "chunk": float, "first": int,
+    "merge": int, "frame_merge": int, "per_second": float, "chunk": float, "first": int, "stride": _stride,
     **{each.name: int for each in fields(TokenIds)},
 }  # fmt: skip
 """What a caller may set of a rule, with its type; `first` is the first position, the others are ids of tokens."""
@@ -277,8 +286,9 @@ def _setting(text: str) -> tuple[str, Any]:
         )
     try:
         number = SETTABLE[key](value)
+        if key != "stride" and number < (1 if "merge" in key else 0):
+            raise ValueError(value)
     except ValueError:
-        number = -1
-    if number < (1 if "merge" in key else 0):
-        raise InvalidValue(f"`{key}` must be a number, got {shown(value)}.", f"Write it as {key}=2.")
+        what, example = ("three numbers", "8x32x32") if key == "stride" else ("a number", "2")
+        raise InvalidValue(f"`{key}` must be {what}, got {shown(value)}.", f"Write it as {key}={example}.") from None
     return key, number
