@@ -351,6 +351,7 @@ LTX_FAULTS = [
     ({"cell": "end"}, "cells-at-another-place"),
     ({"causal": False}, "first-frame-not-causal"),
     ({"stride": (8, 1, 1)}, "cells-not-scaled"),
+    ({"stride": (4.0, 16.0, 16.0)}, "cells-not-scaled"),
     ({"stride": (1, 1, 1)}, "cells-not-scaled"),
     ({"fault": "begin"}, "begin-ignored"),
     ({"fault": "frames"}, "time-step"),

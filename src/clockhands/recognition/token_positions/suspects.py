@@ -82,6 +82,10 @@ _WAYS = {
 }
 
 
+STRIDES = {(4.0, 8.0, 8.0), (4.0, 16.0, 16.0), (8.0, 8.0, 8.0), (8.0, 16.0, 16.0), (8.0, 32.0, 32.0)}
+"""Frames, pixels down and across of a cell: the video encoders of Wan 2.1 and 2.2, Cosmos and LTX (diffusers)."""
+
+
 def position_suspects(rule: PositionRule, largest: float) -> Iterator[PositionSuspect]:
     """Every known fault of code for this rule.
 
@@ -159,7 +163,8 @@ def _of_grids(rule: PositionRule, other: Callable[..., PositionSuspect]) -> Iter
         yield other("begin-ignored", begins="ignored")
     if rule.causal:
         yield other("first-frame-not-causal", causal=False)
-    for stride in {(1.0, 1.0, 1.0), (rule.stride[0], 1.0, 1.0), (1.0, *rule.stride[1:])} - {rule.stride}:
+    others = {(1.0, 1.0, 1.0), (rule.stride[0], 1.0, 1.0), (1.0, *rule.stride[1:])}
+    for stride in (others | STRIDES if set(rule.stride) != {1.0} else others) - {rule.stride}:
         words = {"used": _per_cell(stride), "declared": _per_cell(rule.stride)}
         yield other("cells-not-scaled", words, stride=stride)
     for origin in ("start", "zero", "middle"):
