@@ -206,7 +206,8 @@ def test_every_fault_is_some_suspects_or_some_rules():
             seen, positions=at, turning=np.exp(1j * np.outer(1.5 * at + 0.25, np.array(spec.rates) ** 1.2))
         )
         still = replace(late, turning=np.ones((5, spec.rotated // 2), complex))
-        for one in (seen, moved, still, slow, fast, ladder):
+        some = replace(ladder, turning=np.exp(1j * np.outer(at, spec.rates) * (np.arange(spec.rotated // 2) < 1)))
+        for one in (seen, moved, still, slow, fast, ladder, some):
             codes |= {code for suspect in rotary_suspects(spec, one) for code in suspect.codes}
     for part in (SequencePart(1, 4), SequencePart(1, 4, zigzag=True), SequencePart(1, 4, packed=True)):
         codes |= {code for suspect in part.suspects(seen) for code in suspect.codes}
@@ -218,6 +219,34 @@ def test_every_fault_is_some_suspects_or_some_rules():
     }  # fmt: skip
     about = {code for code, fault in FAULTS.items() if "rotary" in fault.about}
     assert about - codes == by_rules
+
+
+def test_pairs_that_do_not_rotate_are_counted(cases):
+    spec = ch.Rotary(16)
+    for still, words in (
+        (slice(2, None), "6 of the 8 pairs of a head, among pairs 2 to 7"),  # rows and columns of a text at 0
+        (slice(3, 5), "2 of the 8 pairs of a head, among pairs 3 to 4"),
+        (slice(0, 1), "1 of the 8 pairs of a head, among pairs 0"),
+    ):
+        rates = np.array(spec.rates)
+        rates[still] = 0
+
+        def function(x, positions, rates=rates):
+            phases = positions.astype(float)[:, None] * rates
+            a, b = x[:, :8].astype(float), x[:, 8:].astype(float)
+            turned = [a * np.cos(phases) - b * np.sin(phases), b * np.cos(phases) + a * np.sin(phases)]
+            return np.concatenate(turned, axis=-1).astype(np.float32)
+
+        with cases(words):
+            report = check_rotary(function, spec, raises=False)
+            assert report.codes == {"pairs-unturned"}, str(report)
+            assert words in report.explanations[0].message
+    with cases("of a narrower head that is interleaved"):
+        narrow = ch.Rotary(16, "interleaved", rotated=8)
+        (told,) = check_rotary(
+            lambda x, at: ch.rotate(x, narrow, at), ch.Rotary(16, "interleaved"), raises=False
+        ).explanations
+        assert told.codes == ("other-rotated-width",)
 
 
 def test_positions_beyond_the_range_of_float16_are_told_though_their_numbers_are_nan():

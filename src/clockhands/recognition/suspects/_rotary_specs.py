@@ -13,7 +13,7 @@ from clockhands.encodings.rotary import Rotary, XPos, alternating, chunked, inte
 from clockhands.encodings.scaling import SIMPLE_FIRST, KnownScaling, Linear, Mistake
 from clockhands.encodings.specs import describe
 from clockhands.encodings.usual_values import FACTORS, ORIGINAL_LENGTHS, ROTARY_BASES
-from clockhands.errors import ClockhandsError
+from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.recognition.suspects._fault_model import FaultModel
 from clockhands.recognition.suspects._measured_ladders import other_ladders
 from clockhands.recognition.suspects._rotary_code import (
@@ -65,6 +65,7 @@ def other_specs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
     if spec.rotated < spec.head_width:
         yield seen.faulty(exchanged(spec, "other-part", "part", _PART))
     yield from _widths(spec, seen)
+    yield from _still_pairs(spec, seen)
     yield from _spans(spec, seen)
     yield from _scalings(spec, seen)
     if spec.axes is not None:
@@ -125,6 +126,33 @@ def _widths(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
         if width < spec.rotated and isinstance(spec.spacing, Geometric) and spec.scaling is None:
             span = replace(spec.spacing, span=spec.rotated / 2)
             yield seen.changed("other-rotated-width", words, rotated=width, spacing=span)
+
+
+def _still_pairs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
+    """Some pairs stay as they are: those of rows and columns of a text that has positions on the first axis alone.
+
+    The last pairs, if they are interleaved, are those of a head that rotates fewer dimensions, a fault of its own.
+    """
+    rates = np.array(spec.rates)
+    if not seen.pairwise or seen.turning.shape[1] != len(rates):
+        return
+    shown = np.abs(np.exp(1j * seen.positions[:, None] * rates) - 1).max(axis=0) > _SHOWN
+    still = shown & (np.abs(seen.turning - 1).max(axis=0) < _SHOWN / 10)
+    count, first = int(still.sum()), int(np.argmax(still))
+    if not 0 < count < shown.sum() or (spec.layout == "interleaved" and still[first:].all()):
+        return
+    last = len(still) - int(np.argmax(still[::-1])) - 1
+
+    def rates_of(it: Rotary) -> tuple[Rotary, dict[str, Any]]:
+        if len(it.rates) != len(still):
+            raise InvalidValue(f"{len(still)} pairs were measured, and this spec has {len(it.rates)}.", "")
+        return it, {"rates": np.where(still, 0.0, it.rates)}
+
+    words = {"number": count, "declared": len(rates), "which": f"{first} to {last}" if last > first else first}
+    yield seen.of_parts("pairs-unturned", words, rates_of)
+
+
+_SHOWN = 1e-2  # how far a pair is turned by the largest position at which it is seen whether it is turned
 
 
 def _spans(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]:
