@@ -167,6 +167,19 @@ class TokensFirst(Layer):
         return self.out(made.permute(2, 0, 1, 3).flatten(2))
 
 
+class OneText(Layer):
+    """Hidden states [tokens, width] of one text, heads after tokens, as engines with packed rows have them."""
+
+    def forward(self, hidden_states, positions):
+        q, k, v = (each(hidden_states).unflatten(-1, (HEADS, HEAD)) for each in self.qkv)
+        if self.rotates:
+            angles = (positions[:, None] * self.inv_freq).repeat(1, 2)[:, None]
+            q, k = (x * angles.cos() + halves(x) * angles.sin() for x in (q, k))
+        scores = torch.einsum("qhd,khd->hqk", q, k) * self.scale
+        scores = scores.masked_fill(~seen(len(q)), -1e9).softmax(-1)
+        return self.out(torch.einsum("hqk,khd->qhd", scores, v).flatten(1))
+
+
 class Sinking(Counting):
     """Has a key without a value beside those of the tokens, so that what it returns depends on how many it sees."""
 
@@ -225,7 +238,8 @@ class Model(nn.Module):
 
     def forward(self, idx, position_ids=None):
         x = self.embed(idx)
-        positions = torch.arange(idx.shape[1])[None] if position_ids is None else position_ids
+        flat = isinstance(self.blocks[0], OneText)
+        positions = torch.arange(idx.shape[-1])[None if not flat else ...] if position_ids is None else position_ids
         for block in self.blocks:
             x = x + (block(x) if isinstance(block, Counting) else block(x, positions))
         return self.head(x)

@@ -55,7 +55,7 @@ def _seeded():
 def test_sound_layers_of_many_styles_pass_with_every_experiment(cases):
     for name, like in (("Layer", LLAMA), ("Fused", LLAMA), ("Einsum", LLAMA), ("Complex", NEIGHBOURS),
                        ("Flexible", LLAMA), ("Counting", LLAMA), ("Nested", LLAMA), ("Parameters", LLAMA),
-                       ("TokensFirst", LLAMA)):  # fmt: skip
+                       ("TokensFirst", LLAMA), ("OneText", LLAMA)):  # fmt: skip
         with cases(name):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="flex_attention called without")
@@ -63,10 +63,10 @@ def test_sound_layers_of_many_styles_pass_with_every_experiment(cases):
                 report = check_attention(getattr(twins, name)(), like)
             assert report.experiments == ("rotation", "score scale", "queries beside keys")
             assert not report.left_out
-    for name, layers in (("Layer", 0), ("Counting", 0), ("Sinking", 3)):
+    for name, layers in (("Layer", 0), ("OneText", 0), ("Counting", 0), ("Sinking", 3)):
         with cases(f"a model of {name}"):
             report = check_attention(twins.Model((True,) * 4, getattr(twins, name)), LLAMA)
-            counted = ["positions that are passed in"] * (name != "Layer")
+            counted = ["positions that are passed in"] * (name not in {"Layer", "OneText"})
             assert [*report.left_out] == [*counted, *["rotation of layers 1-3"][: bool(layers)]]
             wrong = twins.Model((True,) * 4, getattr(twins, name), base=500_000.0)
             assert told(wrong, LLAMA)[0] == ["layer-rotation"]
@@ -108,6 +108,9 @@ def test_scores_that_should_grow_with_the_position_are_followed(cases):
 
 
 def test_layers_that_rotate_against_the_config_are_named(cases):
+    with cases("one text at a time"):
+        codes, message = told(twins.Model((True, False, True, True), twins.OneText), LLAMA)
+        assert (codes, "of layer 1," in message) == (["layer-without-rotation"], True)
     for name, like in WITHOUT.items():
         with cases(name):
             assert told(twins.Model(), like) == ([], "")

@@ -124,7 +124,18 @@ def _calls(module: nn.Module, paths: Sequence[str], ids: Tensor, **given: Any) -
         seen = stack.enter_context(attended(module))
         with torch.no_grad():
             runner(module)(ids, **given)
-    return calls, seen
+    return _side_by_side(calls, len(ids)) if getattr(module, "apart", False) else calls, seen
+
+
+def _side_by_side(calls: Sequence[_Call], texts: int) -> list[_Call]:
+    """The calls with one text each, [tokens, ...], as those of one pass with all texts, [texts, tokens, ...]."""
+    made: list[_Call] = []
+    each = len(calls) // texts
+    for same in zip(*(calls[each * text :][:each] for text in range(texts)), strict=True):
+        given = [one for _, one, _ in same if one is not None]
+        output = torch.stack([output for _, _, output in same])
+        made.append((same[0][0], torch.stack(given) if len(given) == texts else None, output))
+    return made
 
 
 def outputs_at_zero(
