@@ -167,6 +167,15 @@ class TokensFirst(Layer):
         return self.out(made.permute(2, 0, 1, 3).flatten(2))
 
 
+class Coordinates(Layer):
+    """Positions [3, batch, seq], of which each pair of channels takes one coordinate, as Qwen2-VL has them."""
+
+    def rotated(self, x, positions):
+        own = torch.stack([positions[pair % 3] for pair in range(HEAD // 2)], -1)
+        angles = (own * self.inv_freq)[:, None].repeat(1, 1, 1, 2)
+        return x * angles.cos() + halves(x) * angles.sin()
+
+
 class OneText(Layer):
     """Hidden states [tokens, width] of one text, heads after tokens, as engines with packed rows have them."""
 

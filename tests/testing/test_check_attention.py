@@ -55,7 +55,7 @@ def _seeded():
 def test_sound_layers_of_many_styles_pass_with_every_experiment(cases):
     for name, like in (("Layer", LLAMA), ("Fused", LLAMA), ("Einsum", LLAMA), ("Complex", NEIGHBOURS),
                        ("Flexible", LLAMA), ("Counting", LLAMA), ("Nested", LLAMA), ("Parameters", LLAMA),
-                       ("TokensFirst", LLAMA), ("OneText", LLAMA)):  # fmt: skip
+                       ("TokensFirst", LLAMA), ("OneText", LLAMA), ("Coordinates", LLAMA)):  # fmt: skip
         with cases(name):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="flex_attention called without")

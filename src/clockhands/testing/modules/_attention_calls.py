@@ -49,7 +49,8 @@ class AttentionCall:
         first: What the first one is called, for messages.
         width: Channels of hidden states; 0 for token ids.
         axes: The axes of tokens, ``"batch seq"``, ``"seq batch"``, or ``"seq"`` where each text is a call of its own.
-        places: The axes of positions, ``"batch seq"`` or ``"seq"``.
+        places: The axes of positions, ``"batch seq"`` or ``"seq"``, or ``"3 batch seq"`` where each coordinate of a
+            token of text has its position.
         table: The layout of cosines and sines, where it takes any.
         forms: For each parameter that takes cosines and sines, their form.
         mask: None, or what a mask is: ``"visible"`` (booleans) or ``"added"`` (floats).
@@ -79,7 +80,7 @@ class AttentionCall:
     @property
     def positions_in_batches(self) -> bool:
         """Whether each text of a batch has positions of its own."""
-        each = self.axes == "seq" or self.places == "batch seq"
+        each = self.axes == "seq" or self.places != "seq"
         return each and (self.given is not None or "positions" in self.named.values())
 
     def text(self) -> str:
@@ -139,11 +140,12 @@ class AttentionRun(nn.Module):
         if self.call.axes == "seq":
             return [self._called(*one) for one in zip(input_ids, position_ids, strict=True)]
         tokens = input_ids if self.call.axes == "batch seq" else input_ids.transpose(0, 1)
-        return self._called(tokens, position_ids if self.call.places == "batch seq" else position_ids[0])
+        return self._called(tokens, position_ids[0] if self.call.places == "seq" else position_ids)
 
     def _called(self, tokens: Tensor, at: Tensor) -> Any:
         (module,), call = self.whole, self.call
         states = tokens if self.rows is None else self.rows[tokens]
+        at = at.expand(3, *at.shape) if call.places == "3 batch seq" else at
         if call.given is not None:
             return call.given(module, states, at)
         return module(states, **{name: self._value(name, each, states, at) for name, each in call.named.items()})
@@ -198,14 +200,15 @@ def calls_of(
     ids: list[int] = [0] if _reads_ids(module) else []
     widths: list[int] = list(dict.fromkeys([*ids, *([width] if width else []), *_widths(module)]))
     masks = (None, "visible", "added") if "mask" in named.values() else (None,)
-    both = ("batch seq", "seq") if given is not None or "positions" in named.values() else ("batch seq",)
+    takes_positions = given is not None or "positions" in named.values()
+    forms_of_places = ("batch seq", "seq", "3 batch seq") if takes_positions else ("batch seq",)
     if tabled and not rotates:
         return
     forms = [OTHER_FORMS.get(named[name], (named[name],)) for name in tabled]
-    for size, axes, places, mask in itertools.product(widths[:_WIDTHS], _AXES, both, masks):
-        if axes == "seq" == places:
-            continue  # of one text they are the same
-        base = AttentionCall(first.name, named, size, axes, "seq" if axes == "seq" else places, mask=mask, given=given)
+    for size, axes, places, mask in itertools.product(widths[:_WIDTHS], _AXES, forms_of_places, masks):
+        if takes_positions and axes == "seq" and places == "batch seq":
+            continue  # of one text they are as those of "seq"
+        base = AttentionCall(first.name, named, size, axes, places, mask=mask, given=given)
         if given is not None or not tabled:
             yield base
             continue
@@ -214,7 +217,7 @@ def calls_of(
             for order, rows in itertools.product(orders, _TABLE_AXES):
                 table = TableLayout(rows, order)
                 yield AttentionCall(
-                    first.name, named, size, axes, base.places, table, dict(zip(tabled, chosen, strict=True)), mask
+                    first.name, named, size, axes, places, table, dict(zip(tabled, chosen, strict=True)), mask
                 )
 
 
