@@ -3,15 +3,18 @@
 Weights are drawn, the same in each run: no class says how the files of a model are read.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from clockhands.configs.callables import module_of_source, text_of_file
 from clockhands.configs.own_encodings import seeded
 from clockhands.configs.targets import open_target
 from clockhands.errors import ClockhandsError
@@ -229,12 +232,42 @@ def _model_class(value: Any) -> Any:
 
 
 def _model_for(value: Any, config: Path) -> Any:
-    """A model for a class that takes one: of a class in its file, or what a loader gives that its file knows."""
+    """A model for a class that takes one: of a class in its file, or what a loader gives, there or in a file beside."""
     if (kind := _model_class(value)) is not None:
         return built_for(kind, config)
     held = vars(sys.modules.get(value.__module__, object))
     loaders = [each for name, each in held.items() if _LOADS.match(name) and inspect.isfunction(each)]
-    return next((loader() for loader in loaders if not _needed(loader)), None)
+    loaders = [each for each in loaders if not _needed(each)] or _loaders_beside(Path(held.get("__file__", "")))
+    return loaders[0]() if loaders else None
+
+
+def _loaders_beside(file: Path) -> list[Any]:
+    """The function of a file in the same folder that gives a model, if there is one alone.
+
+    A file is run for that only if its top level does nothing but import, define and assign.
+    """
+    found = []
+    for path in sorted(file.parent.glob("*.py")) if file.is_file() else ():
+        with suppress(ClockhandsError, SyntaxError):
+            source = text_of_file(path)
+            tree = ast.parse(source)
+            names = [each.name for each in tree.body if isinstance(each, ast.FunctionDef) and _LOADS.match(each.name)]
+            if path != file and names and all(map(_only_defines, tree.body)):
+                known = sys.modules.get(path.stem)  # as another file of the folder imported it
+                made = known if getattr(known, "__file__", "") == str(path) else module_of_source(source, path)
+                found += [each for name in names if not _needed(each := getattr(made, name))]
+    return found if len(found) == 1 else []
+
+
+def _only_defines(node: ast.stmt) -> bool:
+    said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+    return said or main or isinstance(node, _DEFINITIONS)
+
+
+_DEFINITIONS = (
+    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
+)  # fmt: skip
 
 
 def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:

@@ -26,7 +26,15 @@ from clockhands.testing.generation._draft_trees import ACCEPTED, NOT_JUDGED, VER
 from clockhands.testing.generation._explanations import explained, explanation_of
 from clockhands.testing.generation._failure_pattern import failure_pattern
 from clockhands.testing.generation._kept_states import accounted_by_states
-from clockhands.testing.generation._long_texts import BLOCKS, LONG, MOST, declared_sizes, length_that_matters, sizes_of
+from clockhands.testing.generation._long_texts import (
+    BLOCKS,
+    LONG,
+    MOST,
+    declared_sizes,
+    length_that_matters,
+    longest_of,
+    sizes_of,
+)
 from clockhands.testing.generation._measured_attention import is_measurable
 from clockhands.testing.generation._measured_passes import IN_ONE_PASS, faults_of_pass
 from clockhands.testing.generation._opened_models import opened
@@ -145,21 +153,25 @@ def check_generation(
     _refuse_one_way_alone(asked, left_out)
     asked, later = _without_consequences(asked)
     left_out |= later
-    if tokens is None and (longer := length_that_matters(asked)):
-        # What depends on the length is named where all texts are as long.
+
+    def longer(size: int) -> Report:
+        """The report on texts that are all so long: what depends on the length is named there."""
         return check_generation(
             model,
             forward=forward,
             vocabulary=vocabulary,
             like=like,
-            length=longer,
+            length=size,
             shift=shift,
             join=join,
             evict=evict,
             backend=backend,
             timeout=timeout,
-            raises=raises,
+            raises=False,
         )
+
+    if tokens is None and (size := length_that_matters(asked)):
+        return settled(longer(size), raises)
     if called.chooses:
         _, cache = called.fresh()(texts[0][None])
         asked, ties = without_ties(asked, tie_rate(cache, *owners_of(called.forward)))
@@ -169,6 +181,10 @@ def check_generation(
     if any(one.experiment.name == LONG for one in failed):
         subject = replace(subject, sizes=(*subject.long_sizes, *BLOCKS))
     reasons = explained(subject, asked) if failed and not not_finite else ()
+    if tokens is None and not reasons and [one.experiment.name for one in failed] == [LONG]:
+        other = longer(longest_of(failed))
+        if other.explanations:
+            return settled(other, raises)
     for one in list(failed):
         experiment = one.experiment
         if isinstance(experiment, GenerationExperiment) and experiment.note and _only(reasons, experiment):

@@ -10,6 +10,7 @@ from clockhands.recognition.calling import FLOATS, Refused, dtype_of
 from clockhands.testing._experiments import Unasked, shares
 from clockhands.testing.generation._cache_arrays import Path, arrays_of, copied, key_axes, rows_of, with_rows
 from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._measured_attention import is_measurable, recorded_calls
 from clockhands.testing.generation.texts import GenerationSubject
 
 NOWHERE = -1
@@ -115,9 +116,18 @@ def places_of_keys(it: GenerationSubject, cuts: list[int]) -> np.ndarray | None:
 
 
 def rows_that_are_written(it: GenerationSubject) -> int:
-    """The number of the first tokens of one call after which all its keys are zero; all tokens where none are."""
+    """The number of the first tokens of one call after which keys are zero; all tokens where none are.
+
+    Keys are those of the cache, or those that attention gets in a model of PyTorch, whose cache may have one size.
+    """
     size = len(it.texts[0])
-    _, cache = it.model.fresh()(np.full((1, size), it.texts[0][0]), np.arange(size)[None])
+    repeated = np.full((1, size), it.texts[0][0])
+    if is_measurable(it.model):
+        for product in recorded_calls(it, repeated)[0].products:
+            rows = product.keys.any(axis=(0, 2))
+            if len(rows) >= size and rows[0] and not rows[:size].all():
+                return int(np.flatnonzero(~rows)[0])
+    _, cache = it.model.fresh()(repeated, np.arange(size)[None])
     for path, (axis, _) in placed_arrays(it).items():
         rows = rows_of(cache, path, axis)
         if len(rows) == size and rows[0].any():

@@ -46,12 +46,14 @@ class LastTokenModel:
         decode: From tokens [batch, 1] and a state to logits and the state after them.
         merge: From the states of several texts to that of a batch; None where one text is taken at a time.
         last: Whether the logits of the last token alone are wanted: those before it are the same.
+        owner: The engine.
     """
 
     prefill: Callable[[Any], tuple[Any, Any]]
     decode: Callable[[Any, Any], tuple[Any, Any]]
     merge: Callable[[Sequence[Any]], Any] | None = None
     last: bool = False
+    owner: Any = None
 
     def __call__(self, tokens: Any, mask: Any = None, cache: Any = None) -> tuple[Any, Any]:
         """Logits [batch, seq, vocabulary], zeros for padding, and the state."""
@@ -161,7 +163,8 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     prefill, decode = _methods(engine)
     if (model := model_that_keeps_state(engine)) is not None:
         return model
-    if prefill is None or decode is None or len(inspect.signature(decode).parameters) != 2:
+    arguments = None if prefill is None or decode is None else _decode_arguments(decode)
+    if arguments is None:
         opens = _named_of(engine, _OPENS)
         if not opens and not _is_session(engine):
             return None
@@ -169,21 +172,56 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
         with suppress(Exception):  # a user's code may raise anything: the check tells what, when it calls it
             model = model.with_logits()
         return model
-    first, second = inspect.signature(decode).parameters
-    meant = meanings("cache", "tokens")
-    state_first = meant.get(first) == "cache" or meant.get(second) == "tokens"
 
     def read(tokens: Any) -> tuple[Any, Any]:
-        return logits_and_cache(_of_either(prefill, tokens[0], tokens))
+        logits, state = logits_and_cache(_of_either(prefill, tokens[0], tokens))
+        return logits, _Placed(state, tokens.shape[1]) if arguments.place else state
 
     def go_on(tokens: Any, state: Any) -> tuple[Any, Any]:
+        inner, place = (state.state, state.tokens) if isinstance(state, _Placed) else (state, 0)
+
         def decoded(token: Any) -> Any:
-            return decode(*((state, token) if state_first else (token, state)))
+            given = {arguments.tokens: token, arguments.state: inner}
+            return decode(**given, **({arguments.place: place} if arguments.place else {}))
 
         logits, after = logits_and_cache(_of_either(decoded, tokens[:, 0], tokens))
-        return logits, state if after is None else after
+        after = inner if after is None else after
+        return logits, _Placed(after, place + 1) if arguments.place else after
 
-    return LastTokenModel(read, go_on, getattr(engine, "merge", None))
+    merge = None if arguments.place else getattr(engine, "merge", None)
+    return LastTokenModel(read, go_on, merge, owner=engine)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A state of a text and how many tokens of it were read, for a method that is told where a token is."""
+
+    state: Any
+    tokens: int
+
+
+@dataclass(frozen=True)
+class _DecodeArguments:
+    """The names of the arguments of a method that goes on by a token; ``place`` is empty where it is not told any."""
+
+    tokens: str
+    state: str
+    place: str = ""
+
+
+def _decode_arguments(decode: Any) -> _DecodeArguments | None:
+    """What a method that takes a token and a state calls them; None for a method of other arguments."""
+    names = list(inspect.signature(decode).parameters)
+    places = [name for name in names if name in _PLACES] if len(names) == 3 else []
+    names = [name for name in names if name not in places[:1]]
+    if len(names) != 2:
+        return None
+    meant = meanings("cache", "tokens")
+    state_first = meant.get(names[0]) == "cache" or meant.get(names[1]) == "tokens"
+    return _DecodeArguments(*(names[::-1] if state_first else names), *places[:1])
+
+
+_PLACES = {"position", *meanings("positions", "cache_positions", "offset", "earlier")}
 
 
 def _needed_by(method: Any) -> int:

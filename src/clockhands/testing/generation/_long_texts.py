@@ -16,7 +16,7 @@ from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._key_places import grown_cache
 from clockhands.testing.generation._predictions import RecordedRun
-from clockhands.testing.generation._started_caches import owners_of
+from clockhands.testing.generation._started_caches import object_of, owners_of
 from clockhands.testing.generation.texts import GenerationSubject, texts_of
 
 LONG = "a long text"
@@ -26,6 +26,10 @@ MOST = 504
 BLOCKS = (16, 32, 64)
 """Usual sizes of the blocks of a cache."""
 
+_CONFIGS = ("config", "cfg", "hparams", "args", "params")
+_ROOM = frozenset(
+    {"max_seq_len", "max_seqlen", "max_seq_length", "max_position_embeddings", "n_ctx", "n_positions", "context_length"}
+)
 _ALONE = "alone"
 _USUAL, _BEHIND, _BLOCK = 64, 8, 16
 _MOST_SIZES = 3
@@ -44,20 +48,30 @@ def declared_sizes(model: CausalModel) -> dict[str, int]:
     return found
 
 
+def declared_room(model: CausalModel) -> int | None:
+    """How many tokens a model declares that it takes; None if it declares none, or several numbers."""
+    found = {held[name] for held in _places(model) for name in _ROOM.intersection(held) if isinstance(held[name], int)}
+    return found.pop() if len(found) == 1 else None
+
+
 def _places(model: CausalModel) -> Iterator[Mapping[str, Any]]:
     fn = model.forward
     owners = [model.model] if isinstance(model, TransformersModel) else owners_of(fn)
     for owner in owners:
-        config = getattr(owner, "config", None)
-        yield from (getattr(each, "__dict__", {}) for each in (config, getattr(config, "text_config", None)))
+        for config in (getattr(owner, name, None) for name in _CONFIGS):
+            yield from map(_values_of, (config, getattr(config, "text_config", None)))
         if not isinstance(model, TransformersModel):
             yield from (vars(module) for module in owner.modules())
     if isinstance(model, TransformersModel):
         return
-    for each in (fn, getattr(fn, "__self__", None)):
+    for each in (fn, object_of(fn)):
         yield getattr(each, "__dict__", {})
     code = fn if inspect.isroutine(fn) else vars(type(fn)).get("__call__")
     yield getattr(getattr(code, "__func__", code), "__globals__", {})
+
+
+def _values_of(config: Any) -> Mapping[str, Any]:
+    return config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
 
 
 def sizes_of(model: CausalModel) -> tuple[int, ...]:
@@ -73,6 +87,12 @@ def length_that_matters(asked: Sequence[RecordedRun]) -> int:
     return int(wrong[0].asked.split()[4]) if wrong else 0
 
 
+def longest_of(failed: Sequence[RecordedRun]) -> int:
+    """The tokens of the first long text of which something is wrong."""
+    wrong = [each for one in failed for each in one.answers if each.wrong.any()]
+    return int(wrong[0].positions[-1]) + 1
+
+
 def longer_sizes(it: GenerationSubject) -> list[int]:
     """Those of them that the other texts do not leave."""
     return [size for size in it.long_sizes if size + _BEHIND > len(it.texts[0])]
@@ -80,12 +100,15 @@ def longer_sizes(it: GenerationSubject) -> list[int]:
 
 def long_texts(it: GenerationSubject) -> list[Answer]:
     """A text that goes on behind each size, with the cache, and in one pass that is a token shorter."""
-    half = len(it.texts[0]) // 2
+    half, sizes = len(it.texts[0]) // 2, longer_sizes(it)
     if not isinstance(it.model, TransformersModel):
         _, axes = grown_cache(it.model.fresh(), it.texts[0][:half], [half - 1])
         if not axes:
+            room = declared_room(it.model) or 0
+            sizes = [size for size in sizes if size + _BEHIND <= room]
+        if not sizes:
             raise Unasked("pass length= for longer texts: its cache has one size, which may be too small for them")
-    return [answer for size in longer_sizes(it) for answer in _behind(it, size)]
+    return [answer for size in sizes for answer in _behind(it, size)]
 
 
 def _behind(it: GenerationSubject, size: int) -> Iterator[Answer]:

@@ -27,7 +27,7 @@ from clockhands.testing.generation._causal_models import (
     logits_and_cache,
 )
 from clockhands.testing.generation._hidden_states import reading_states
-from clockhands.testing.generation._last_token_models import engine_model, last_token_model, stacked
+from clockhands.testing.generation._last_token_models import LastTokenModel, engine_model, last_token_model, stacked
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import begun, owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
@@ -67,14 +67,15 @@ def opened(
             tried.append((made.library.name, error))
             other = _of_single_texts(made)
             other = reading_states(made) if other is None and library == "torch" else other
-            other = begun(made, _sized) if other is None else other
+            # An engine begins a text itself, with the prompt.
+            other = begun(made, _sized) if other is None and not isinstance(fn, LastTokenModel) else other
             if other is None:
                 continue
             made = other
         if vocabulary is None and is_measurable(made) and (known := known_tokens(made)) < made.vocabulary:
             made = replace(made, vocabulary=known, columns=made.vocabulary)
         _refuse_dropout(made)
-        made = _with_masks(started(made))
+        made = _with_masks(made if isinstance(fn, LastTokenModel) else started(made))
         made.handed = _handed(made)
         made.counts = Counts(dtype=made.counts.dtype, library=made.counts.library)
         return made

@@ -74,7 +74,7 @@ def owners_of(fn: Any) -> list[Any]:
         held += [*fn.args, *fn.keywords.values()]
         fn = fn.func
         held.append(fn)
-    held.append(getattr(fn, "__self__", None))
+    held.append(object_of(fn))
     code = getattr(getattr(fn, "__func__", fn), "__code__", None)
     if code is not None:
         held += [fn.__globals__.get(name) for name in code.co_names]
@@ -82,6 +82,11 @@ def owners_of(fn: Any) -> list[Any]:
     held += [value for each in tuple(held) for value in getattr(each, "__dict__", {}).values()]
     found = [each for each in held if isinstance(each, sys.modules["torch"].nn.Module)]
     return list({id(each): each for each in found}.values())
+
+
+def object_of(fn: Any) -> Any:
+    """The object that a callable is a method of, or that it calls as its engine; None if there is none."""
+    return getattr(fn, "__self__", None) or getattr(fn, "owner", None)
 
 
 def _value_of(cell: Any) -> Any:
