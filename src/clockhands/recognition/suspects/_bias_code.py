@@ -167,6 +167,7 @@ class BiasObservations(SuspectMaker):
         factors: The factor of each head's numbers relative to the correct ones, by least squares, [heads]; NaN if they
             are not proportional.
         order: For each head the head whose correct numbers it has, [heads], if the order is another one; else None.
+        later_keys_differ: Whether keys after a query, which may not be compared, have several numbers.
     """
 
     values: Callable[[BiasCode], Any]
@@ -177,6 +178,7 @@ class BiasObservations(SuspectMaker):
     first_wrong: int | None
     factors: np.ndarray
     order: np.ndarray | None
+    later_keys_differ: bool = False
 
     def right(self, spec: BiasCode, **stages: Any) -> StagedBias:
         """A correct implementation with some stages replaced."""
