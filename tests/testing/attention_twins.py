@@ -266,8 +266,9 @@ class Biased(Layer):
 class Buckets(nn.Module):
     """An encoder like T5's whose layer ``n`` reads the table of layer ``reads(n)``."""
 
-    def __init__(self, reads):
+    def __init__(self, reads, *, two_sided=True):
         super().__init__()
+        self.two_sided = two_sided
         self.embed = nn.Embedding(100, WIDTH)
         self.layers = nn.ModuleList(Biased() for _ in range(3))
         self.tables = nn.ModuleList(nn.Embedding(32, HEADS) for _ in range(3))
@@ -276,9 +277,9 @@ class Buckets(nn.Module):
     def forward(self, input_ids):
         x, count = self.embed(input_ids), input_ids.shape[1]
         apart = torch.arange(count)[None] - torch.arange(count)[:, None]
-        size = apart.abs()
-        far = 8 + (torch.log(size.clamp_min(1) / 8) / math.log(128 / 8) * 8).long()
-        bucket = torch.where(size < 8, size, far.clamp_max(15)) + 16 * (apart > 0)
+        size, exact = (apart.abs(), 8) if self.two_sided else ((-apart).clamp_min(0), 16)
+        far = exact + (torch.log(size.clamp_min(1) / exact) / math.log(128 / exact) * exact).long()
+        bucket = torch.where(size < exact, size, far.clamp_max(2 * exact - 1)) + 16 * (apart > 0) * self.two_sided
         for number, layer in enumerate(self.layers):
             x = x + layer(x, self.tables[self.reads(number)](bucket).permute(2, 0, 1))
         return x

@@ -186,6 +186,10 @@ def test_the_table_of_biases_that_each_layer_reads_is_compared(cases):
             assert codes == ["layer-bias"]
             assert "in layers 1-2" in message
             assert says in message
+    with cases("buckets of a decoder"):
+        codes, message = told(twins.Buckets(lambda _: 0, two_sided=False), {"model_type": "t5", **BUCKETS})
+        assert codes == ["layer-bias"]
+        assert "are one-sided, as in a decoder, where those of its stack are two-sided" in message
     with cases("one table for all"):
         codes, message = told(tied(twins.Buckets(lambda layer: layer)), {"model_type": "umt5", **BUCKETS})
         assert "one table of biases serves layers 0-2" in message

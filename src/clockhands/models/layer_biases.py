@@ -6,7 +6,7 @@ scores of a query differ only by the bias, which can be read off in every layer 
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -285,13 +285,24 @@ def _wrong(own: LayerBias, declared: DeclaredBias) -> tuple[str, dict[str, Any]]
             verdict = of_slopes(slopes / declared.scale, declared.spec, declared.dtype)
             if verdict.code == "slopes-differ":
                 return verdict.code, {**verdict.evidence, "what": f"slopes of {own.path}"}
+
+    def fits(matrix: np.ndarray) -> bool:
+        other = matrix - np.diagonal(matrix, axis1=1, axis2=2)[..., None]
+        return bool(np.nan_to_num(np.abs(own.matrix - other) - roundings).max() <= own.rounding)
+
     for name, table in declared.others.items():
-        other = declared.matrix(tokens, tokens, table)
-        other = other - np.diagonal(other, axis1=1, axis2=2)[..., None]
-        if np.nan_to_num(np.abs(own.matrix - other) - roundings).max() <= own.rounding:
+        if fits(declared.matrix(tokens, tokens, table)):
             should = "each layer its own" if _is_of(declared.code, _OWN_TABLE) else "all layers that of the first one"
             return "run-differs", {"says": f"The bias on the scores of {own.path} is that of {name}, where the config "
                                            f"declares {should}."}  # fmt: skip
+    if isinstance(declared.spec, Buckets):
+        sides = ("one-sided, as in a decoder", "two-sided, as in an encoder")
+        right, wrong = sides[:: -1 if declared.spec.bidirectional else 1]
+        other = replace(declared.spec, bidirectional=not declared.spec.bidirectional)
+        if fits(replace(declared, spec=other).matrix(tokens, tokens)):
+            return "run-differs", {
+                "says": f"The buckets of {own.path} are {wrong}, where those of its stack are {right}."
+            }
     says = f"The bias on the scores of {own.path} differs from the declared one: head {head} adds "
     says += f"{own.matrix[head, query, key]:.4g} at distance {query - key}, expected {wanted[head, query, key]:.4g}."
     return "run-differs", {"says": says}

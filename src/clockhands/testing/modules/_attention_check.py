@@ -58,6 +58,7 @@ from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report
 EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries beside keys", "bias on scores", "window")
 """The names of what is measured."""
 ROTATION, SCALE, GROWTH, BESIDE, BIAS, WINDOW = EXPERIMENTS
+_OF_POSITIONS = frozenset({ROTATION, GROWTH, BESIDE, BIAS, WINDOW})
 _LONGEST = 32_768  # positions to which a rotation is followed
 _COUNTED = 128  # tokens of a text in which a module counts them itself
 
@@ -84,7 +85,7 @@ def check_layers(
         if opened.run.call.table is not None or only is not None:
             opened = opened_attention(module, calls, spec, only, lambda found: _rotates_as(found, declared, only))
         try:
-            found = _measured(opened, declared, only)
+            found = _measured(opened, declared.with_decoder(opened.seen), only)
         except Exception as error:
             if error is not opened.run.raised:
                 raise
@@ -92,10 +93,11 @@ def check_layers(
                 f"{name} took a text of {opened.ids.shape[1]} tokens, but then it raised {error_text(error)}.",
                 "Build it with room for 32 texts of 4,096 tokens, or pass call=.",
             ) from error
-    if not found.made:
+    encoded = any(code.kind == "rotary" or code.kind in KINDS for code in declared.codes)
+    if not found.made or (encoded and not found.failures and _OF_POSITIONS.isdisjoint(found.made)):
         reasons = [f"{what} ({why.removesuffix('.')})" for what, why in found.left_out.items()]
         raise CannotCheck(
-            f"Nothing that {declared.name} declares could be measured in {name}: {listed(reasons)}.",
+            f"No position encoding that {declared.name} declares could be measured in {name}: {listed(reasons)}.",
             "Check the function that rotates by check_rotary, or pass the layer that holds its projections.",
         )
     return Report(
@@ -145,6 +147,14 @@ class _Declared:
                 "Give the path of a model or of its config.json, a dict, or an object such as LlamaConfig().",
             )
         return cls(f"the config of {resolve(values).model_type}", values, resolve(values), layer)
+
+    def with_decoder(self, seen: Sequence[Attended]) -> "_Declared":
+        """The same where a decoder is seen of which the config does not say how many layers it has: as the encoder."""
+        stacks = {each.path.partition(".")[0] for each in seen}
+        layers = self.config.get("num_layers")
+        if not {"encoder", "decoder"} <= stacks or "num_decoder_layers" in self.config or layers is None:
+            return self
+        return replace(self, resolved=resolve(self.opened, overrides={"num_decoder_layers": layers}))
 
     @property
     def codes(self) -> tuple[LayerEncoding, ...]:
