@@ -515,6 +515,17 @@ def test_the_gradient_of_a_function_of_pytorch_is_rotated_back(cases):
         with cases(name):
             report = check_rotary(function, like=spec, length=300)
             assert "gradient" in report.experiments
+    for zigzag in (False, True):
+        with cases("the tokens of a rank, zig-zag" if zigzag else "the tokens of a rank"):
+
+            def of_rank(x, zigzag=zigzag):
+                rows = x.shape[-2]
+                first, second = np.arange(rows // 2, rows), np.arange(3 * rows, 7 * rows // 2)
+                at = torch.from_numpy(np.concatenate([first, second]) if zigzag else np.arange(rows, 2 * rows))
+                return rotated(x, at)
+
+            report = check_rotary(of_rank, like=spec, length=300, backend="torch", rank=1, ranks=4, zigzag=zigzag)
+            assert "gradient" in report.experiments
     with cases("not tracked"):
         report = check_rotary(untracked, like=spec, length=300)
         assert report.left_out["gradient"] == "its output has no gradient"

@@ -27,7 +27,8 @@ def rotated_gradient(it: CheckedRotary) -> tuple[Answer, np.ndarray]:
     """
     if it.called.shape.is_table or it.spec.xpos is not None or it.spec.reordered:
         raise Unasked("it is no rotation of tokens alone")
-    at = it.places(_TOKENS)
+    part = it.called.part
+    at = it.places(_TOKENS) if part is None else part.positions(_TOKENS)
     x = it.tokens(1, 1, len(at), seed=27)
     called = copy.copy(it.called)
     called.function = _gradient_of(called.function, x)

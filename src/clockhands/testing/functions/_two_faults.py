@@ -11,6 +11,9 @@ from clockhands.recognition.suspects import FaultModel, RotaryObservations, Stag
 
 _ROUNDINGS = {"positions-rounded", "rates-rounded", "phases-rounded", "table-rounded", "table-rebuilt-rounded"}
 
+_ALONE = {"pairs-unturned"}
+"""Faults by measurement that a fault of partial RoPE, which leaves pairs as they are, gives as well."""
+
 
 class AppliedFault(NamedTuple):
     """What a suspect does to a spec: the spec that it applies in its place, and the stages that it replaces."""
@@ -81,7 +84,7 @@ _FINE = ("float32", "float64")  # in which each measured factor is that of the p
 def _applied(spec: Rotary, seen: RotaryObservations, but: Container[str] = ()) -> Iterator[AppliedFault]:
     """The changes of all suspects that keep no state, but those of some codes."""
     for suspect in rotary_suspects(spec, seen):
-        if suspect.parts is not None and suspect.codes[0] not in but:
+        if suspect.parts is not None and suspect.codes[0] not in but and suspect.codes[0] not in _ALONE:
             try:
                 with np.errstate(all="ignore"):
                     changed, stages = suspect.parts(spec)

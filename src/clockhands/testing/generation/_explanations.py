@@ -37,6 +37,7 @@ from clockhands.testing.generation._key_places import (
 )
 from clockhands.testing.generation._long_texts import LONG
 from clockhands.testing.generation._measured_attention import (
+    changed_by_length,
     is_measurable,
     measured_calls,
     reference_of,
@@ -69,6 +70,9 @@ _ALTERNATING = frozenset({
 BY_CALL_LENGTH = "positions-by-call-length"
 """The code of a model whose single passes agree with each other only where they are of one length."""
 
+BY_FREQUENCIES = "frequencies-by-length"
+"""The code of one whose frequencies are others behind a length."""
+
 _Rule = tuple[str, Mapping[str, Any], list[str]]
 _Reason = tuple[tuple[str, ...], Mapping[str, Any], list[str]]
 _ROWS = GENERATION
@@ -89,7 +93,7 @@ def explained(it: GenerationSubject, asked: Sequence[RecordedRun]) -> tuple[Expl
     add(_by_length(it, left))
     add(_left_behind(it, left))
     add(_by_short_tables(it, left))
-    by_length = any(BY_CALL_LENGTH in codes for codes, _, _ in told)
+    by_length = any({BY_CALL_LENGTH, BY_FREQUENCIES}.intersection(codes) for codes, _, _ in told)
     if by_length or any("later-tokens-seen" in codes for codes, _, _ in told):
         left = {}  # single passes of such a model predict nothing of its cache
     predicted = Predictions(it, [one for one in asked if not one.wrong])
@@ -162,7 +166,8 @@ def _by_length(it: GenerationSubject, failed: Mapping[str, ExperimentRun]) -> li
     if unlike and (
         unlike[0][0] != BY_CALL_LENGTH or (is_measurable(it.model) and not rotates_by_length(it, threshold))
     ):
-        return unlike
+        how = changed_by_length(it, threshold) if unlike[0][0] == BY_CALL_LENGTH and is_measurable(it.model) else ""
+        return [(BY_FREQUENCIES, {"threshold": threshold, "how": how}, unlike[0][2])] if how else unlike
     beyond = said[short:]
     one = all(bool((shares(each, beyond[0], ROOM * it.allowed) <= 1).all()) for each in beyond)
     code = "chunk-mixes-lists" if one else "cache-older-base"

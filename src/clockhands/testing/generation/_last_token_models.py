@@ -8,6 +8,7 @@ or opens, a session: an object that is fed tokens and then says the next one, or
 import copy
 import functools
 import inspect
+import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,9 @@ from clockhands.testing.generation._cache_arrays import copied
 from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
 from clockhands.testing.generation._chosen_tokens import FEWEST, tokens_found
 
-_PREFILLS = ("prefill", "prefill_one", "prefill_step", "start", "extend", "read_prompt")
+_PREFILLS = (
+    "prefill", "prefill_one", "prefill_step", "start", "extend", "read_prompt", "add", "add_prompt", "add_sequence",
+)  # fmt: skip
 _DECODES = ("decode", "decode_one", "decode_step", "step")
 _OPENS = (
     "new_session", "create_session", "start_session", "open_session", "make_session", "session", "new_sequence",
@@ -224,7 +227,8 @@ def _decode_arguments(decode: Any) -> _DecodeArguments | None:
 _PLACES = {"position", *meanings("positions", "cache_positions", "offset", "earlier")}
 
 
-def _needed_by(method: Any) -> int:
+def needed_by(method: Any) -> int:
+    """The arguments without which a method cannot be called."""
     return sum(one.default is one.empty for one in inspect.signature(method).parameters.values())
 
 
@@ -235,39 +239,55 @@ def model_that_keeps_state(engine: Any) -> LastTokenModel | None:
         return None
     decode = getattr(engine, names[1])
     takes_state = any(name in meanings("cache") for name in inspect.signature(decode).parameters)
-    if takes_state or _needed_by(decode) != 1 or not _goes_on(engine, *names):
+    if takes_state or needed_by(decode) != 1:
         return None
-    return _keeping_state(engine, *names)
+    for read, go_on in itertools.product(_READ_AS, _GO_ON_AS):
+        model = _keeping_state(engine, *names, read, go_on)
+        if _goes_on(model):
+            return model
+    return None
 
 
-def _goes_on(engine: Any, prefill: str, decode: str) -> bool:
+# The shapes of a prompt and of a token, of tokens [1, seq] and [1, 1].
+_READ_AS: tuple[Callable[[Any], Any], ...] = (lambda tokens: tokens[0].tolist(), lambda tokens: tokens[0])
+_GO_ON_AS: tuple[Callable[[Any], Any], ...] = (
+    lambda tokens: int(tokens[0, 0]), lambda tokens: [int(tokens[0, 0])], lambda tokens: tokens[0],
+)  # fmt: skip
+
+
+def _goes_on(model: LastTokenModel) -> bool:
     """Whether a token can be passed after a prompt."""
     for prompt in ([1, 0, 1], [1, 0, 1, 0]):
         with suppress(Exception):  # a user's code may raise anything
-            logits, own = _keeping_state(engine, prefill, decode).prefill(np.array([prompt]))
-            return hasattr(logits, "shape") and hasattr(getattr(own, decode)(1), "shape")
+            logits, own = model.prefill(np.array([prompt]))
+            return hasattr(logits, "shape") and hasattr(model.decode(np.array([[1]]), own)[0], "shape")
     return False
 
 
-def _keeping_state(engine: Any, prefill: str, decode: str) -> LastTokenModel:
-    """An engine that keeps the state of its text itself: each text has a copy of it."""
+def _keeping_state(
+    engine: Any, prefill: str, decode: str, read_as: Callable[[Any], Any], go_on_as: Callable[[Any], Any]
+) -> LastTokenModel:
+    """An engine that keeps the state of its text itself: each text has a copy of it.
+
+    A call that fails may have changed it, so it is called in one shape alone.
+    """
 
     def read(tokens: Any) -> tuple[Any, Any]:
         own = copy.deepcopy(engine)
-        return _of_either(getattr(own, prefill), tokens[0].tolist(), tokens[0]), own
+        return getattr(own, prefill)(read_as(tokens)), own
 
     def go_on(tokens: Any, state: Any) -> tuple[Any, Any]:
-        return _of_either(getattr(state, decode), int(tokens[0, 0]), tokens[0]), state
+        return getattr(state, decode)(go_on_as(tokens)), state
 
     return LastTokenModel(read, go_on)
 
 
-def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:
-    """What a function gives for the first of two shapes of the same tokens that it takes."""
-    try:
-        return function(one)
-    except Exception:  # noqa: BLE001 - a user's code may raise anything
-        return function(other)
+def _of_either(function: Callable[[Any], Any], *forms: Any) -> Any:
+    """What a function gives for the first of some shapes of the same tokens that it takes."""
+    for form in forms[:-1]:
+        with suppress(Exception):  # a user's code may raise anything
+            return function(form)
+    return function(forms[-1])
 
 
 def stacked(arrays: Sequence[Any], axis: int) -> Any:

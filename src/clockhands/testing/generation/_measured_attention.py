@@ -18,7 +18,7 @@ from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.bounds import UNIT
-from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.generation.texts import GenerationSubject
 
@@ -321,6 +321,38 @@ def rotates_by_length(it: GenerationSubject, short: int) -> bool:
             if rows.shape == longer.shape and not near(rows, longer, most):
                 return all(is_rotated(rows[:, at], longer[:, at], most) for at in range(rows.shape[1]))
     return False
+
+
+def changed_by_length(it: GenerationSubject, short: int) -> str:
+    """The frequencies of a module that a pass over more tokens than ``short`` changes, in words; empty if none."""
+    with suppress(Refused, Unasked):
+        model = it.model.fresh()
+        modules = [model.model] if isinstance(model, TransformersModel) else owners_of(model.forward)
+        kept = []
+        for size in (short // 2, short + 2):  # what an earlier text left may stay up to the length
+            model(it.texts[0][None, :size])
+            kept.append({name: array for module in modules for name, array in _kept_frequencies(module)})
+        for name, before in kept[0].items():
+            after = kept[1].get(name)
+            if (
+                after is None
+                or after.shape != before.shape
+                or near(before, after, float(np.abs(before).max(initial=0)))
+            ):
+                continue
+            at = int(np.abs(after - before).argmax())
+            return f"{name} changes, number {at} of it from {before.flat[at]:.4g} to {after.flat[at]:.4g}"
+    return ""
+
+
+def _kept_frequencies(module: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Arrays that the parts of a module keep and do not train, and that fall as frequencies do."""
+    for path, part in module.named_modules():
+        for name, value in {**vars(part), **dict(part.named_buffers(recurse=False))}.items():
+            if hasattr(value, "detach") and value.is_floating_point() and value.ndim == 1 and 1 < len(value) <= _MOST:
+                rates = value.detach().double().cpu().numpy().copy()
+                if rates.min() > 0 and (np.diff(rates) < 0).all():
+                    yield f"{path}.{name}".lstrip("."), rates
 
 
 def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:

@@ -30,7 +30,7 @@ from clockhands.recognition.calling import (
 from clockhands.testing._experiments import Unasked
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._causal_models import is_token
-from clockhands.testing.generation._last_token_models import is_engine, model_that_keeps_state
+from clockhands.testing.generation._last_token_models import is_engine, model_that_keeps_state, needed_by
 from clockhands.testing.generation._started_caches import owners_of
 from clockhands.testing.kinds import is_module
 from clockhands.testing.reports import CannotCheck
@@ -299,11 +299,17 @@ def is_prompt_driver(value: Any, *, surely: bool = False) -> bool:
         surely: Whether names that other functions have as well, such as ``x`` and ``n``, say nothing.
     """
     if isinstance(value, type) or not inspect.isroutine(value):
-        return bool(_method(value, _ADDS) and _method(value, _STEPS)) or bool(_method(value, _GENERATES))
+        return _takes_requests(value) or bool(_method(value, _GENERATES))
     named = _named(value)
     counts = named.get("number of new tokens", named.get("length in all", ""))
     sure = not surely or "prompt" in named.get("prompt", "") or "new" in counts or "gen" in counts
     return "prompt" in named and bool(counts) and sure
+
+
+def _takes_requests(value: Any) -> bool:
+    """Whether requests are added to it, and its steps are told no tokens."""
+    adds, steps = _method(value, _ADDS), _method(value, _STEPS)
+    return bool(adds and steps) and needed_by(getattr(value, steps)) == isinstance(value, type)
 
 
 def own_program(model: Any) -> Any:
@@ -362,7 +368,7 @@ def opened_driver(value: Any, backend: Any, timeout: float | None) -> PromptDriv
 def _forms(value: Any, backend: Any, timeout: float | None) -> Iterator[tuple[PromptDriver, str]]:
     """The ways in which it may be called, the likeliest first, each with the call in words."""
     adds, steps = _method(value, _ADDS), _method(value, _STEPS)
-    if not inspect.isroutine(value) and adds and steps:
+    if not inspect.isroutine(value) and _takes_requests(value):
         driver = RequestEngine(
             type(value).__name__, timeout, engine=value, adds=adds, steps=steps, removes=_method(value, _REMOVES)
         )
