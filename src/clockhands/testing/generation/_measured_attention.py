@@ -355,14 +355,19 @@ def _kept_frequencies(module: Any) -> Iterator[tuple[str, np.ndarray]]:
                     yield f"{path}.{name}".lstrip("."), rates
 
 
-def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:
-    """Everything that the calls of three ways to cut a text show; None where they have other attentions than one pass.
+def turns_of(size: int) -> list[int]:
+    """The pieces of a chat: a prompt, an answer a token at a time, and three tokens together of another turn."""
+    return [size // 3, *[1] * (size - size // 3 - 3), 3]
 
-    One token at a time after half of the text, pieces of five tokens, and one token at a time from the first.
+
+def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured | None:
+    """Everything that the calls of four ways to cut a text show; None where they have other attentions than one pass.
+
+    One token at a time after half of the text, pieces of five tokens, one token at a time from the first, and a chat.
     """
     size = len(it.texts[0])
     half = size // 2
-    ways = ([half, *[1] * (size - half)], [5] * (size // 5), [1] * (size // 3))
+    ways = ([half, *[1] * (size - half)], [5] * (size // 5), [1] * (size // 3), turns_of(size))
     rows: list[PlacedRow] = []
     scores: list[ScoreRow] = []
     tables: list[ReadTable] = []

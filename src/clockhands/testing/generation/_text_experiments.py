@@ -16,6 +16,7 @@ from clockhands.testing.generation._changed_caches import CHANGED
 from clockhands.testing.generation._draft_trees import TREES
 from clockhands.testing.generation._image_requests import image_requests, takes_images
 from clockhands.testing.generation._long_texts import LONG, long_texts, longer_sizes
+from clockhands.testing.generation._measured_attention import turns_of
 from clockhands.testing.generation.texts import GenerationSubject
 
 
@@ -158,10 +159,15 @@ def _pieces_reply(it: GenerationSubject, asked: str, text: int, cuts: list[int],
 def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
     size, short = len(it.texts[0]), len(it.texts[2])
     half = size // 2
+    prompt, *_, turn = turns_of(size)
     return [
         _pieces_reply(it, f"{half} tokens, then one at a time", 0, list(range(half, size)), itself=itself),
         _pieces_reply(it, "one token at a time from the first", 2, list(range(1, short)), itself=itself),
-    ]
+        _pieces_reply(
+            it, f"{prompt} tokens, then one at a time, then {turn} together", 0, list(range(prompt, size - turn + 1)),
+            itself=itself,
+        ),
+    ]  # fmt: skip
 
 
 def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
