@@ -215,7 +215,7 @@ def test_every_fault_is_some_suspects_or_some_rules():
         "changes-its-arguments", "coarse-path-differs", "columns-of-next-axis", "gradient-not-rotated",
         "not-finite", "one-number-wrong",
         "other-rates", "overwrites-its-answers", "positions-of-other-side", "queries-and-keys-crossed",
-        "rates-uninitialised", "unrotated-channels-turned",
+        "rates-uninitialised", "unrotated-channels-turned", "view-misread",
     }  # fmt: skip
     about = {code for code, fault in FAULTS.items() if "rotary" in fault.about}
     assert about - codes == by_rules
@@ -247,6 +247,37 @@ def test_pairs_that_do_not_rotate_are_counted(cases):
             lambda x, at: ch.rotate(x, narrow, at), ch.Rotary(16, "interleaved"), raises=False
         ).explanations
         assert told.codes == ("other-rotated-width",)
+
+
+def test_tokens_of_a_larger_array_are_read_by_its_strides(cases):
+    spec = ch.Rotary(12, rotated=8)
+
+    def right(x, positions):
+        return ch.rotate(x, spec, positions).astype(x.dtype)
+
+    def contiguous(x, positions):
+        made, first = right(x, positions), x if x.base is None else x.base
+        made[:, 8:] = first.reshape(-1)[: x.size].reshape(x.shape)[:, 8:]
+        return made
+
+    def refusing(x, positions):
+        if not x.flags.c_contiguous:
+            raise ValueError("not contiguous")
+        return right(x, positions)
+
+    with cases("right"):
+        assert "tokens of a larger array" in check_rotary(right, spec, length=300).experiments
+    with cases("as if they were contiguous"):
+        report = check_rotary(contiguous, spec, length=300, raises=False)
+        assert report.codes == {"view-misread"}, str(report)
+    with cases("an error is no wrong number"):
+        report = check_rotary(refusing, spec, length=300)
+        assert "not contiguous" in report.left_out["tokens of a larger array"]
+    with cases("PyTorch"):
+        import torch
+
+        report = check_rotary(lambda x, at: ch.rotate(x, spec, at), spec, length=300, backend=torch)
+        assert "tokens of a larger array" in report.experiments
 
 
 def test_positions_beyond_the_range_of_float16_are_told_though_their_numbers_are_nan():

@@ -35,7 +35,7 @@ LIBRARY = re.compile(r"[\w][\w. -]*( \d+(\.\d+)+| v\d .*)?(,? [\w'][\w' ]*)?")
 @pytest.fixture(scope="module")
 def asked():
     """The names of what is asked, by kind."""
-    beside = {"arguments stay as they are", "answers stay as they are", "gradient"}
+    beside = {"arguments stay as they are", "answers stay as they are", "gradient", "tokens of a larger array"}
     named = {kind: {*experiments(kind), *beside} for kind in ("rotary", "additive", "bias")}
     from clockhands.testing._experiments import Unasked
     from clockhands.testing.generation import _prompt_experiments as of_programs

@@ -4,7 +4,10 @@ Tokens are drawn once, with values around 1, and rounded to the dtype in which t
 exact. The expected output is `clockhands.rotate` in float64.
 """
 
+import copy
 import itertools
+import math
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +22,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import shown
 from clockhands.recognition import identify
-from clockhands.recognition.calling import Refused
+from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.recognition.faults import ROTARY, SHARDING
 from clockhands.recognition.suspects import (
     FaultModel,
@@ -186,10 +189,53 @@ def check_rotary(
     if not report.sound:
         return report
     report = replace(report, left_out={**report.left_out, **it.called.unread_waves()})
-    return settled(_with_gradient(report, it), raises)
+    report = _of_views(report, it)
+    return settled(_with_gradient(report, it) if report.sound else report, raises)
 
 
-_GRADIENT = "gradient"
+_GRADIENT, _VIEWS = "gradient", "tokens of a larger array"
+
+
+def _of_views(report: Report, it: CheckedRotary) -> Report:
+    """The report on a right function, with that on tokens that are a part of an array, as of queries, keys and values.
+
+    Code that counts numbers from the first one on, in place of strides, reads others there.
+    """
+    if it.called.shape.is_table or it.called.library.name not in {"numpy", "torch"}:
+        return report
+    part = it.called.part
+    at = it.places(16) if part is None else part.positions(16)
+    x = it.tokens(1, 1, len(at), seed=28)
+    drawn, library = np.sort(x, axis=None), sys.modules[it.called.library.name]
+    found: list[Any] = []
+
+    def viewed(value: Any) -> Any:
+        if not hasattr(value, "shape") or found or math.prod(value.shape) != x.size:
+            return value
+        if value.shape[-1] != x.shape[-1] or not np.array_equal(np.sort(as_numpy(value), axis=None), drawn):
+            return value
+        found.append(library.concatenate([value + 1, value, value - 1], -1))
+        return found[0][..., x.shape[-1] : 2 * x.shape[-1]]
+
+    def of_views(*arguments: Any, **named: Any) -> Any:
+        found.clear()
+        return it.called.function(*map(viewed, arguments), **{name: viewed(each) for name, each in named.items()})
+
+    beside = replace(it, called=copy.copy(it.called))
+    beside.called.function = of_views
+    try:
+        got, wanted, allowed = beside.compared(x, it.at_axes(at), None, None if it.spec.xpos is None else "query")
+        if not found:
+            raise Unasked("its tokens are not passed as they are")
+    except (Unasked, Refused) as reason:
+        return replace(report, left_out={**report.left_out, _VIEWS: str(reason.__cause__ or reason)})
+    answer = Answer("tokens of a larger array", got, wanted, allowed, np.broadcast_to(at, (1, 1, len(at))))
+    report = replace(report, experiments=(*report.experiments, _VIEWS))
+    if not answer.wrong.any():
+        return report
+    off = float(answer.off.max())
+    failure = Failure(_VIEWS, f"tokens that are a part of an array are off by {off:.3g}.", {"off": off})
+    return replace(report, failures=(failure,), explanations=(explanation_of(ROTARY["view-misread"], {}),))
 
 
 def _with_gradient(report: Report, it: CheckedRotary) -> Report:
