@@ -305,6 +305,92 @@ class Engine:
         return self.model(token[:, None], cache, mask, positions).logits[:, -1], (cache, pads)
 
 
+class PlacedEngine:
+    """An engine whose decode is told the position of its token; its cache has room for so many tokens."""
+
+    def __init__(self, slip=None, room=96):
+        self.model, self.slip, self.chunk_size = Model(), slip, 24
+        self.model.config = {"max_seq_len": room}
+
+    def run(self, tokens, start, cache):
+        tokens = tokens if tokens.ndim == 2 else tokens[None]
+        long = self.slip == "long calls" and tokens.shape[1] > 18
+        for layer in cache:
+            layer.rows = 18 if long else None
+        assert start + tokens.shape[1] <= self.model.config["max_seq_len"]
+        return self.model.logits(tokens, cache)[0]
+
+    def prefill(self, tokens):
+        cache = [FixedRows(96) for _ in self.model.layers]
+        return self.run(tokens, 0, cache), cache
+
+    def decode(self, token, position, cache):
+        for layer in cache:
+            layer.length = position + (self.slip == "one further")
+        return self.run(token.reshape(1, 1), position, cache)[0], cache
+
+
+class FixedRows:
+    """A cache of one size; of a call it writes the first ``rows`` keys."""
+
+    def __init__(self, size):
+        self.held, self.size, self.length, self.rows = None, size, 0, None
+
+    def added(self, keys, values):
+        if self.held is None:
+            self.held = [torch.zeros(*keys.shape[:2], self.size, HEAD) for _ in range(2)]
+        start, stop = self.length, self.length + keys.shape[2]
+        for held, new in zip(self.held, (keys, values), strict=True):
+            held[:, :, start:stop] = new
+        if self.rows is not None:
+            self.held[0][:, :, start + self.rows : stop] = 0
+        self.length = stop
+        return self.held[0][:, :, :stop].clone(), self.held[1][:, :, :stop].clone()
+
+
+class RowsEngine:
+    """An engine that keeps one cache for each prompt that was added, and goes on by a token for each."""
+
+    def __init__(self, slip=None):
+        self.model, self.slip, self.rows, self.steps = Model(), slip, [], 0
+
+    def add(self, ids):
+        self.rows.append(empty_cache(self.model))
+        return self.model(torch.tensor(ids)[None], self.rows[-1])[0]
+
+    def step(self, tokens):
+        for own in self.rows:
+            own.append(None)  # a row for the new token, also where the call fails then
+        for own, token in zip(self.rows, list(tokens), strict=True):
+            own.pop()
+            assert len(own) == LAYERS, "a call before failed, and left a row"
+            said = self.model(torch.tensor([[token]]), own)
+        return said[0, -1]
+
+
+class OtherFrequencies(Model):
+    """Its frequencies are others in calls of more than 12 tokens."""
+
+    def __init__(self, slip=None):
+        super().__init__()
+        self.register_buffer("frequencies", 500.0 ** (-torch.arange(0, HEAD, 2).float() / HEAD), persistent=False)
+        self.changes = slip == "changes"
+
+    def forward(self, ids, cache=None):
+        base = 50.0 if self.changes and ids.shape[1] > 12 else 500.0
+        self.frequencies = base ** (-torch.arange(0, HEAD, 2).float() / HEAD)
+        cache = cache or empty_cache(self)
+        x = self.embedding(ids)
+        for layer, kept in zip(self.layers, cache, strict=True):
+            queries, keys, values = layer.heads(functional.layer_norm(x, (WIDTH,)))
+            at = torch.arange(kept.length, kept.length + ids.shape[1])
+            # A norm behind the rotation, so that what attention gets is no rotation of it.
+            gain = torch.linspace(0.5, 2.0, HEAD)
+            queries, keys = (rotated(each, at, base) * gain for each in (queries, keys))
+            x = x + layer.attended(queries, *kept.added(keys, values))
+        return functional.layer_norm(x, (WIDTH,)) @ self.embedding.weight.T
+
+
 class KeepsOffset(Model):
     """Positions begin at a number that the first call of a text leaves in the model, or that the caller passes."""
 

@@ -167,6 +167,38 @@ def test_what_a_config_builds_is_named_by_the_first_command_and_sound_without_th
         assert (status, codes) == (1, [code]), output
 
 
+def test_a_model_is_loaded_by_the_one_file_beside_that_only_defines_it(told, tmp_path):
+    pytest.importorskip("torch")
+    told("Model")
+    (tmp_path / "models.py").write_text(
+        "import json\nfrom mine import Model, Sizes, loud\n\ndef load_model():\n"
+        "    return loud(Model(Sizes(32, 4, 2, 64)))\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "train.py").write_text("def load_model():\n    return None\n\nraise SystemExit(3)\n", encoding="utf-8")
+    engine = """
+import torch
+
+class Stepping:
+    def __init__(self, model):
+        self.model = model
+    @torch.no_grad()
+    def prefill(self, input_ids):
+        logits, past = self.model(input_ids)
+        return logits[:, -1], past
+    @torch.no_grad()
+    def decode(self, token, state):
+        logits, past = self.model(token, state)
+        return logits[:, -1], past
+"""
+    (tmp_path / "serving.py").write_text(engine, encoding="utf-8")
+    done = CliRunner().invoke(main, ["check", "serving.py:Stepping", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["kind"]) == (0, "generation"), done.output
+    (tmp_path / "more.py").write_text("def load_model():\n    return None\n", encoding="utf-8")
+    done = CliRunner().invoke(main, ["check", "serving.py:Stepping", "--json"])
+    assert "missing 1 required positional argument: 'model'" in done.output
+
+
 def test_an_engine_that_a_named_config_builds_is_checked_as_a_model(told):
     pytest.importorskip("torch")
     told("generate")

@@ -147,6 +147,34 @@ def test_an_engine_is_checked_by_its_own_prefill_merge_and_decode(models):
         check_generation(Server())
 
 
+def test_an_engine_may_be_told_the_position_of_a_token_and_have_a_cache_of_one_size(models, cases):
+    report = check_generation(models.PlacedEngine(), raises=False)
+    assert report.sound, str(report)
+    assert "a long text" in report.experiments
+    assert "a long text" in check_generation(models.PlacedEngine(room=30), raises=False).left_out
+    for slip, code, sentence in (
+        ("one further", "decode-positions", "at positions 9, 10, 11, … instead of 8"),
+        ("long calls", "long-calls-without-rows", "all but the first 18 tokens of a long call"),
+    ):
+        with cases(slip):
+            report = check_generation(models.PlacedEngine(slip), raises=False)
+            assert report.codes == {code}, str(report)
+            assert sentence in said(report)
+
+
+def test_an_engine_that_keeps_its_rows_is_called_in_the_one_shape_that_it_takes(models):
+    report = check_generation(models.RowsEngine(), raises=False)
+    assert report.sound, str(report)
+    assert "one token at a time" in report.experiments
+
+
+def test_frequencies_that_a_longer_call_changes_are_named_with_their_numbers(models):
+    assert check_generation(models.OtherFrequencies(), raises=False).sound
+    report = check_generation(models.OtherFrequencies("changes"), raises=False)
+    assert report.codes == {"frequencies-by-length"}, str(report)
+    assert "in calls of more than 12 tokens: frequencies changes, number 1 of it from 0.2115 to 0.3761" in said(report)
+
+
 def test_what_the_last_text_left_is_no_part_of_another_text(models):
     """Texts of five first tokens show it, and what a caller is to pass on is passed on."""
     report = check_generation(models.KeepsOffset(), raises=False)
