@@ -114,7 +114,7 @@ def test_a_right_function_is_exit_code_0_and_its_talk_goes_to_stderr(checked):
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == "somebodys:apply_rotary is correct: RoPE, half-split, 16 of 16 dimensions,"
-    assert lines[2].startswith("10 experiments in ")
+    assert lines[2].startswith("11 experiments in ")
     assert sum(line.startswith("Skipped: ") for line in lines) == 2, "what does not apply is one line"
     assert set(done.err.splitlines()) == {"the function talks"}
 

@@ -18,7 +18,7 @@ _DEPENDS = {
 }
 """What one pass over a text depends on if an experiment fails."""
 
-_IN_PIECES = ("chunks", "one token at a time")
+_IN_PIECES = ("chunks", "one token at a time", "chunks after single tokens")
 
 
 def failure_pattern(asked: Sequence[RecordedRun]) -> str:

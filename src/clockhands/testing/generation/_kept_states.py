@@ -20,8 +20,9 @@ _BY_STATES = (
 _OF_PADS = "left padding without positions"
 """Its pads are tokens like others, and a state keeps them."""
 _IN_PIECES = frozenset({
-    "chunks", "chunks without positions", "a copied cache", "a pickled cache", "two continuations of one text",
-    "two alternating texts", "a text beside a batch", "a text after padding", "a long text",
+    "chunks", "chunks without positions", "chunks after single tokens", "chunks after single tokens without positions",
+    "a copied cache", "a pickled cache", "two continuations of one text", "two alternating texts",
+    "a text beside a batch", "a text after padding", "a long text",
 })  # fmt: skip
 """Experiments in which several tokens go on from a cache at once."""
 _BY_SINGLE_TOKENS = (

@@ -166,8 +166,8 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
     prefill, decode = _methods(engine)
     if (model := model_that_keeps_state(engine)) is not None:
         return model
-    arguments = None if prefill is None or decode is None else _decode_arguments(decode)
-    if arguments is None:
+    arguments = None if decode is None else _decode_arguments(decode)
+    if prefill is None or decode is None or arguments is None:
         opens = _named_of(engine, _OPENS)
         if not opens and not _is_session(engine):
             return None
@@ -242,7 +242,7 @@ def model_that_keeps_state(engine: Any) -> LastTokenModel | None:
     if takes_state or needed_by(decode) != 1:
         return None
     for read, go_on in itertools.product(_READ_AS, _GO_ON_AS):
-        model = _keeping_state(engine, *names, read, go_on)
+        model = _keeping_state(engine, names[0], names[1], read, go_on)
         if _goes_on(model):
             return model
     return None

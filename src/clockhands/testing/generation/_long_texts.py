@@ -89,8 +89,12 @@ def length_that_matters(asked: Sequence[RecordedRun]) -> int:
 
 def longest_of(failed: Sequence[RecordedRun]) -> int:
     """The tokens of the first long text of which something is wrong."""
-    wrong = [each for one in failed for each in one.answers if each.wrong.any()]
-    return int(wrong[0].positions[-1]) + 1
+    return next(
+        int(each.positions[-1]) + 1
+        for one in failed
+        for each in one.answers
+        if each.wrong.any() and each.positions is not None
+    )
 
 
 def longer_sizes(it: GenerationSubject) -> list[int]:

@@ -159,15 +159,17 @@ def _pieces_reply(it: GenerationSubject, asked: str, text: int, cuts: list[int],
 def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
     size, short = len(it.texts[0]), len(it.texts[2])
     half = size // 2
-    prompt, *_, turn = turns_of(size)
     return [
         _pieces_reply(it, f"{half} tokens, then one at a time", 0, list(range(half, size)), itself=itself),
         _pieces_reply(it, "one token at a time from the first", 2, list(range(1, short)), itself=itself),
-        _pieces_reply(
-            it, f"{prompt} tokens, then one at a time, then {turn} together", 0, list(range(prompt, size - turn + 1)),
-            itself=itself,
-        ),
-    ]  # fmt: skip
+    ]
+
+
+def _in_turns(it: GenerationSubject, itself: bool) -> list[Answer]:
+    size = len(it.texts[0])
+    prompt, *_, turn = turns_of(size)
+    asked = f"{prompt} tokens, then one at a time, then {turn} together"
+    return [_pieces_reply(it, asked, 0, list(range(prompt, size - turn + 1)), itself=itself)]
 
 
 def _resumed(it: GenerationSubject, turn: Callable) -> list[Answer]:
@@ -387,6 +389,11 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
             f"one token at a time{also}",
             "Decoding gives the same result as one pass.",
             functools.partial(_decoded, itself=itself),
+        )
+        yield GenerationExperiment(
+            f"chunks after single tokens{also}",
+            "A further prompt after an answer gives the same result as the whole text.",
+            functools.partial(_in_turns, itself=itself),
         )
     yield GenerationExperiment(
         "a copied cache", "A copied cache continues like the original.", lambda it: _resumed(it, copied)
