@@ -224,9 +224,9 @@ def test_every_fault_is_some_suspects_or_some_rules():
 def test_pairs_that_do_not_rotate_are_counted(cases):
     spec = ch.Rotary(16)
     for still, words in (
-        (slice(2, None), "6 of the 8 pairs of a head, among pairs 2 to 7"),  # rows and columns of a text at 0
-        (slice(3, 5), "2 of the 8 pairs of a head, among pairs 3 to 4"),
-        (slice(0, 1), "1 of the 8 pairs of a head, among pairs 0"),
+        (slice(2, None), "6 of the 8 pairs of a head (of pairs 2 to 7)"),  # rows and columns of a text at 0
+        (slice(3, 5), "2 of the 8 pairs of a head (of pairs 3 to 4)"),
+        (slice(0, 1), "1 of the 8 pairs of a head (of pair 0)"),
     ):
         rates = np.array(spec.rates)
         rates[still] = 0

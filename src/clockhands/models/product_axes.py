@@ -16,25 +16,27 @@ class ProductAxes:
         queries: The axes of the first array in the order batch, heads, tokens, channels; there may be several of heads.
         keys: Those of the second array, likewise.
         scores: Those of the result in the order batch, heads, tokens, keys.
-        batched: Whether they have an axis of texts; else it is one text.
+
+    Where both arrays share one axis alone, it is that of texts, of heads of one text, or of heads of all texts, as in
+    a product of matrices.
     """
 
     queries: tuple[int, ...]
     keys: tuple[int, ...]
     scores: tuple[int, ...]
-    batched: bool = True
 
     def queries_of(self, array: Tensor) -> Tensor:
-        """Queries as [batch, heads, tokens, channels]."""
-        return self._four(array.permute(self.queries))
+        """Queries as [batch, heads, tokens, channels], or [batch x heads, tokens, channels]."""
+        return _four(array.permute(self.queries))
 
     def keys_of(self, array: Tensor) -> Tensor:
-        """Keys as [batch, heads, tokens, channels]; one head of keys for all of queries may have no axis."""
-        return self._four(array.permute(self.keys))
+        """Keys likewise; one head of keys for all of queries may have no axis."""
+        keys = array.permute(self.keys)
+        return _four(keys if keys.ndim == len(self.queries) or keys.ndim > 3 else keys[:, None])
 
     def scores_of(self, array: Tensor) -> Tensor:
-        """Scores as [batch, heads, tokens, keys]."""
-        return self._four(array.permute(self.scores))
+        """Scores as [batch, heads, tokens, keys], or [batch x heads, tokens, keys]."""
+        return _four(array.permute(self.scores))
 
     def back(self, queries: Tensor, keys: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
         """Both arrays in the shapes in which the product takes them."""
@@ -44,24 +46,25 @@ class ProductAxes:
             made.append(array.reshape([shape[axis] for axis in order]).permute(inverse))
         return made
 
-    def _four(self, array: Tensor) -> Tensor:
-        """[batch, ..., tokens, channels] with one axis of heads."""
-        array = array if self.batched else array[None]
-        return array.reshape(len(array), math.prod(array.shape[1:-2]), *array.shape[-2:])
+
+def _four(array: Tensor) -> Tensor:
+    """[batch, ..., tokens, channels] with one axis of heads, unless there is none."""
+    if array.ndim == 3:
+        return array
+    return array.reshape(len(array), math.prod(array.shape[1:-2]), *array.shape[-2:])
 
 
 def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     """The axes of a product of queries and keys, ``equation`` as ``einsum`` takes it; None for any other.
 
     One axis is summed over, the channels; the last one of the result is that of keys, and queries have another one of
-    the same size, or of which there is only one. Where the only axis that both share is not their first one, it is that
-    of heads, and the product is of one text.
+    the same size, or of which there is only one. Of the axes that both share, the first one of the arrays is of texts.
 
     >>> import torch
-    >>> product_axes("bshd,bthd->bsht", torch.ones(2, 5, 3, 4), torch.ones(2, 5, 3, 4))
-    ProductAxes(queries=(0, 2, 1, 3), keys=(0, 2, 1, 3), scores=(0, 2, 1, 3), batched=True)
+    >>> product_axes("bshd,bthd->hbst", torch.ones(2, 5, 3, 4), torch.ones(2, 5, 3, 4))
+    ProductAxes(queries=(0, 2, 1, 3), keys=(0, 2, 1, 3), scores=(1, 0, 2, 3))
     >>> product_axes("shd,thd->hst", torch.ones(5, 3, 4), torch.ones(5, 3, 4))
-    ProductAxes(queries=(1, 0, 2), keys=(1, 0, 2), scores=(0, 1, 2), batched=False)
+    ProductAxes(queries=(1, 0, 2), keys=(1, 0, 2), scores=(0, 1, 2))
     >>> product_axes("bhld,lrd->bhlr", torch.ones(2, 3, 5, 4), torch.ones(5, 5, 4))  # of distances
     """
     text = equation.replace(" ", "") if isinstance(equation, str) else ""
@@ -70,14 +73,13 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     if len(arrays) != 2 or not all(each.isalpha() and len({*each}) == len(each) for each in (first, second, made)):
         return None
     summed = {*first} & {*second} - {*made}
-    shared = [axis for axis in made if axis in first and axis in second]
+    shared = [axis for axis in first if axis in second and axis in made]
     of_queries = [axis for axis in made if axis not in second]
     to = made[-1]
     if len(summed) != 1 or to in first or len({*second} - summed - {*shared}) != 1 or not of_queries:
         return None
     if made[0] not in shared:
         return None
-    batched = len(shared) > 1 or first[0] == second[0] == made[0]
     sizes = dict(zip(first + second, (*arrays[0].shape, *arrays[1].shape), strict=True))
     tokens = of_queries
     if len(of_queries) > 1:
@@ -91,5 +93,4 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
         tuple(first.index(axis) for axis in (*shared, *groups, tokens[0], channels)),
         tuple(second.index(axis) for axis in (*shared, to, channels)),
         tuple(made.index(axis) for axis in (*shared, *groups, tokens[0], to)),
-        batched,
     )

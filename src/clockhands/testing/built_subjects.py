@@ -238,13 +238,21 @@ def _model_for(value: Any, config: Path) -> Any:
     held = vars(sys.modules.get(value.__module__, object))
     loaders = [each for name, each in held.items() if _LOADS.match(name) and inspect.isfunction(each)]
     loaders = [each for each in loaders if not _needed(each)] or _loaders_beside(Path(held.get("__file__", "")))
-    return loaders[0]() if loaders else None
+    if not loaders:
+        return None
+    try:
+        return loaders[0]()
+    except (Exception, EndsProcess) as error:
+        raise CannotCheck(
+            f"{loaders[0].__name__} was called for the model of {value.__name__}, but it raised {error_text(error)}.",
+            f"Name a function without arguments that returns it: def built(): return {value.__name__}(...).",
+        ) from error
 
 
 def _loaders_beside(file: Path) -> list[Any]:
     """The function of a file in the same folder that gives a model, if there is one alone.
 
-    A file is run for that only if its top level does nothing but import, define and assign.
+    A file is run for that only if its top level imports, defines, and assigns without a call.
     """
     found = []
     for path in sorted(file.parent.glob("*.py")) if file.is_file() else ():
@@ -262,12 +270,12 @@ def _loaders_beside(file: Path) -> list[Any]:
 def _only_defines(node: ast.stmt) -> bool:
     said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-    return said or main or isinstance(node, _DEFINITIONS)
+    assigns = isinstance(node, ast.Assign | ast.AnnAssign)
+    calls = assigns and any(isinstance(each, ast.Call) for each in ast.walk(node))
+    return said or main or isinstance(node, _DEFINITIONS) or (assigns and not calls)
 
 
-_DEFINITIONS = (
-    ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
-)  # fmt: skip
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:

@@ -156,14 +156,40 @@ def test_a_mask_may_number_packed_documents(cases):
         rotary |= {"max_position_embeddings": 64, "vocab_size": 9}
         seen = np.tri(6, dtype=bool) & (np.array(mask)[:, None] == np.array(mask)) & (np.array(mask) > 0)
         seen |= np.eye(6, dtype=bool)
-        for given in (mask, seen[None], seen[None, None], np.where(seen, 0.0, -1e9)[None, None]):
-            assert check_batch(table, [5] * 6, given, raises=False).codes == {"documents-continue"}
-            report = check_batch(rotary, [5] * 6, given, raises=False)
-            assert report.sound
+        hides = ~seen
+        for given in (
+            mask,
+            seen,
+            seen[None],
+            np.repeat(seen[None, None], 4, 1),
+            np.where(seen, 0.0, -1e9)[None],
+            hides,
+        ):
+            report = check_batch(table, [5] * 6, given, raises=False)
+            assert report.codes == {"documents-continue"}
             assert [*report.left_out] == ["position_ids"]
+            for positions in ([0, 1, 2, 0, 1, 9], [0, 1, 2, 3, 4, 9]):
+                assert check_batch(rotary, [5] * 6, given, positions).sound
         assert check_batch(table, [5] * 6, seen[None], [0, 1, 2, 0, 1, 9]).sound
         with pytest.raises(ClockhandsError, match="`position_ids` is missing"):
-            check_batch(rotary, [5] * 6, [1] * 6)
+            check_batch(rotary, [5] * 6, seen[None])
+        with pytest.raises(ClockhandsError, match="of which all heads are alike"):
+            check_batch(table, [5] * 6, np.stack([seen, np.tri(6, dtype=bool)])[None])
+    causal = np.tri(6, dtype=bool)
+    right, left = np.array([1, 1, 1, 1, 0, 0], bool), np.array([0, 0, 1, 1, 1, 1], bool)
+    numbers = np.array([0, 0, 1, 1, 2, 2])
+    for words, seen, positions in (
+        ("padding on the right", causal & right, [0, 1, 2, 3, 1, 1]),
+        ("padding on the left that sees all", np.where(left[:, None], causal & left, True), [1, 1, 0, 1, 2, 3]),
+        ("padding as a document", causal & (numbers[:, None] == numbers), [0, 0, 0, 1, 0, 1]),
+        ("a document of one token", causal & (numbers[:, None] == [0, 0, 1, 1, 2, 3]), [0, 1, 2, 3, 4, 5]),
+        ("a window", causal & ~np.tri(6, k=-3, dtype=bool), [0, 1, 2, 3, 4, 5]),
+    ):
+        with cases(words):
+            assert check_batch("text", [5] * 6, seen[None, None], [positions], raises=False).sound
+    with cases("padding on the left that is counted"):
+        report = check_batch("text", [5] * 6, (causal & left)[None, None], [[0, 1, 2, 3, 4, 5]], raises=False)
+        assert "padding-shifts" in report.codes
     with cases("of documents that are given the mask says only which tokens are padding"):
         report = check_batch("text", [5] * 6, mask, [0, 1, 2, 3, 4, 9], document_ids=[1] * 6, raises=False)
         assert report.sound

@@ -167,7 +167,7 @@ class BiasObservations(SuspectMaker):
         factors: The factor of each head's numbers relative to the correct ones, by least squares, [heads]; NaN if they
             are not proportional.
         order: For each head the head whose correct numbers it has, [heads], if the order is another one; else None.
-        later_keys_differ: Whether keys after a query, which may not be compared, have several numbers.
+        later_keys_differ: Whether keys after a query have several numbers, and others than keys as far before it.
     """
 
     values: Callable[[BiasCode], Any]

@@ -366,11 +366,12 @@ def _buckets(spec: Buckets | CeilingBuckets | Clipped, seen: BiasObservations) -
         code = "one-sided-buckets" if spec.bidirectional else "two-sided-buckets"
         yield from _other(code, {}, spec, seen, bidirectional=not spec.bidirectional)
     for code, field in _BUCKET_FIELDS[type(spec)]:
-        if code == "another-number-of-buckets" and seen.later_keys_differ and not getattr(spec, "bidirectional", True):
-            continue  # two-sided buckets put earlier keys as half as many one-sided ones do
         declared = getattr(spec, field)
+        two_sided = seen.later_keys_differ and not getattr(spec, "bidirectional", True)
         near = {declared // 2, 2 * declared, declared - 1, declared + 1, 4 * declared, declared // 4}
         for number in sorted({*near, *BUCKETS} - {declared}):
+            if code == "another-number-of-buckets" and two_sided and number == declared // 2:
+                continue  # two-sided buckets put earlier keys as half as many one-sided ones do
             words = {"used": number, "declared": declared}
             yield from _other(code, words, spec, seen, **{field: number})
             if isinstance(spec, Clipped):

@@ -148,7 +148,8 @@ def _still_pairs(spec: Rotary, seen: RotaryObservations) -> Iterator[FaultModel]
             raise InvalidValue(f"{len(still)} pairs were measured, and this spec has {len(it.rates)}.", "")
         return it, {"rates": np.where(still, 0.0, it.rates)}
 
-    words = {"number": count, "declared": len(rates), "which": f"{first} to {last}" if last > first else first}
+    which = f"pairs {first} to {last}" if last > first else f"pair {first}"
+    words = {"number": count, "declared": len(rates), "which": which}
     yield seen.of_parts("pairs-unturned", words, rates_of)
 
 

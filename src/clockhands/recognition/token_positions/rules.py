@@ -187,7 +187,7 @@ _PER_SECOND_UNSAID = {"qwen2_5_vl": 4.0, "qwen3_omni_moe": 25.0, "qwen3_omni_moe
 def _stride(text: str) -> tuple[float, ...]:
     """``4x16x16``: the frames, the pixels down and the pixels across that a cell of a latent stands for."""
     made = tuple(float(each) for each in text.split("x"))
-    if len(made) != 3 or min(made) <= 0:
+    if len(made) != 3 or not all(0 < each < math.inf for each in made):
         raise ValueError(text)
     return made
 

@@ -388,11 +388,14 @@ def seen(it: CheckedBias, asked: Sequence[ExperimentRun]) -> BiasObservations:
 
 
 def _later_keys_differ(it: CheckedBias) -> bool:
-    """Whether the function gives the keys after the first query several numbers, other than -inf."""
+    """Whether keys after a query have several finite numbers, and not those of keys as far before it."""
     keys = np.arange(min(40, it.length))
     with suppress(Refused, Unasked):
-        later = it.called(keys, keys)[:, 0, 1:]
-        return bool(np.isfinite(later).all() and np.ptp(later, axis=-1).max(initial=0) > 1e-3 * np.abs(later).max())
+        matrix = it.called(keys, keys)
+        later, earlier = matrix[:, 0, 1:], matrix[:, -1, -2::-1]
+        least = 1e-3 * np.abs(later).max()
+        several = np.isfinite(later).all() and np.ptp(later, axis=-1).max(initial=0) > least
+        return bool(several and np.abs(later - earlier).max() > least)
     return False
 
 

@@ -210,12 +210,12 @@ def _of_views(report: Report, it: CheckedRotary) -> Report:
     found: list[Any] = []
 
     def viewed(value: Any) -> Any:
-        if not hasattr(value, "shape") or found or math.prod(value.shape) != x.size:
+        if not hasattr(value, "shape") or math.prod(value.shape) != x.size:
             return value
         if value.shape[-1] != x.shape[-1] or not np.array_equal(np.sort(as_numpy(value), axis=None), drawn):
             return value
-        found.append(library.concatenate([value + 1, value, value - 1], -1))
-        return found[0][..., x.shape[-1] : 2 * x.shape[-1]]
+        found.append(value)
+        return library.concatenate([value + 1, value, value - 1], -1)[..., x.shape[-1] : 2 * x.shape[-1]]
 
     def of_views(*arguments: Any, **named: Any) -> Any:
         found.clear()
@@ -224,16 +224,18 @@ def _of_views(report: Report, it: CheckedRotary) -> Report:
     beside = replace(it, called=copy.copy(it.called))
     beside.called.function = of_views
     try:
-        got, wanted, allowed = beside.compared(x, it.at_axes(at), None, None if it.spec.xpos is None else "query")
+        roles = (None if it.spec.xpos is None else "query", *(["key"] if it.called.shape.pairs else []))
+        both = [beside.compared(x, it.at_axes(at), None, role) for role in roles]
         if not found:
             raise Unasked("its tokens are not passed as they are")
     except (Unasked, Refused) as reason:
         return replace(report, left_out={**report.left_out, _VIEWS: str(reason.__cause__ or reason)})
-    answer = Answer("tokens of a larger array", got, wanted, allowed, np.broadcast_to(at, (1, 1, len(at))))
+    where = np.broadcast_to(at, (1, 1, len(at)))
+    answers = [Answer(_VIEWS, got, wanted, allowed, where) for got, wanted, allowed in both]
     report = replace(report, experiments=(*report.experiments, _VIEWS))
-    if not answer.wrong.any():
+    if not any(each.wrong.any() for each in answers):
         return report
-    off = float(answer.off.max())
+    off = max(float(each.off.max()) for each in answers)
     failure = Failure(_VIEWS, f"tokens that are a part of an array are off by {off:.3g}.", {"off": off})
     return replace(report, failures=(failure,), explanations=(explanation_of(ROTARY["view-misread"], {}),))
 

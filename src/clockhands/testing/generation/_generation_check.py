@@ -249,6 +249,12 @@ def _refuse_one_way_alone(asked: Sequence[ExperimentRun], left_out: Mapping[str,
     """Refuse a model that raises an error wherever a text is passed in another way: nothing would be compared."""
     ways = {"a longer text", "chunks", ONE_TOKEN}
     raised = [why for name, why in left_out.items() if name in ways and why.startswith("it raised")]
+    later = [left_out.get(name, "") for name in ("chunks", "one token at a time", "chunks after single tokens")]
+    if all(why.startswith("it raised") for why in later):
+        raise CannotCheck(
+            f"It takes a text from its beginning alone: where it is to go on after a part of it, {later[1]}.",
+            "Wrap it: def forward(tokens, positions, mask, cache): return logits, cache, which goes on from the cache.",
+        )
     compared = any(one.wrong or one.experiment.name.startswith(tuple(ways)) for one in asked)
     if raised and not compared:
         raise CannotCheck(

@@ -178,14 +178,16 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
 
     def read(tokens: Any) -> tuple[Any, Any]:
         logits, state = logits_and_cache(_of_either(prefill, tokens[0], tokens))
+        if isinstance(state, int | str):
+            raise Refused("its state is the name of a text, which cannot be copied")
         return logits, _Placed(state, tokens.shape[1]) if arguments.place else state
 
     def go_on(tokens: Any, state: Any) -> tuple[Any, Any]:
         inner, place = (state.state, state.tokens) if isinstance(state, _Placed) else (state, 0)
 
         def decoded(token: Any) -> Any:
-            given = {arguments.tokens: token, arguments.state: inner}
-            return decode(**given, **({arguments.place: place} if arguments.place else {}))
+            given = {arguments.tokens: token, arguments.state: inner, arguments.place: place}
+            return decode(*(given[name] for name in arguments.order))
 
         logits, after = logits_and_cache(_of_either(decoded, tokens[:, 0], tokens))
         after = inner if after is None else after
@@ -207,6 +209,7 @@ class _Placed:
 class _DecodeArguments:
     """The names of the arguments of a method that goes on by a token; ``place`` is empty where it is not told any."""
 
+    order: tuple[str, ...]
     tokens: str
     state: str
     place: str = ""
@@ -214,17 +217,17 @@ class _DecodeArguments:
 
 def _decode_arguments(decode: Any) -> _DecodeArguments | None:
     """What a method that takes a token and a state calls them; None for a method of other arguments."""
-    names = list(inspect.signature(decode).parameters)
-    places = [name for name in names if name in _PLACES] if len(names) == 3 else []
-    names = [name for name in names if name not in places[:1]]
+    order = tuple(inspect.signature(decode).parameters)
+    places = [name for name in order if name in _PLACES] if len(order) == 3 else []
+    names = [name for name in order if name not in places[:1]]
     if len(names) != 2:
         return None
-    meant = meanings("cache", "tokens")
-    state_first = meant.get(names[0]) == "cache" or meant.get(names[1]) == "tokens"
-    return _DecodeArguments(*(names[::-1] if state_first else names), *places[:1])
+    state_first = names[0] in meanings("cache") or names[1] in _TOKENS
+    return _DecodeArguments(order, *(names[::-1] if state_first else names), *places[:1])
 
 
-_PLACES = {"position", *meanings("positions", "cache_positions", "offset", "earlier")}
+_TOKENS = {"token", "next_token", "last_token", "new_token", *meanings("tokens")}
+_PLACES = {"position", *meanings("positions", "cache_positions", "offset")}
 
 
 def needed_by(method: Any) -> int:

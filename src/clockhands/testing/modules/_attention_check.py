@@ -149,10 +149,10 @@ class _Declared:
         return cls(f"the config of {resolve(values).model_type}", values, resolve(values), layer)
 
     def with_decoder(self, seen: Sequence[Attended]) -> "_Declared":
-        """The same where a decoder is seen of which the config does not say how many layers it has: as the encoder."""
+        """The same where a stack is seen of two, and the config does not say how many layers a decoder has."""
         stacks = {each.path.partition(".")[0] for each in seen}
         layers = self.config.get("num_layers")
-        if not {"encoder", "decoder"} <= stacks or "num_decoder_layers" in self.config or layers is None:
+        if {"encoder", "decoder"}.isdisjoint(stacks) or "num_decoder_layers" in self.config or layers is None:
             return self
         return replace(self, resolved=resolve(self.opened, overrides={"num_decoder_layers": layers}))
 

@@ -47,7 +47,7 @@ def check_batch(
             id that fills rows up at one end may be.
         position_ids: The positions to check, [axes, batch, seq], [batch, seq] or [seq]; a first axis more than the
             family has (the positions of text, as Transformers passes them to packed models) is left out. Where a mask
-            numbers documents and there are none, they are counted along each row, as models do then.
+            numbers documents, a model that adds rows of a table counts along each row if there are none.
         image_grid_thw: The grids of all images in patches, [number, 3].
         video_grid_thw: The grids of all videos, as `image_grid_thw`.
         second_per_grid_ts: The seconds between the frames of each video; 1 unless given.
@@ -92,12 +92,25 @@ def check_batch(
         )
     if cu_seqlens is not None and document_ids is not None:
         raise InvalidType("`cu_seqlens` and `document_ids` both say where documents start.", "Pass one of them.")
-    mask = _mask(attention_mask, ids)
+    numbered = _numbered_documents(attention_mask, ids)
+    if len(numbered) > 1 and position_ids is not None:
+        # What is padding and what a document of its own is not in such a mask: right is what is so with either.
+        reports = (
+            check_batch(
+                model, ids, each, position_ids, image_grid_thw=image_grid_thw, video_grid_thw=video_grid_thw,
+                second_per_grid_ts=second_per_grid_ts, mm_token_type_ids=mm_token_type_ids, document_ids=document_ids,
+                cu_seqlens=cu_seqlens, raises=False,
+            )
+            for each in numbered
+        )  # fmt: skip
+        first = next(reports)
+        return settled(first if first.sound else next((each for each in reports if each.sound), first), raises)
+    mask = _mask(numbered[0] if numbered else attention_mask, ids)
     documents = _of_tokens("document_ids", document_ids, ids) if cu_seqlens is None else _documents(cu_seqlens, ids)
     left_out: dict[str, str] = {}
     if documents is None and mask is not None and mask.max() > 1:
         documents = mask
-        if position_ids is None:
+        if position_ids is None and adds_a_table(model):
             position_ids = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
             left_out["position_ids"] = COUNTED
         noted = "documents, which the mask numbers, count on: right for rotary and relative positions alone"
@@ -217,9 +230,6 @@ def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
     """A mask of 0 and 1, or the numbers of documents from 1; a mask of tokens that is added to scores is refused."""
     if value is None:
         return None
-    seen = _real("attention_mask", value, "iufb")
-    if seen.ndim > 2 and seen.size == ids.size * ids.shape[1]:
-        return _seen_documents(seen.reshape(*ids.shape, ids.shape[1]))
     mask = _of_tokens("attention_mask", value, ids, "iufb")
     assert mask is not None
     others = mask[(mask < 0) | (mask != np.floor(mask))]
@@ -236,18 +246,50 @@ def _mask(value: Any, ids: np.ndarray) -> np.ndarray | None:
     return mask.astype(np.int64)
 
 
-def _seen_documents(mask: np.ndarray) -> np.ndarray:
-    """The numbers of documents from 1, 0 for padding, by which keys each query sees, [batch, queries, keys].
+def _numbered_documents(value: Any, ids: np.ndarray) -> list[np.ndarray]:
+    """The numberings of documents from 1, 0 for padding, that a mask of queries and keys may mean; none of another.
 
-    A document starts where a query sees no earlier key. A token that sees no other one, and that no other one sees, is
-    padding, or a document whose position says nothing.
+    A document starts where a query sees no earlier key. Padding is what does not see itself, what alone sees later
+    keys, what sees nothing and is seen by nothing at the ends of a row, or a whole document there.
     """
+    mask = None if value is None else numbers(value, "iufb")
+    size = ids.shape[1]
+    if mask is None or mask.shape[-2:] != (size, size) or (mask.ndim == 2 and len(ids) > 1) or size < 2:
+        return []
+    mask = mask.reshape(-1, size, size)
+    if len(mask) % len(ids) == 0 and len(mask) > len(ids):
+        mask = mask.reshape(len(ids), -1, size, size)
+        mask = mask[:, 0] if (mask == mask[:, :1]).all() else mask.reshape(-1, size, size)
+    if len(mask) not in {1, len(ids)}:
+        raise InvalidValue(
+            f"`attention_mask` has the shape {list(np.shape(value))}, but `input_ids` has {list(ids.shape)}.",
+            "Pass a mask [batch, 1, seq, seq], of which all heads are alike.",
+        )
+    mask = np.broadcast_to(mask, (*ids.shape, size))
     adds = mask.dtype.kind == "f" and (mask <= 0).all() and (mask < 0).any()
     sees = mask == 0 if adds else mask > 0
-    others = sees & ~np.eye(mask.shape[1], dtype=bool)
-    alone = ~(others.any(axis=2) | others.any(axis=1))
-    starts = ~np.tril(others).any(axis=2) & ~alone
-    return np.where(alone, 0, np.cumsum(starts, axis=1))
+    itself = np.eye(size, dtype=bool)
+    if not sees[:, itself].any():
+        sees = ~sees  # where it says what is hidden
+    later = np.triu(sees, 1).any(axis=2)
+    unmasked = later & sees.all(axis=2) & (later.mean() < 0.5)
+    pads = ~sees[:, itself] | unmasked
+    others = sees & ~itself & ~unmasked[:, :, None]
+    alone = ~(others.any(axis=2) | others.any(axis=1)) & ~pads
+    made = []
+    for single in (_at_ends(alone), np.zeros_like(alone)):
+        starts = ~np.tril(others).any(axis=2) & ~pads & ~single
+        documents = np.where(pads | single, 0, np.cumsum(starts, axis=1))
+        last = documents.max(axis=1, keepdims=True)
+        made += [documents, np.where((documents == last) & (last > 1), 0, documents)]
+        made.append(np.where(last > 1, np.maximum(documents - 1, 0), documents))
+    return list({each.tobytes(): each for each in made if each.any()}.values())
+
+
+def _at_ends(alone: np.ndarray) -> np.ndarray:
+    """Of such tokens those with only such ones before them, or behind them."""
+    before = np.logical_and.accumulate(alone, axis=1)
+    return before | np.logical_and.accumulate(alone[:, ::-1], axis=1)[:, ::-1]
 
 
 def _of_tokens(name: str, value: Any, ids: np.ndarray, kinds: str | None = None) -> np.ndarray | None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import LayerEncoding
+from clockhands.configs.resolved import TEXT, LayerEncoding
 from clockhands.configs.targets import open_target, path_of
 from clockhands.errors import InvalidValue
 from clockhands.formats.hub_cache import hub_name
@@ -43,7 +43,8 @@ def known_rules(like: Any) -> tuple[PositionRule, ...]:
 def adds_a_table(like: Any) -> bool:
     """Whether the model adds rows of a table to its input, so that it matters from where its tokens are counted."""
     opened = None if _names_rules(like) else _opened(like)
-    return opened is not None and any(code.kind in _FROM_A_TABLE for code in resolve(opened).codes)
+    codes = () if opened is None else resolve(opened).codes
+    return any(code.kind in _FROM_A_TABLE and code.part in TEXT for code in codes)
 
 
 def _names_rules(like: Any) -> bool:
