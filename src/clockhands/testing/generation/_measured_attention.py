@@ -355,7 +355,7 @@ def _kept_frequencies(module: Any) -> Iterator[tuple[str, np.ndarray]]:
                     yield f"{path}.{name}".lstrip("."), rates
 
 
-def turns_of(size: int) -> list[int]:
+def pieces_of_a_chat(size: int) -> list[int]:
     """The pieces of a chat: a prompt, an answer a token at a time, and three tokens together of another turn."""
     return [size // 3, *[1] * (size - size // 3 - 3), 3]
 
@@ -367,7 +367,7 @@ def measured_calls(it: GenerationSubject, reference: ReferencePass) -> Measured 
     """
     size = len(it.texts[0])
     half = size // 2
-    ways = ([half, *[1] * (size - half)], [5] * (size // 5), [1] * (size // 3), turns_of(size))
+    ways = ([half, *[1] * (size - half)], [5] * (size // 5), [1] * (size // 3), pieces_of_a_chat(size))
     rows: list[PlacedRow] = []
     scores: list[ScoreRow] = []
     tables: list[ReadTable] = []

@@ -16,7 +16,7 @@ from clockhands.testing.generation._changed_caches import CHANGED
 from clockhands.testing.generation._draft_trees import TREES
 from clockhands.testing.generation._image_requests import image_requests, takes_images
 from clockhands.testing.generation._long_texts import LONG, long_texts, longer_sizes
-from clockhands.testing.generation._measured_attention import turns_of
+from clockhands.testing.generation._measured_attention import pieces_of_a_chat
 from clockhands.testing.generation.texts import GenerationSubject
 
 
@@ -165,9 +165,9 @@ def _decoded(it: GenerationSubject, itself: bool) -> list[Answer]:
     ]
 
 
-def _in_turns(it: GenerationSubject, itself: bool) -> list[Answer]:
+def _in_a_chat(it: GenerationSubject, itself: bool) -> list[Answer]:
     size = len(it.texts[0])
-    prompt, *_, turn = turns_of(size)
+    prompt, *_, turn = pieces_of_a_chat(size)
     asked = f"{prompt} tokens, then one at a time, then {turn} together"
     return [_pieces_reply(it, asked, 0, list(range(prompt, size - turn + 1)), itself=itself)]
 
@@ -393,7 +393,7 @@ def experiments(it: GenerationSubject) -> Iterator[GenerationExperiment]:
         yield GenerationExperiment(
             f"chunks after single tokens{also}",
             "A further prompt after an answer gives the same result as the whole text.",
-            functools.partial(_in_turns, itself=itself),
+            functools.partial(_in_a_chat, itself=itself),
         )
     yield GenerationExperiment(
         "a copied cache", "A copied cache continues like the original.", lambda it: _resumed(it, copied)

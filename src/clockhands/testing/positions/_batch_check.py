@@ -256,13 +256,13 @@ def _numbered_documents(value: Any, ids: np.ndarray) -> list[np.ndarray]:
     size = ids.shape[1]
     if mask is None or mask.shape[-2:] != (size, size) or (mask.ndim == 2 and len(ids) > 1) or size < 2:
         return []
-    mask = mask.reshape(-1, size, size)
+    shape, mask = mask.shape, mask.reshape(-1, size, size)
     if len(mask) % len(ids) == 0 and len(mask) > len(ids):
         mask = mask.reshape(len(ids), -1, size, size)
         mask = mask[:, 0] if (mask == mask[:, :1]).all() else mask.reshape(-1, size, size)
     if len(mask) not in {1, len(ids)}:
         raise InvalidValue(
-            f"`attention_mask` has the shape {list(np.shape(value))}, but `input_ids` has {list(ids.shape)}.",
+            f"`attention_mask` has the shape {list(shape)}, but `input_ids` has {list(ids.shape)}.",
             "Pass a mask [batch, 1, seq, seq], of which all heads are alike.",
         )
     mask = np.broadcast_to(mask, (*ids.shape, size))
