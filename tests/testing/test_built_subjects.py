@@ -176,21 +176,8 @@ def test_a_model_is_loaded_by_the_one_file_beside_that_only_defines_it(told, tmp
         encoding="utf-8",
     )
     (tmp_path / "train.py").write_text("def load_model():\n    return None\n\nraise SystemExit(3)\n", encoding="utf-8")
-    engine = """
-import torch
-
-class Stepping:
-    def __init__(self, model):
-        self.model = model
-    @torch.no_grad()
-    def prefill(self, input_ids):
-        logits, past = self.model(input_ids)
-        return logits[:, -1], past
-    @torch.no_grad()
-    def decode(self, token, state):
-        logits, past = self.model(token, state)
-        return logits[:, -1], past
-"""
+    stepping = MODEL[MODEL.index("class Stepping:") : MODEL.index("def generate(")]
+    engine = f"import torch\n\n{stepping.replace('model: Model', 'model').replace('loud(model)', 'model')}"
     (tmp_path / "serving.py").write_text(engine, encoding="utf-8")
     done = CliRunner().invoke(main, ["check", "serving.py:Stepping", "--json"])
     assert (done.exit_code, json.loads(done.stdout)["kind"]) == (0, "generation"), done.output

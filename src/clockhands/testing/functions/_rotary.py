@@ -6,7 +6,6 @@ exact. The expected output is `clockhands.rotate` in float64.
 
 import copy
 import itertools
-import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from clockhands.encodings.rotary import Rotary
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.phrases import shown
 from clockhands.recognition import identify
-from clockhands.recognition.calling import Refused, as_numpy
+from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ROTARY, SHARDING
 from clockhands.recognition.suspects import (
     FaultModel,
@@ -46,6 +45,7 @@ from clockhands.testing.functions._rotary_subject import (
     SMALL,
     CheckedRotary,
     FromPosition,
+    holds_tokens,
 )
 from clockhands.testing.functions._suspects import (
     MOST,
@@ -203,16 +203,13 @@ def _of_views(report: Report, it: CheckedRotary) -> Report:
     """
     if it.called.shape.is_table or it.called.library.name not in {"numpy", "torch"}:
         return report
-    part = it.called.part
-    at = it.places(16) if part is None else part.positions(16)
+    at = it.few_positions(16)
     x = it.tokens(1, 1, len(at), seed=28)
-    drawn, library = np.sort(x, axis=None), sys.modules[it.called.library.name]
+    library = sys.modules[it.called.library.name]
     found: list[Any] = []
 
     def viewed(value: Any) -> Any:
-        if not hasattr(value, "shape") or math.prod(value.shape) != x.size:
-            return value
-        if value.shape[-1] != x.shape[-1] or not np.array_equal(np.sort(as_numpy(value), axis=None), drawn):
+        if not holds_tokens(value, x) or value.shape[-1] != x.shape[-1]:
             return value
         found.append(value)
         return library.concatenate([value + 1, value, value - 1], -1)[..., x.shape[-1] : 2 * x.shape[-1]]

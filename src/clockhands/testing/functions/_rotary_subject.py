@@ -1,5 +1,6 @@
 """A rotary function under test, what is expected of it, and the experiments on it."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy as np
 from clockhands.encodings.ladders import Geometric
 from clockhands.encodings.rotary import Rotary, rotate
 from clockhands.errors import ClockhandsError
-from clockhands.recognition.calling import Refused
+from clockhands.recognition.calling import Refused, as_numpy
 from clockhands.recognition.suspects import FaultModel, StagedRotary
 from clockhands.testing._experiments import ROWS, Answer, Unasked, experiment
 from clockhands.testing.bounds import SINGLE, UNIT, rotation_error
@@ -89,6 +90,11 @@ class CheckedRotary(CheckedTokens):
         """See `CheckedTokens`."""
         return self.places(100)
 
+    def few_positions(self, number: int) -> np.ndarray:
+        """So many of the positions; of a rank's tokens the first ones."""
+        part = self.called.part
+        return self.places(number) if part is None else part.positions(number)
+
     def sibling(self, field: str) -> tuple[str, Rotary]:
         """See `CheckedTokens`."""
         spec: Rotary = self.spec
@@ -163,6 +169,13 @@ class CheckedRotary(CheckedTokens):
         return super().suspected(
             replace(suspect, make=lambda: lambda spec: OneSide(StagedRotary(spec), make(spec), side))
         )
+
+
+def holds_tokens(value: Any, x: np.ndarray) -> bool:
+    """Whether an argument of a call has the numbers of some tokens, in whatever order of axes."""
+    if not hasattr(value, "shape") or math.prod(value.shape) != x.size:
+        return False
+    return np.array_equal(np.sort(as_numpy(value), axis=None), np.sort(x, axis=None))
 
 
 def _aligned(numbers: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clockhands.encodings.rotary import rotate
 from clockhands.testing._experiments import Answer, Unasked
-from clockhands.testing.functions._rotary_subject import CheckedRotary
+from clockhands.testing.functions._rotary_subject import CheckedRotary, holds_tokens
 
 _TOKENS = 64
 
@@ -27,8 +27,7 @@ def rotated_gradient(it: CheckedRotary) -> tuple[Answer, np.ndarray]:
     """
     if it.called.shape.is_table or it.spec.xpos is not None or it.spec.reordered:
         raise Unasked("it is no rotation of tokens alone")
-    part = it.called.part
-    at = it.places(_TOKENS) if part is None else part.positions(_TOKENS)
+    at = it.few_positions(_TOKENS)
     x = it.tokens(1, 1, len(at), seed=27)
     called = copy.copy(it.called)
     called.function = _gradient_of(called.function, x)
@@ -46,15 +45,12 @@ def rotated_gradient(it: CheckedRotary) -> tuple[Answer, np.ndarray]:
 
 def _gradient_of(function: Callable[..., Any], x: np.ndarray) -> Callable[..., Any]:
     """A function that returns the gradient, along its tokens, of each output's product with them."""
-    drawn = np.sort(x, axis=None)
 
     def gradient(*arguments: Any, **named: Any) -> Any:
         tokens: list[Tensor] = []
 
         def tracked(value: Any) -> Any:
-            if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() != x.size:
-                return value
-            if tokens or not np.array_equal(np.sort(value.detach().cpu().double().numpy(), axis=None), drawn):
+            if tokens or not isinstance(value, Tensor) or not value.is_floating_point() or not holds_tokens(value, x):
                 return value
             tokens.append(value.detach().clone().requires_grad_())
             return tokens[0] * 1  # no leaf, so that a function may write to it

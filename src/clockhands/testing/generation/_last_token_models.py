@@ -285,12 +285,12 @@ def _keeping_state(
     return LastTokenModel(read, go_on)
 
 
-def _of_either(function: Callable[[Any], Any], *forms: Any) -> Any:
-    """What a function gives for the first of some shapes of the same tokens that it takes."""
-    for form in forms[:-1]:
-        with suppress(Exception):  # a user's code may raise anything
-            return function(form)
-    return function(forms[-1])
+def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:
+    """What a function gives for the first of two shapes of the same tokens that it takes."""
+    try:
+        return function(one)
+    except Exception:  # noqa: BLE001 - a user's code may raise anything
+        return function(other)
 
 
 def stacked(arrays: Sequence[Any], axis: int) -> Any:

@@ -16,7 +16,7 @@ from clockhands.testing._experiments import Answer, Unasked
 from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 from clockhands.testing.generation._key_places import grown_cache
 from clockhands.testing.generation._predictions import RecordedRun
-from clockhands.testing.generation._started_caches import object_of, owners_of
+from clockhands.testing.generation._started_caches import modules_of, object_of
 from clockhands.testing.generation.texts import GenerationSubject, texts_of
 
 LONG = "a long text"
@@ -56,8 +56,7 @@ def declared_room(model: CausalModel) -> int | None:
 
 def _places(model: CausalModel) -> Iterator[Mapping[str, Any]]:
     fn = model.forward
-    owners = [model.model] if isinstance(model, TransformersModel) else owners_of(fn)
-    for owner in owners:
+    for owner in modules_of(model):
         for config in (getattr(owner, name, None) for name in _CONFIGS):
             yield from map(_values_of, (config, getattr(config, "text_config", None)))
         if not isinstance(model, TransformersModel):

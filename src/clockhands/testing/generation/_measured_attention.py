@@ -18,8 +18,8 @@ from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.bounds import UNIT
-from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
-from clockhands.testing.generation._started_caches import owners_of
+from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._started_caches import modules_of, owners_of
 from clockhands.testing.generation.texts import GenerationSubject
 
 HIDDEN_BELOW = -5_000.0  # a score below is that of a key that is not seen
@@ -327,8 +327,7 @@ def changed_by_length(it: GenerationSubject, short: int) -> str:
     """The frequencies of a module that a pass over more tokens than ``short`` changes, in words; empty if none."""
     with suppress(Refused, Unasked):
         model = it.model.fresh()
-        modules = [model.model] if isinstance(model, TransformersModel) else owners_of(model.forward)
-        kept = []
+        modules, kept = modules_of(model), []
         for size in (short // 2, short + 2):  # what an earlier text left may stay up to the length
             model(it.texts[0][None, :size])
             kept.append({name: array for module in modules for name, array in _kept_frequencies(module)})

@@ -18,7 +18,7 @@ import numpy as np
 
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
-from clockhands.testing.generation._causal_models import CausalModel
+from clockhands.testing.generation._causal_models import CausalModel, TransformersModel
 
 ROOM = 64
 """Tokens of a cache that is made with a fixed size; a text of a check is shorter."""
@@ -82,6 +82,11 @@ def owners_of(fn: Any) -> list[Any]:
     held += [value for each in tuple(held) for value in getattr(each, "__dict__", {}).values()]
     found = [each for each in held if isinstance(each, sys.modules["torch"].nn.Module)]
     return list({id(each): each for each in found}.values())
+
+
+def modules_of(model: CausalModel) -> list[Any]:
+    """The modules of PyTorch that a model is, or calls."""
+    return [model.model] if isinstance(model, TransformersModel) else owners_of(model.forward)
 
 
 def object_of(fn: Any) -> Any:

@@ -110,11 +110,12 @@ def check_batch(
     left_out: dict[str, str] = {}
     if documents is None and mask is not None and mask.max() > 1:
         documents = mask
-        if position_ids is None and adds_a_table(model):
+        from_a_table = adds_a_table(model)
+        if position_ids is None and from_a_table:
             position_ids = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
             left_out["position_ids"] = COUNTED
         noted = "documents, which the mask numbers, count on: right for rotary and relative positions alone"
-        if not adds_a_table(model):
+        if not from_a_table:
             rules += tuple(replace(rule, documents="continue", noted=noted) for rule in rules)
     if position_ids is None:
         raise InvalidType("`position_ids` is missing: the positions to check.", "Pass the positions of the batch.")
