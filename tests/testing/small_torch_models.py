@@ -93,6 +93,39 @@ class Linear(Attention):
         return self.attended(queries, keys, values, -slopes * (at - torch.arange(keys.shape[2])).abs())
 
 
+class Paged(Linear):
+    """A single token reads keys in blocks of four, whose softmax is written out."""
+
+    def forward(self, x, cache):
+        past = cache.length
+        if x.shape[1] > 1 or not past or len(x) > 1:
+            return super().forward(x, cache)
+        queries, keys, values = self.heads(x)
+        keys, values = cache.added(keys, values)
+        rest = -keys.shape[2] % 4
+        padded = [functional.pad(each[0].transpose(0, 1), (0, 0, 0, 0, 0, rest)) for each in (keys, values)]
+        of_keys, of_values = (each.unflatten(0, (-1, 4)) for each in padded)
+        at = torch.arange(keys.shape[2] + rest)
+        slopes = (0.5 if self.slip == "half the slope" else 1.0) * 2.0 ** -torch.arange(1, HEADS + 1)
+        bias = (-slopes[:, None] * (past - at)).masked_fill(at > past, -1e9).unflatten(1, (-1, 4)).transpose(0, 1)
+        of_blocks = queries[0, :, 0].expand(len(of_keys), -1, -1)
+        scores = torch.einsum("nhc,nshc->nhs", of_blocks, of_keys) / HEAD**0.5 + bias
+        weights = (scores - scores.amax((0, 2), keepdim=True)).exp()
+        said = torch.einsum("nhs,nshc->hc", weights, of_values) / weights.sum((0, 2))[:, None]
+        return self.out(said.flatten()[None, None])
+
+
+class Summed(Attention):
+    """Scores of a single token are sums over channels, with keys before heads."""
+
+    def attended(self, queries, keys, values, bias=0.0, seen=None):
+        if queries.shape[2] > 1:
+            return super().attended(queries, keys, values, bias, seen)
+        products = queries.transpose(1, 2) * keys.transpose(1, 2)
+        weights = (products.sum(dim=-1) / HEAD**0.5).softmax(1)
+        return self.out((weights[..., None] * values.transpose(1, 2)).sum(1).flatten(-2)[:, None])
+
+
 class Added(Attention):
     """No position in attention."""
 

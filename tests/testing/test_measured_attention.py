@@ -1,7 +1,8 @@
-"""What is measured inside models of PyTorch: each fault is named with its numbers, and a sound twin is correct."""
+"""What is measured inside models: each fault is named with its numbers, and a sound twin is correct."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from clockhands.errors import InvalidType
@@ -60,6 +61,54 @@ def test_what_later_calls_add_is_measured(models, cases):
             report = check_generation(models.Model(slip, attention), raises=False)
             assert code in report.codes, str(report)
             assert sentence in said(report)
+
+
+def test_scores_of_one_token_are_measured_in_blocks_of_keys_and_as_sums(models, cases):
+    rows = [
+        (models.Paged, "half the slope", "decode-bias", "what is added to the scores is 0.5 times that of one pass"),
+        (models.Summed, "second layer further", "decode-positions", "(1 too high), in attention 1 of 2"),
+    ]
+    for attention, slip, code, sentence in rows:
+        with cases(slip):
+            assert check_generation(models.Model(None, attention), raises=False).sound
+            report = check_generation(models.Model(slip, attention), raises=False)
+            assert report.codes == {code}, str(report)
+            assert sentence in said(report), said(report)
+
+
+def test_products_of_jax_are_recorded():
+    pytest.importorskip("jax")
+    from clockhands.models.recorded_jax_calls import recorded_into
+
+    from . import small_jax_model
+
+    calls = []
+    for slip in (None, "window of the call"):
+        model = small_jax_model.Model(slip)
+        text = [3, 1, 4, 1, 5, 9, 2, 6]
+        with recorded_into(calls):
+            _, cache = model(text)
+        with recorded_into(calls):
+            model([5], cache)
+    whole, later, _, wrong = (each.products for each in calls)
+    assert [each.queries.shape for each in (*whole, *later)] == [(4, 8, 8)] * 2 + [(4, 1, 8)] * 2
+    for number, (one, other) in enumerate(zip(whole, later, strict=True)):
+        np.testing.assert_allclose(one.keys, other.keys[:, :8], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            np.ptp(one.scores[0, 5, 1:6] - (one.queries[0, 5] @ one.keys[0, 1:6].T) / 8**0.5), 0, atol=1e-5
+        )
+        assert [np.isfinite(each.scores[0, 0]).sum() for each in (other, wrong[number])] == [[9, 9], [6, 9]][number]
+
+
+@pytest.mark.slow
+def test_a_model_of_jax_is_measured():
+    pytest.importorskip("jax")
+    from . import small_jax_model
+
+    assert check_generation(small_jax_model.Model(), raises=False).sound
+    report = check_generation(small_jax_model.Model("window of the call"), raises=False)
+    assert report.codes == {"other-keys-seen"}, str(report)
+    assert "sees 9 keys instead of 6; the first key that differs is that of position 0, in attention 1" in said(report)
 
 
 def test_the_cache_of_a_layer_or_of_the_module_itself_is_found(models, cases):
@@ -188,7 +237,8 @@ def test_products_of_no_tokens_are_recorded():
     """As in a call with an empty text before a draft."""
     import torch
 
-    from clockhands.models.recorded_calls import RecordedCall, recorded_into
+    from clockhands.models.recorded_calls import recorded_into
+    from clockhands.models.recorded_products import RecordedCall
 
     calls: list[RecordedCall] = []
     with recorded_into(calls):

@@ -30,7 +30,7 @@ _ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 PRODUCTS = (torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm)
 PRODUCTS_WITH_SUM = (torch.baddbmm, Tensor.baddbmm)
 _SUMS = (torch.add, Tensor.add, Tensor.__add__, Tensor.add_, Tensor.__iadd__)
-_SCALED = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
+MULTIPLICATIONS = (torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__)
 SOFTMAX = (nn.functional.softmax, torch.softmax, Tensor.softmax)
 
 _FLEX = "flex_attention"  # the name of the operator that PyTorch's function of this name calls
@@ -164,7 +164,7 @@ class _Watch(TorchFunctionMode):
             return self._product(lambda one, other: func(args[0], one, other), *args[1:], axes=axes)
         if func in SOFTMAX:
             return self._softmax(func, args, kwargs)
-        if (func in _SUMS or func in _SCALED) and len(args) == 2:
+        if (func in _SUMS or func in MULTIPLICATIONS) and len(args) == 2:
             return self._combined(func, args, kwargs)
         if getattr(func, "__name__", "") == _FLEX and len(args) > 5:
             return self._flex(func, args, kwargs)
@@ -254,7 +254,7 @@ class _Watch(TorchFunctionMode):
         _, products = self.running[-1]
         parts = [each for arg in args for each in products if each.made is arg]
         made = func(*args, **kwargs)
-        if func in _SCALED and len(parts) == 1:
+        if func in MULTIPLICATIONS and len(parts) == 1:
             (number,) = [arg for arg in args if arg is not parts[0].made]
             if isinstance(number, float | int):
                 products.append(replace(parts[0], queries=parts[0].queries * number, made=made, derived=True))

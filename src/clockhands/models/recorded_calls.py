@@ -5,10 +5,8 @@ one whose result goes into a softmax over keys, or into an exponential where tha
 floats that was there before the call and of which the call reads rows.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,66 +16,27 @@ from torch.overrides import TorchFunctionMode
 
 from clockhands.models.attention_inputs import (
     FUSED,
+    MULTIPLICATIONS,
     PRODUCTS,
     PRODUCTS_WITH_SUM,
     SOFTMAX,
     fused_arguments,
     fused_scores,
 )
+from clockhands.models.recorded_products import (
+    Product,
+    RecordedCall,
+    TableRead,
+    product_of_einsum,
+    product_of_matrices,
+    product_of_sum,
+)
 
 _READS = (Tensor.__getitem__, torch.index_select, Tensor.index_select)
 _WAVES = (torch.cos, Tensor.cos, torch.sin, Tensor.sin, torch.polar)
 _EXPONENTIALS = (torch.exp, Tensor.exp)
+_SUMS = (torch.sum, Tensor.sum)
 _SUMS_OF_PRODUCTS = (torch.einsum, *PRODUCTS)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoreProduct:
-    """A product of queries and keys of one call, of all texts of its batch.
-
-    Attributes:
-        queries: [heads, tokens, channels].
-        keys: [heads of keys, keys, channels].
-        scores: The input of the softmax, [heads, tokens, keys].
-        reads: How many reads of tables came before it.
-        dtype: In which it was computed.
-    """
-
-    queries: np.ndarray
-    keys: np.ndarray
-    scores: np.ndarray
-    reads: int = 0
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True, eq=False)
-class TableRead:
-    """Rows of a table that a call read.
-
-    Attributes:
-        table: It; kept so that its identity stays its own.
-        rows: Their numbers, in order.
-        shape: Of the array of these numbers.
-    """
-
-    table: Tensor
-    rows: tuple[int, ...]
-    shape: tuple[int, ...] = ()
-
-
-@dataclass(eq=False)
-class RecordedCall:
-    """What one call computed on its way to attention.
-
-    Attributes:
-        products: Of queries and keys, in order.
-        reads: Of tables, in order.
-        waves: The shapes of cosines and sines that it computed.
-    """
-
-    products: list[ScoreProduct] = field(default_factory=list)
-    reads: list[TableRead] = field(default_factory=list)
-    waves: list[tuple[int, ...]] = field(default_factory=list)
 
 
 @contextmanager
@@ -94,7 +53,8 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.call = RecordedCall()
         self.made: dict[int, Tensor] = {}  # held, so that no other tensor gets the same identity
-        self.products: list[tuple[Tensor, Tensor, tuple[int, int]]] = []
+        self.products: list[Product] = []
+        self.multiplied: dict[int, tuple[Tensor, Tensor]] = {}  # number by number, by the identity of the result
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -110,6 +70,10 @@ class _Recorder(TorchFunctionMode):
         elif func in PRODUCTS_WITH_SUM:
             given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | kwargs
             self._product(torch.bmm, (given["batch1"], given["batch2"]), made)
+        elif func in MULTIPLICATIONS and len(args) == 2 and all(isinstance(each, Tensor) for each in args):
+            self.multiplied[id(made)] = args
+        elif func in _SUMS and args and id(args[0]) in self.multiplied and made.ndim == args[0].ndim - 1:
+            self._summed(args, kwargs)
         elif func in _WAVES:
             self.call.waves.append(tuple(made.shape))
         for each in made if isinstance(made, tuple | list) else (made,):
@@ -118,31 +82,48 @@ class _Recorder(TorchFunctionMode):
         return made
 
     def _fused(self, given: Mapping[str, Any]) -> None:
-        self._note(given["query"], given["key"], fused_scores(given))
+        query, key, scores = given["query"], given["key"], fused_scores(given)
+        if scores.ndim >= 3:
+            self._note(product_of_matrices(query, key.transpose(-1, -2), scores.shape), scores)
 
     def _product(self, func: Any, args: Any, made: Any) -> None:
-        pair = _of_einsum(*args) if func is torch.einsum else _of_matmul(*args)
-        if pair is not None and isinstance(made, Tensor) and made.ndim >= 3:
-            self.products.append((*pair, (made.shape[-2], made.shape[-1])))
+        if not isinstance(made, Tensor) or not all(isinstance(each, Tensor) for each in args[-2:]) or made.ndim < 2:
+            return
+        if func is torch.einsum:
+            product = product_of_einsum(args[0], args[1:], made.shape)
+        else:
+            product = None if isinstance(args[1], nn.Parameter) else product_of_matrices(args[0], args[1], made.shape)
+        if product is not None:
+            self.products.append(product)
+
+    def _summed(self, args: Any, kwargs: Any) -> None:
+        axis = args[1] if len(args) > 1 else kwargs.get("dim")
+        one, other = self.multiplied[id(args[0])]
+        last = isinstance(axis, int) and axis in {-1, args[0].ndim - 1}
+        if last and (product := product_of_sum(one, other)) is not None:
+            self.products.append(product)
 
     def _softmax(self, args: Any, kwargs: Any, func: Any) -> None:
         scores = args[0] if args else kwargs.get("input")
         axis = args[1] if len(args) > 1 else kwargs.get("dim", -1)
-        axis = -1 if func in _EXPONENTIALS else axis
-        if not isinstance(scores, Tensor) or scores.ndim < 3 or axis not in {-1, scores.ndim - 1}:
+        if not isinstance(scores, Tensor) or scores.ndim < 3 or not isinstance(axis, int):
             return
-        tokens, keys = scores.shape[-2:]
+        order = [*range(scores.ndim)]
+        if func in SOFTMAX:
+            order.append(order.pop(axis))
+        scores = scores.permute(order)
         for number in reversed(range(len(self.products))):
-            queries, of_keys, shape = self.products[number]
-            if shape[0] == tokens and keys - shape[1] in {0, 1}:  # one more: a sink
-                self._note(queries, of_keys, scores[..., : shape[1]])
+            product = self.products[number]
+            product = product.permuted(order) if len(product.shape) == scores.ndim else product
+            if product.goes_into(scores.shape) and self._note(product, scores):
                 del self.products[number:]
                 return
 
-    def _note(self, queries: Tensor, keys: Tensor, scores: Tensor) -> None:
-        arrays = (_rows(each) for each in (queries, keys, scores))
-        dtype = str(queries.dtype).removeprefix("torch.")
-        self.call.products.append(ScoreProduct(*arrays, reads=len(self.call.reads), dtype=dtype))
+    def _note(self, product: Product | None, scores: Tensor) -> bool:
+        made = None if product is None else product.with_scores(scores, _converted, len(self.call.reads))
+        if made is not None:
+            self.call.products.append(made)
+        return made is not None
 
     def _read(self, func: Any, args: Any, kwargs: Any) -> None:
         if func is nn.functional.embedding:
@@ -170,10 +151,8 @@ class _Recorder(TorchFunctionMode):
         self.call.reads.append(TableRead(table, tuple(rows), (len(rows),) if shape is None else shape))
 
 
-def _rows(array: Tensor) -> np.ndarray:
-    """[heads, rows, channels] of all texts."""
-    array = array.detach()
-    return array.reshape(math.prod(array.shape[:-2]), *array.shape[-2:]).double().cpu().numpy()
+def _converted(array: Tensor) -> np.ndarray:
+    return array.detach().double().cpu().numpy()
 
 
 def _first_index(index: Any) -> tuple[int, Any]:
@@ -184,34 +163,3 @@ def _first_index(index: Any) -> tuple[int, Any]:
         if each != slice(None) if isinstance(each, slice | int) else True:
             return axis, each
     return 0, None
-
-
-def _of_matmul(one: Any, other: Any) -> tuple[Tensor, Tensor] | None:
-    both = isinstance(one, Tensor) and isinstance(other, Tensor)
-    if not both or one.ndim < 3 or other.ndim < 3 or isinstance(other, nn.Parameter):
-        return None
-    return one, other.transpose(-1, -2)
-
-
-def _of_einsum(equation: Any, *operands: Any) -> tuple[Tensor, Tensor] | None:
-    """Queries and keys of a sum over products of two arrays whose result has tokens and keys last."""
-    operands = tuple(operands[0]) if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
-    if not isinstance(equation, str) or "->" not in equation or "." in equation or len(operands) != 2:
-        return None
-    inputs, result = equation.replace(" ", "").split("->")
-    letters = inputs.split(",")
-    if len(result) < 3 or len(letters) != 2:
-        return None
-    token, key = result[-2:]
-    of_queries = next((number for number, each in enumerate(letters) if token in each and key not in each), None)
-    if of_queries is None or key not in letters[1 - of_queries] or token in letters[1 - of_queries]:
-        return None
-    summed = [each for each in letters[0] if each in letters[1] and each not in result]
-    found = []
-    for number, row in ((of_queries, token), (1 - of_queries, key)):
-        order = [*(each for each in result[:-2] if each in letters[number]), row, *summed]
-        if sorted(order) != sorted(letters[number]) or not summed:
-            return None
-        array = operands[number].permute([letters[number].index(each) for each in order])
-        found.append(array.flatten(-len(summed)))
-    return found[0], found[1]

@@ -27,6 +27,7 @@ from clockhands.testing.generation._chosen_tokens import FEWEST, tokens_found
 _PREFILLS = (
     "prefill", "prefill_one", "prefill_step", "start", "extend", "read_prompt", "add", "add_prompt", "add_sequence",
 )  # fmt: skip
+_FORWARDS = ("forward", "logits", "get_logits", "run", "eval", "compute")
 _DECODES = ("decode", "decode_one", "decode_step", "step")
 _OPENS = (
     "new_session", "create_session", "start_session", "open_session", "make_session", "session", "new_sequence",
@@ -146,11 +147,24 @@ def _is_session(value: Any) -> bool:
     return bool(_named_of(value, _FEEDS)) and bool(_named_of(value, (*_LOGITS, *_NEXTS)))
 
 
+def method_with_cache(value: Any) -> Any:
+    """The method of an object that takes tokens, and a cache that may be left out; None for any other object."""
+    for name in (*_FORWARDS, *_DECODES):
+        method = getattr(value, name, None)
+        if inspect.ismethod(method):
+            parameters = [*inspect.signature(method).parameters.values()]
+            caches = [one for one in parameters[1:] if one.name in meanings("cache") and one.default is not one.empty]
+            if caches and parameters[0].name in _TOKENS and needed_by(method) == 1:
+                return method
+    return None
+
+
 def is_engine(value: Any) -> bool:
     """Whether an object or a class has a method that reads a prompt and one that goes on by a token, or sessions."""
     if isinstance(value, list | tuple | dict | set | str) or hasattr(value, "shape"):
         return False  # which can be extended too
-    return None not in _methods(value) or bool(_named_of(value, _OPENS)) or _is_session(value)
+    engine = None not in _methods(value) or bool(_named_of(value, _OPENS)) or _is_session(value)
+    return engine or method_with_cache(value) is not None
 
 
 def _methods(engine: Any) -> tuple[Any, Any]:
@@ -168,10 +182,12 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
         return model
     arguments = None if decode is None else _decode_arguments(decode)
     if prefill is None or decode is None or arguments is None:
-        opens = _named_of(engine, _OPENS)
-        if not opens and not _is_session(engine):
+        model = SessionModel(engine, _named_of(engine, _OPENS))
+        session = engine
+        with suppress(Exception):  # a user's code may raise anything: the check tells what, when it calls it
+            session = model.opened()
+        if not _is_session(session):
             return None
-        model = SessionModel(engine, opens)
         with suppress(Exception):  # a user's code may raise anything: the check tells what, when it calls it
             model = model.with_logits()
         return model

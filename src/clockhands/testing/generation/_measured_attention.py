@@ -1,4 +1,4 @@
-"""What reaches attention in calls with a cache, measured inside a model that is made of PyTorch.
+"""What reaches attention in calls with a cache, measured inside a model of PyTorch or JAX.
 
 The text is one token, repeated. Its values are all alike, so attention gives each position the same, whatever the
 scores: in each layer a query or key then depends on its position alone, and is looked up among those of one pass.
@@ -118,7 +118,8 @@ class ReferencePass:
 
     def attentions(self, call: Any) -> list[Any]:
         """The products of a text with itself in any call of the model: those with other keys are left out."""
-        chosen = ((call.products[number], keys) for number, keys in self.before.items())
+        whole = ((number, self.call.products[number], keys) for number, keys in self.before.items())
+        chosen = ((call.products[number].of_one_text(len(one.queries)), keys) for number, one, keys in whole)
         return [replace(each, keys=each.keys[:, keys:], scores=each.scores[:, :, keys:]) for each, keys in chosen]
 
     @cached_property
@@ -198,8 +199,7 @@ def recorded_calls(it: GenerationSubject, tokens: np.ndarray, cuts: Sequence[int
     Raises:
         Refused, Unasked: It cannot be called like that.
     """
-    from clockhands.models.recorded_calls import recorded_into
-
+    recorded_into = recorder_of(it.model)
     calls: list[Any] = []
     list(replace(it.model.fresh().once(), watch=partial(recorded_into, calls)).in_pieces(tokens, cuts))
     return calls
@@ -211,8 +211,7 @@ def known_tokens(model: CausalModel) -> int:
     Raises:
         Refused: It cannot be called.
     """
-    from clockhands.models.recorded_calls import recorded_into
-
+    recorded_into = recorder_of(model)
     calls: list[Any] = []
     replace(model.once(), watch=partial(recorded_into, calls))(np.array([[1, 0, 1]]))
     rows = [read.table.shape[0] for read in calls[0].reads if read.rows == (1, 0, 1)]
@@ -220,8 +219,19 @@ def known_tokens(model: CausalModel) -> int:
 
 
 def is_measurable(model: CausalModel) -> bool:
-    """Whether the model is made of PyTorch."""
-    return model.library.name == "torch"
+    """Whether the model is made of PyTorch or of JAX."""
+    return model.library.name in {"torch", "jax"}
+
+
+def recorder_of(model: CausalModel) -> Any:
+    """What records a call in the library of a model."""
+    if model.library.name == "jax":
+        from clockhands.models import recorded_jax_calls
+
+        return recorded_jax_calls.recorded_into
+    from clockhands.models import recorded_calls
+
+    return recorded_calls.recorded_into
 
 
 def reference_of(it: GenerationSubject) -> ReferencePass | None:
@@ -477,6 +487,8 @@ class QueryScores:
                 return f"what is added to the scores is that of a query at position {other}"
         ratio = float((wanted * got).sum() / max(float((wanted**2).sum()), 1e-30))
         if ratio > 0 and self._same(got, ratio * wanted):
+            if self._same(products, 0 * products):
+                return f"what is added to the scores is {ratio:.4g} times that of one pass"
             return f"the scores are {ratio:.4g} times those of one pass"
         steps = [_step(each) for each in (got, wanted)]
         if None not in steps:

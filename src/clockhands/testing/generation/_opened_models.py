@@ -27,7 +27,13 @@ from clockhands.testing.generation._causal_models import (
     logits_and_cache,
 )
 from clockhands.testing.generation._hidden_states import reading_states
-from clockhands.testing.generation._last_token_models import LastTokenModel, engine_model, last_token_model, stacked
+from clockhands.testing.generation._last_token_models import (
+    LastTokenModel,
+    engine_model,
+    last_token_model,
+    method_with_cache,
+    stacked,
+)
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
 from clockhands.testing.generation._started_caches import begun, owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
@@ -51,7 +57,7 @@ def opened(
     if forward is None and _of_transformers(model):
         return _from_transformers(model, vocabulary, timeout)
     owner = model if forward is None else forward
-    fn = owner if callable(owner) else engine_model(owner) or _refused(owner)
+    fn = owner if callable(owner) else engine_model(owner) or method_with_cache(owner) or _refused(owner)
     takes, names = _taken(fn)
     tried: list[tuple[str, Refused]] = []
     for library in likely_libraries(fn) if backend is None else (backend,):

@@ -326,8 +326,9 @@ def generates_text(value: Any) -> bool:
     """Whether a value that is no module is a model with a cache, or a program that continues prompts, by its names."""
     if is_module(value):
         return False
-    if inspect.isfunction(value):
-        taken = list(inspect.signature(value).parameters)
+    own = value if inspect.isfunction(value) else vars(type(value)).get("__call__")
+    if inspect.isfunction(own):
+        taken = [name for name in inspect.signature(own).parameters if name != "self"]
         if taken and taken[0] in meanings("tokens") and any(name in meanings("cache") for name in taken):
             return True
     return is_engine(value) or is_prompt_driver(value, surely=True)

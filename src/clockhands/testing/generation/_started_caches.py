@@ -28,7 +28,8 @@ _SIZES = ("len", "seq", "max", "size", "tokens", "capacity")
 _BATCHES = ("batch", "bsz")
 # A function that makes a cache or a class of caches; other functions with the word in their names are not called.
 _MAKER = re.compile(
-    r"(_*(make|new|init|initiali[sz]e|create|build|alloc|allocate|empty|prepare|setup|get|reset)_\w*cache\w*"
+    r"(_*(make|new|init|initiali[sz]e|create|build|alloc|allocate|empty|prepare|setup|get|reset)_\w*"
+    r"(cache|context|ctx|session|state|kv|memory)\w*"
     r"|_*(init|setup)cache|[A-Z]\w*Cache|_*\w*cache_(init|new|empty))",
 )
 _LEAST = 1e-4  # of the largest logit: more than rounding moves it
@@ -156,13 +157,14 @@ def _flags(fn: Any) -> list[str]:
 
 def _starts(fn: Any) -> Iterator[Start]:
     """Empty caches: what the object, and the file that its class or function is from, can make; a dict; a list."""
-    owners = [*owners_of(fn), fn]
+    held = object_of(fn)
+    owners = [*owners_of(fn), fn, *([] if held is None or held in owners_of(fn) else [held])]
     layers = max((len(each) for owner in owners for each in _lists(owner)), default=1)
     makers = [getattr(owner, name) for owner in owners for name in dir(type(owner)) if _MAKER.fullmatch(name)]
     for owner in owners:
         code = getattr(type(owner), "forward", None) or getattr(owner, "__func__", owner)
-        held: Mapping[str, Any] = getattr(code, "__globals__", {})
-        makers += [each for name, each in held.items() if _MAKER.fullmatch(name)]
+        defined: Mapping[str, Any] = getattr(code, "__globals__", {})
+        makers += [each for name, each in defined.items() if _MAKER.fullmatch(name)]
     unique = {id(maker): maker for maker in makers if callable(maker) and not isinstance(maker, _module_class())}
     for maker in unique.values():
         for owner in owners:
