@@ -98,7 +98,7 @@ def test_rows_of_zeros_are_no_fault(cases):
     result = measured(model)
     assert result.numbers["findings"] == []
     assert result.numbers["layers_checked"] == 2
-    assert "The positions of layers 1 were not measured: their queries or keys are 0." in result.answers
+    assert "The positions of layer 1 were not measured: their queries or keys are 0." in result.answers
 
 
 def test_scores_of_models_that_rotate_nothing_are_measured_beside_their_bias(cases):
@@ -117,7 +117,7 @@ def test_scores_of_models_that_rotate_nothing_are_measured_beside_their_bias(cas
         result = measured(model)
         assert result.numbers["findings"] == []
         told = " ".join(result.answers)
-        assert "Scores are multiplied by 0.5 (besides 1 / sqrt of the width of a head) in layers 1;" in told
+        assert "Scores are multiplied by 0.5 (besides 1 / sqrt of the width of a head) in layer 1;" in told
 
 
 def test_a_wrong_scale_of_models_that_rotate_nothing_is_named(cases):

@@ -71,6 +71,11 @@ def _codes(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...])
     "--rank", type=click.IntRange(min=0), metavar="R", help="The rank, if the function has a sequence's part."
 )
 @click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="The number of ranks.")
+@click.option(
+    "--aligned",
+    type=click.Choice(("end", "start")),
+    help="Whether the queries of a bias function that takes counts are at the last or the first keys (default: end).",
+)
 @click.option("--zigzag", is_flag=True, default=None, help="A rank has two chunks, one from each end.")
 @click.option("--backend", type=click.Choice(BACKENDS), help="Type of the function's arrays (default: detected).")
 @click.option(

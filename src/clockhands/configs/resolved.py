@@ -1,7 +1,7 @@
 """The result of resolving a target: one `LayerEncoding` for each group of layers, and the facts noted while reading."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -322,6 +322,11 @@ def layer_ranges(layers: Iterable[int]) -> str:
         else:
             spans.append([layer, layer])
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def numbered_layers(layers: Sequence[int]) -> str:
+    """``layer 2`` or ``layers 0-3``."""
+    return f"layer{'s' if len(layers) > 1 else ''} {layer_ranges(layers)}"
 
 
 def layer_numbers(ranges: str) -> frozenset[int]:

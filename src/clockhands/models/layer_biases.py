@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_ranges
+from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_ranges, numbered_layers
 from clockhands.encodings.biases import Alibi, BiasCode, Buckets, bias
 from clockhands.encodings.dtypes import UNIT_ROUNDOFF
 from clockhands.models.attention_inputs import HIDDEN, Attended, attended, roundoff
@@ -189,9 +189,7 @@ def shared_tables(module: nn.Module, codes: Sequence[LayerEncoding], seen: Seque
         if len(alike) < 2 or not (first != first[0, 0]).any():  # numbers that are all equal were not trained
             continue
         where = f" of the {side}" if side is not None else ""
-        says = (
-            f"One table of biases serves layers {layer_ranges(alike)}{where}, where the config declares one for each."
-        )
+        says = f"One table of biases serves {numbered_layers(alike)}{where}, where the config declares one for each."
         found.append(Observation("run-differs", {"says": says}, layer_ranges(alike[1:])))
     return found
 

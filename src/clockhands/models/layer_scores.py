@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import TEXT, LayerEncoding, layer_ranges
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_ranges, numbered_layers
 from clockhands.configs.softmax_scales import class_source, softmax_scale_of
 from clockhands.encodings.scaling import yarn_magnitude
 from clockhands.encodings.scores import ConstantScale, score_scale
@@ -242,15 +242,15 @@ def differing_scores(
     answers = []
     if unknown:
         answers.append(
-            f"The declared factor on the scores of layers {layer_ranges(sorted(unknown))} was not measured: no "
+            f"The declared factor on the scores of {numbered_layers(sorted(unknown))} was not measured: no "
             "projection gives their queries and keys, or scores are no multiple of q k."
         )
     if known and not found:
         answers.append(
-            f"At position 0, scores are multiplied by the declared numbers in layers {layer_ranges(sorted({*known}))}."
+            f"At position 0, scores are multiplied by the declared numbers in {numbered_layers(sorted({*known}))}."
         )
     answers += [
-        f"{says} (besides 1 / sqrt of the width of a head) in layers {layer_ranges(sorted(layers))}; what the class "
+        f"{says} (besides 1 / sqrt of the width of a head) in {numbered_layers(sorted(layers))}; what the class "
         "declares is not known."
         for says, layers in free.items()
     ]

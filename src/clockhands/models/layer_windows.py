@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers, layer_ranges
+from clockhands.configs.resolved import TEXT, LayerEncoding, layer_numbers, layer_ranges, numbered_layers
 from clockhands.models.attention_inputs import HIDDEN, Attended, attended
 from clockhands.models.declared_parts import in_part
 from clockhands.models.observations import Observation
@@ -102,13 +102,11 @@ def differing_windows(
         made.found.append(Observation("run-differs", {"says": says, "remedy": _REMEDY}, layer_ranges(layers)))
     made.compared = [*right, *(layer for layers in wrong.values() for layer in layers)]
     if right:
-        where = layer_ranges(sorted({*right}))
-        made.answers.append(
-            f"In a text of {length:,} tokens, queries of layers {where} see the declared windows or chunks."
-        )
+        where = numbered_layers(sorted({*right}))
+        made.answers.append(f"In a text of {length:,} tokens, queries of {where} see the declared windows or chunks.")
     for why, layers in unknown.items():
-        where = layer_ranges(sorted({*layers}))
-        made.answers.append(f"The window or chunk of layers {where} was not measured: {why}.")
+        where = numbered_layers(sorted({*layers}))
+        made.answers.append(f"The window or chunk of {where} was not measured: {why}.")
         made.unknown += layers
     return made
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import layer_ranges
+from clockhands.configs.resolved import layer_ranges, numbered_layers
 from clockhands.encodings.scores import FloorLogScale, LogScale, ScoreScale, score_scale
 from clockhands.models.attention_inputs import Attended
 from clockhands.models.fitted_rotations import growth
@@ -64,7 +64,7 @@ def growth_of_scores(
     length = 2 + max(scale.grows_from or 0 for scale in scales.values() if scale is not None)
     if length > LONGEST_TEXT:
         made.answers.append(
-            f"Scores of layers {layer_ranges(still)} do not grow with `position_ids`. Whether they grow with the "
+            f"Scores of {numbered_layers(still)} do not grow with `position_ids`. Whether they grow with the "
             f"tokens that the layers count was not measured: that takes a text of {length:,} tokens."
         )
         return made

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clockhands.configs.resolved import LayerEncoding, layer_numbers, layer_ranges
+from clockhands.configs.resolved import LayerEncoding, layer_numbers, numbered_layers
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
 from clockhands.errors import InvalidValue
@@ -122,12 +122,7 @@ def wrong_rotations(
                 wrong.setdefault((fault, str(code.layers)), []).append(layer)
                 first.setdefault((fault, str(code.layers)), evidence)
     for key, layers in wrong.items():
-        yield f"{layers_in_words(layers)}: {first[key]} {key[0]}".strip()
-
-
-def layers_in_words(numbers: Sequence[int]) -> str:
-    """``layer 2`` or ``layers 0-3``."""
-    return f"layer{'s' if len(numbers) > 1 else ''} {layer_ranges(numbers)}"
+        yield f"{numbered_layers(layers)}: {first[key]} {key[0]}".strip()
 
 
 def _layers_of(code: LayerEncoding, layers: Layers) -> list[int]:
@@ -314,7 +309,7 @@ def wrong_windows(codes: Sequence[LayerEncoding], layers: Layers, image: Patched
                 wrong.setdefault((sees[0], sees[1]), []).append(layer)
     for (sees, declares), numbers in wrong.items():
         yield (
-            f"{layers_in_words(numbers)}: a patch sees {sees} patches of an image of {image.rows} x "
+            f"{numbered_layers(numbers)}: a patch sees {sees} patches of an image of {image.rows} x "
             f"{image.columns}, where {declares} are declared."
         )
 

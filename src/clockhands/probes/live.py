@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from clockhands.auditing import Audit, Finding, audit
 from clockhands.auditing.findings import make_finding
-from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges
+from clockhands.configs.resolved import TEXT, layer_numbers, layer_ranges, numbered_layers
 from clockhands.encodings import rotary
 from clockhands.errors import ClockhandsError, InvalidValue
 from clockhands.models.attention_inputs import Attended, attended, attended_once, inner, is_compiled, uncompiled
@@ -207,13 +207,13 @@ def _of_text(
     live.findings += [make_finding(*each) for each in offsets.found]
     live.numbers["offsets"] = {str(layer): list(dict.fromkeys(of)) for layer, of in offsets.tokens.items()}
     if offsets.unknown:
-        where = f"the distance between queries and keys in layers {layer_ranges(offsets.unknown)}"
+        where = f"the distance between queries and keys in {numbered_layers(offsets.unknown)}"
         live.numbers["not_measured"].append(where)
     windows = differing_windows(module, ids[0], audited.layers, seen, audited.context)
     live.findings += [make_finding(*each) for each in windows.found]
     live.answers += windows.answers
     if windows.unknown:
-        live.numbers["not_measured"].append(f"the window of layers {layer_ranges(sorted({*windows.unknown}))}")
+        live.numbers["not_measured"].append(f"the window of {numbered_layers(sorted({*windows.unknown}))}")
     progress("the rotation of each layer", 0.1)
     rotations = _rotations(live, module, tokens, audited, seen, declared=declared, places=places)
     live.findings += [each for each in _of_rotations(rotations) if not _explained(each, by_module)]
@@ -312,12 +312,12 @@ def _rotations(
     live.numbers["layers_checked"] = len(checked)
     live.numbers["layers_with_held_input"] = sorted(held)
     if silent:
-        says = f"The positions of layers {layer_ranges(sorted(silent))} were not measured: their queries or keys are 0."
+        says = f"The positions of {numbered_layers(sorted(silent))} were not measured: their queries or keys are 0."
         live.answers.append(says)
     if far and not any(code.kind in ("learned", "sinusoidal", "rotary") for code in audited.layers):
         undeclared = [layer for layer, size in far.items() if size > _LEAST_MOVE and layer not in declared]
         if undeclared:
-            says = f"Queries and keys of layers {layer_ranges(undeclared)} depend on the position, but the config "
+            says = f"Queries and keys of {numbered_layers(undeclared)} depend on the position, but the config "
             says += "declares no position encoding."
             live.findings.append(make_finding("run-differs", {"says": says}, layer_ranges(undeclared)))
     return found
@@ -343,7 +343,7 @@ def _biases(
         live.numbers["biases_checked"] = len([path for path in measured if path in declared])
     known = any(code.kind in (*KINDS, None) for code in audited.layers)
     if present and not known:
-        evidence = {"says": f"A bias is added to the scores of layers {layer_ranges(present)}, but the config declares "
+        evidence = {"says": f"A bias is added to the scores of {numbered_layers(present)}, but the config declares "
                     "none."}  # fmt: skip
         live.findings.append(make_finding("run-differs", evidence, layer_ranges(present)))
     return declared

@@ -11,7 +11,7 @@ import torch
 
 from clockhands.configs.opened import Opened
 from clockhands.configs.resolve import resolve
-from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers
+from clockhands.configs.resolved import TEXT, LayerEncoding, Resolved, layer_numbers, numbered_layers
 from clockhands.configs.targets import is_preset, open_target
 from clockhands.encodings.layouts import Layout, pair_channels
 from clockhands.encodings.rotary import Rotary
@@ -46,7 +46,6 @@ from clockhands.models.measured_rotations import lengths_in_use
 from clockhands.models.observations import Observation
 from clockhands.models.opened_modules import open_values
 from clockhands.models.score_growth import growth_of_scores, telling_positions
-from clockhands.models.tower_rotations import layers_in_words
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import error_text
 from clockhands.recognition.probe_positions import probe_positions
@@ -103,7 +102,7 @@ def check_layers(
     return Report(
         subject=name,
         kind="attention",
-        like=f"{listed(list(found.made))} of {layers_in_words(sorted(found.layers))} as in {declared.name}",
+        like=f"{listed(list(found.made))} of {numbered_layers(sorted(found.layers))} as in {declared.name}",
         experiments=tuple(found.made),
         left_out=found.left_out,
         failures=tuple(found.failures),
@@ -400,13 +399,13 @@ def _add_rotations(
     elif wrong:
         moving = {each.layer for each in given[1:] if not _is_rotated(each, len(positions))}
         if moving & {each.layer for each in wrong}:
-            where = layers_in_words(sorted(map(number, moving)))
+            where = numbered_layers(sorted(map(number, moving)))
             found.left_out[f"rotation of {where}"] = "their hidden states change along a text of one token"
         wrong = [each for each in wrong if each.layer not in moving]
     for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
     for (code, told), group in alike.items():
-        layers = layers_in_words(sorted({number(each.layer) for each in group}))
+        layers = numbered_layers(sorted({number(each.layer) for each in group}))
         of = listed(sorted({each.of for each in group}, reverse=True))
         found.wrong(ROTATION, code, layers, told, evidence=group[0].evidence, what=of)
 
@@ -466,7 +465,7 @@ def _add_scores(
     missing = sorted({each.layer for each in measured} - {*scored})
     found.note(SCALE, map(number, scored), " ".join(answers))
     if scored and missing:
-        where = layers_in_words(sorted(map(number, missing)))
+        where = numbered_layers(sorted(map(number, missing)))
         found.left_out[f"score scale of {where}"] = "no projection gives their queries and keys, or none is declared"
     for each in observed:
         _add(found, SCALE, "score-scale", each, number)
@@ -486,7 +485,7 @@ def _add_growth(
     if still and told and grown.answers:  # else it may count the tokens of a text that is too long to give
         says = "scores do not grow with the positions that are passed in"
         found.note(GROWTH, map(number, grows))
-        found.wrong(GROWTH, "score-growth", layers_in_words(sorted(map(number, still))), says, evidence={})
+        found.wrong(GROWTH, "score-growth", numbered_layers(sorted(map(number, still))), says, evidence={})
     elif grows and (grown.answers or positions.max() < reach):
         why = " ".join(grown.answers) or f"it takes no positions beyond {positions.max():,}"
         found.left_out[GROWTH] = why
@@ -523,4 +522,4 @@ def _add_windows(found: _MeasuredAttention, opened: OpenedAttention, declared: _
 def _add(found: _MeasuredAttention, experiment: str, code: str, observed: Observation, number: _Number) -> None:
     layers = sorted({number(layer) for layer in layer_numbers(observed.layers or "")})
     told = str(observed.evidence.get("says") or _numbers(observed.evidence))
-    found.wrong(experiment, code, layers_in_words(layers), told, evidence=observed.evidence)
+    found.wrong(experiment, code, numbered_layers(layers), told, evidence=observed.evidence)
