@@ -98,7 +98,8 @@ class Session:
 class Engine:
     def __init__(self, model_path):
         found = json.loads((Path(model_path) / "config.json").read_text())
-        self.model = loud(Model(Sizes(found["hidden_size"], found["num_attention_heads"], 2, found["vocab_size"])))
+        names = ("hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size", "rope_theta")
+        self.model = loud(Model(Sizes(*map(found.get, names))))
     def new_session(self):
         return Session(self.model)
 

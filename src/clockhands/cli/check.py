@@ -179,6 +179,8 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         return _laws(target, options)
     bare = kind is None and "like" not in options
     if bare and generates_text(function):
+        if (report := _engine_beside(target, function, others)) is not None:
+            return report
         kind, bare = "generation", False
     refused = None
     if bare or kind == "positions":
@@ -258,7 +260,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     found, like = IN_FILE.fullmatch(target), options.get("like")
     config = config_beside(Path(found["file"])) if found and like is None else None
     config = Path(like) if like is not None and is_config(like) and Path(like).exists() else config
-    if config is not None and inspect.isroutine(value) and generates_text(value):
+    if inspect.isroutine(value) and generates_text(value):
         return with_paths(value, config)
     own = any(callable(getattr(value, name, None)) for name in METHODS)
     runs = generates_text(value) or (is_module(value) and "forward" in vars(value))
@@ -301,6 +303,19 @@ def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
             return
     options["like"] = str(config)
     talk(f"note: compared with what {config} declares; --like names another config or encoding.")
+
+
+def _engine_beside(target: str, function: Any, others: Mapping[str, Any]) -> Report | None:
+    """The report on an engine beside the config of its folder; None for any other program, or without one."""
+    from clockhands.testing.built_subjects import config_beside
+    from clockhands.testing.generation import is_engine
+    from clockhands.testing.kinds import check_whole
+
+    found = IN_FILE.fullmatch(target)
+    config = config_beside(Path(found["file"])) if found else None
+    if config is None or isinstance(function, type) or not is_engine(function):
+        return None
+    return check_whole(function, str(config), raises=False, **others)
 
 
 def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str | None]:

@@ -9,7 +9,7 @@ changed there.
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ class Attended:
 
     Attributes:
         layer: Its number.
-        path: The path of the attention module.
+        path: The path of the attention module; of a model that computes all layers itself, with their number.
         queries: [batch, heads, tokens, channels].
         keys: [batch, heads of keys, tokens, channels].
         scores: The input of the softmax, [batch, heads, tokens, keys], if requested.
@@ -80,6 +80,15 @@ Turn = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 Add = Callable[[str, Tensor], Tensor]
 """From the path of an attention and its scores, which say the shape, to what is added to them."""
+
+
+def module_path(path: str) -> str:
+    """The path of the module that computes an attention.
+
+    >>> module_path("layers.0:3"), module_path("layers.3.attention")
+    ('layers.0', 'layers.3.attention')
+    """
+    return path.partition(":")[0]
 
 
 def roundoff(dtype: torch.dtype) -> float:
@@ -135,17 +144,20 @@ class _Watch(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self.paths, self.turn, self.add, self.keep = paths, turn, add, scores
-        self.known = {each.path: each.product for each in known}
-        self.running: list[tuple[nn.Module, list[_Product]]] = []
+        self.known: dict[str, list[Attended]] = {}
+        for each in known:
+            self.known.setdefault(module_path(each.path), []).append(each)
+        self.running: list[_Running] = []
         self.seen: list[Attended] = []
         self.batch = 1
+        self.several = False
 
     def enter(self, module: nn.Module, _: Any) -> None:
         if id(module) in self.paths and not isinstance(module, nn.Softmax):
-            self.running.append((module, []))
+            self.running.append(_Running(module))
 
     def leave(self, module: nn.Module, _: Any, __: Any) -> None:
-        while self.running and any(each is module for each, _ in self.running):
+        while self.running and any(each.module is module for each in self.running):
             self.running.pop()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -170,9 +182,11 @@ class _Watch(TorchFunctionMode):
             return self._flex(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _of(self, module: nn.Module) -> tuple[int, str] | None:
-        """The layer of an attention over its own text."""
-        path = self.paths[id(module)]
+    def _of(self, running: "_Running") -> tuple[int, str] | None:
+        """The layer of an attention over its own text, and its path."""
+        module, path = running.module, self.paths[id(running.module)]
+        if self.several:
+            return running.attentions, f"{path}:{running.attentions}"
         number = getattr(module, "layer_idx", None)
         if not isinstance(number, int):
             found = re.search(r"(?:^|\.)(\d+)(?=\.|$)", path)
@@ -187,6 +201,7 @@ class _Watch(TorchFunctionMode):
         kept = self._of_texts(scores).detach().float().clone() if self.keep else None
         queries, keys = self._of_texts(queries).detach(), self._of_texts(keys).detach()
         self.seen.append(Attended(*where, queries, keys, kept, product, summed=summed))
+        self.running[-1].attentions += 1
 
     def _of_texts(self, array: Tensor) -> Tensor:
         """[batch, heads, tokens, channels], where batch and heads may be one axis, or heads several."""
@@ -194,8 +209,7 @@ class _Watch(TorchFunctionMode):
 
     def _flex(self, func: Any, args: Any, kwargs: Any) -> Any:
         query, key, value, score_mod, block_mask, scale, *others = args
-        module, _ = self.running[-1]
-        where = self._of(module)
+        where = self._of(self.running[-1])
         if where is None:
             return func(*args, **kwargs)
         scores = _flex_scores(query, key, score_mod, block_mask[-1], scale) if self.keep or self.add else None
@@ -214,8 +228,7 @@ class _Watch(TorchFunctionMode):
         given = fused_arguments(args, kwargs)
         query, key = given["query"], given["key"]
         attn_mask, is_causal = given.get("attn_mask"), given.get("is_causal", False)
-        module, _ = self.running[-1]
-        where = self._of(module)
+        where = self._of(self.running[-1])
         if where is not None:
             scores = fused_scores(given) if self.keep or self.add is not None else None
             self._note(where, query, key, scores, None)
@@ -232,17 +245,15 @@ class _Watch(TorchFunctionMode):
         return FUSED(**given)
 
     def _product(self, func: Any, one: Any, other: Any, *, axes: ProductAxes | None = None) -> Any:
-        module, products = self.running[-1]
+        products, path = self.running[-1].products, self.paths[id(self.running[-1].module)]
         both = isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point()
         alike = both and (axes is not None or (one.ndim >= 3 and other.ndim == one.ndim))
         if not alike or isinstance(other, nn.Parameter):
             return func(one, other)
         queries, keys = (one, other.mT) if axes is None else (axes.queries_of(one), axes.keys_of(other))
-        where = self._of(module)
-        wanted = where is not None and self.known.get(where[1], -1) == len(products)
-        if self.turn is not None and wanted:
-            assert where is not None
-            turned = self.turn(where[0], *(self._of_texts(each) for each in (queries, keys)))
+        own = next((each for each in self.known.get(path, ()) if each.product == len(products)), None)
+        if self.turn is not None and own is not None:
+            turned = self.turn(own.layer, *(self._of_texts(each) for each in (queries, keys)))
             new = [each.reshape(old.shape) for each, old in zip(turned, (queries, keys), strict=True)]
             one, other = (new[0], new[1].mT) if axes is None else axes.back(new[0], new[1], (one.shape, other.shape))
         made = func(one, other)
@@ -251,7 +262,7 @@ class _Watch(TorchFunctionMode):
 
     def _combined(self, func: Any, args: Any, kwargs: Any) -> Any:
         """A product times a number, or the sum of two: a head whose channels are multiplied in two parts."""
-        _, products = self.running[-1]
+        products = self.running[-1].products
         parts = [each for arg in args for each in products if each.made is arg]
         made = func(*args, **kwargs)
         if func in MULTIPLICATIONS and len(parts) == 1:
@@ -263,8 +274,7 @@ class _Watch(TorchFunctionMode):
         return made
 
     def _softmax(self, func: Any, args: Any, kwargs: Any) -> Any:
-        module, products = self.running[-1]
-        where = self._of(module)
+        products, where = self.running[-1].products, self._of(self.running[-1])
         scores = args[0] if args else kwargs.get("input")
         if where is None or not isinstance(scores, Tensor) or scores.ndim < 3:
             return func(*args, **kwargs)
@@ -282,6 +292,15 @@ class _Watch(TorchFunctionMode):
             args = (changed.reshape(scores.shape), *args[1:]) if args else args
             kwargs = kwargs if args else {**kwargs, "input": changed.reshape(scores.shape)}
         return func(*args, **kwargs)
+
+
+@dataclass(eq=False)
+class _Running:
+    """A module whose forward pass runs, its products so far, and how many of them were of attention."""
+
+    module: nn.Module
+    products: list["_Product"] = field(default_factory=list)
+    attentions: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,13 +394,15 @@ def attended(
     """Record the inputs of attention in all passes while the context is open.
 
     Args:
-        module: The model; one that is ``apart`` calls itself once for each text.
+        module: The model; one that is ``apart`` calls itself once for each text, and one with ``several`` computes the
+            attention of all its layers in the forward pass of one module, one layer after the other.
         turn: Changes queries and keys before attention.
         add: Makes what is added to the scores.
         known: The records of an earlier pass, which say which product of each module ``turn`` changes.
         scores: Whether scores are kept.
     """
     watch = _Watch({id(each): path for path, each in module.named_modules()}, turn, add, known, scores=scores)
+    watch.several = getattr(module, "several", False)
 
     def begins(_: nn.Module, args: Any, kwargs: Any) -> None:
         ids = args[0] if args else kwargs.get("input_ids")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from clockhands.encodings.layouts import Layout, pair_channels
-from clockhands.models.attention_inputs import PRODUCTS, Attended, attended
+from clockhands.models.attention_inputs import PRODUCTS, Attended, attended, module_path
 from clockhands.models.running_models import runner
 
 Order = Literal["kept", "halves"]
@@ -74,6 +74,7 @@ def home_of(module: nn.Module, path: str) -> str:
     >>> home_of(model, "0.product"), home_of(model, "0")
     ('0', '0')
     """
+    path = module_path(path)
     while "." in path and not any(True for _ in module.get_submodule(path).parameters()):
         path = path.rpartition(".")[0]
     return path

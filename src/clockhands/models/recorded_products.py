@@ -6,7 +6,7 @@ an exponential where that is written out: keys are then along the axis of the so
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,30 @@ class RecordedCall:
     products: list[ScoreProduct] = field(default_factory=list)
     reads: list[TableRead] = field(default_factory=list)
     waves: list[tuple[int, ...]] = field(default_factory=list)
+
+
+def joined_parts(products: Sequence[ScoreProduct], tokens: int) -> list[ScoreProduct]:
+    """The products of a call that reads its tokens in parts, with those of each attention as one; itself for any other.
+
+    Each part has the keys of the parts before it as well.
+    """
+    queries = sum(each.queries.shape[1] for each in products)
+    layers = queries // tokens if tokens and queries % tokens == 0 else 0
+    if not layers or len(products) == layers or len(products) % layers:
+        return [*products]
+    parts = [products[start : start + layers] for start in range(0, len(products), layers)]
+    made = []
+    for same in zip(*parts, strict=True):
+        keys = same[-1].keys
+        widths = [keys.shape[1] - each.keys.shape[1] for each in same]
+        alike = {(each.queries.shape[0], *each.queries.shape[2:], len(each.keys)) for each in same}
+        if min(widths) < 0 or len(alike) > 1:
+            return [*products]
+        scores = [np.pad(each.scores, ((0, 0), (0, 0), (0, more)), constant_values=-np.inf)
+                  for each, more in zip(same, widths, strict=True)]  # fmt: skip
+        rows = np.concatenate([each.queries for each in same], 1)
+        made.append(replace(same[-1], queries=rows, scores=np.concatenate(scores, 1)))
+    return made
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,6 +82,8 @@ def built_for(value: Any, config: Path) -> Any:
             raise
         except (Exception, EndsProcess) as error:  # noqa: BLE001 - a user's code may raise anything
             raised.append(error_text(error))
+    if is_module(value) and isinstance(made := _loaded(value), value):
+        return made
     raise CannotCheck(
         f"{value.__name__} was built for {config}, but it raised {listed(dict.fromkeys(raised), 'and')}.",
         f"Name a function without arguments that returns it: def built(): return {value.__name__}(...).",
@@ -133,19 +135,23 @@ def _cut(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     return smaller, f"{few:,} of {layers:,} layers and {few_tokens:,} of {tokens:,} tokens"
 
 
-def with_paths(function: Any, config: Path) -> Any:
-    """A function whose arguments for a model's folder or config are given; the function itself if it has none."""
+def with_paths(function: Any, config: Path | None) -> Any:
+    """A function whose arguments for a model, its folder or its config are given; itself if it has none."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return function
-    needed = [
-        one for one in signature.parameters.values() if one.default is one.empty and _MEANT.get(one.name) in _WHOLE
-    ]
-    if not needed:
+    needed = [one for one in signature.parameters.values() if one.default is one.empty]
+    files = [one for one in needed if config is not None and _MEANT.get(one.name) in _WHOLE]
+    given: dict[str, Any] = {}
+    if files and config is not None:
+        every = _arguments(function, ReadConfig(_config_of(config)), {}, config)
+        given = {one.name: every[one.name] for one in files if one.name in every}
+    models = [one.name for one in needed if _MEANT.get(one.name) == "model"]
+    made = {name: _loaded(function) for name in models}  # a draft is a model of its own
+    given |= {name: model for name, model in made.items() if model is not None}
+    if not given:
         return function
-    given = _arguments(function, _Config(_config_of(config)), {}, config)
-    given = {one.name: given[one.name] for one in needed if one.name in given}
 
     @functools.wraps(function)
     def with_given(*arguments: Any, **named: Any) -> Any:
@@ -161,7 +167,7 @@ def _by_name(signature: inspect.Signature, given: Mapping[str, Any], arguments: 
     return dict(zip((name for name in signature.parameters if name not in given), arguments, strict=False))
 
 
-class _Config(dict[str, Any]):
+class ReadConfig(dict[str, Any]):
     """A config by keys and by attributes, also by the other usual names of its numbers."""
 
     def __getattr__(self, name: str) -> Any:
@@ -169,7 +175,7 @@ class _Config(dict[str, Any]):
             found = self[name]
         except KeyError:
             raise AttributeError(f"the config has no {name!r}") from None
-        return _Config(found) if isinstance(found, Mapping) else found
+        return ReadConfig(found) if isinstance(found, Mapping) else found
 
     def __missing__(self, name: str) -> Any:
         found = _of_name(name, self)
@@ -235,6 +241,11 @@ def _model_for(value: Any, config: Path) -> Any:
     """A model for a class that takes one: of a class in its file, or what a loader gives, there or in a file beside."""
     if (kind := _model_class(value)) is not None:
         return built_for(kind, config)
+    return _loaded(value)
+
+
+def _loaded(value: Any) -> Any:
+    """What the loader of a model gives, in the file of a class or function or in one beside; None if there is none."""
     held = vars(sys.modules.get(value.__module__, object))
     loaders = [each for name, each in held.items() if _LOADS.match(name) and inspect.isfunction(each)]
     loaders = [each for each in loaders if not _needed(each)] or _loaders_beside(Path(held.get("__file__", "")))
@@ -252,7 +263,7 @@ def _model_for(value: Any, config: Path) -> Any:
 def _loaders_beside(file: Path) -> list[Any]:
     """The function of a file in the same folder that gives a model, if there is one alone.
 
-    A file is run for that only if its top level imports, defines, and assigns without a call.
+    A file is run for that only if its top level imports, defines, and assigns without calls, but of paths and the like.
     """
     found = []
     for path in sorted(file.parent.glob("*.py")) if file.is_file() else ():
@@ -271,10 +282,15 @@ def _only_defines(node: ast.stmt) -> bool:
     said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
     assigns = isinstance(node, ast.Assign | ast.AnnAssign)
-    calls = assigns and any(isinstance(each, ast.Call) for each in ast.walk(node))
+    called = [ast.unparse(each.func).rpartition(".")[2] for each in ast.walk(node) if isinstance(each, ast.Call)]
+    calls = assigns and not _HARMLESS.issuperset(called)
     return said or main or isinstance(node, _DEFINITIONS) or (assigns and not calls)
 
 
+_HARMLESS = frozenset({
+    "Path", "resolve", "absolute", "abspath", "dirname", "join", "with_name", "getLogger", "TypeVar", "namedtuple",
+    "frozenset", "set", "dict", "list", "tuple", "range", "int", "float",
+})  # fmt: skip
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -291,7 +307,7 @@ def _wholes(value: Any, held: Mapping[str, Any]) -> Iterator[Any]:
             except Exception:  # noqa: BLE001 - a user's code may raise anything
                 continue
     flat = {**held, **(held.get("text_config") or {})}
-    yield _Config(flat)
+    yield ReadConfig(flat)
     if "torch" in sys.modules and held.get("model_type"):
         try:
             from clockhands.models.built_classes import class_config

@@ -289,7 +289,7 @@ def check_options(check: Callable[..., Any], options: Mapping[str, Any]) -> None
 
 
 def check_whole(model: Any, like: Any, *, raises: bool = True, **options: Any) -> Report:
-    """Check a model with a cache: its layers beside its config, and that it says the same of a text in pieces.
+    """Check a model with a cache, or an engine: its layers beside its config, and a text in pieces beside it whole.
 
     Args:
         model: The model.
@@ -311,7 +311,7 @@ def check_whole(model: Any, like: Any, *, raises: bool = True, **options: Any) -
     except CannotCheck as error:
         refused = error
     try:
-        attention = check_of("attention")(model, like, raises=False)
+        attention = _attention_of(model, like)
     except CannotCheck as error:
         if generation is None:
             raise refused or error from None
@@ -333,6 +333,16 @@ def check_whole(model: Any, like: Any, *, raises: bool = True, **options: Any) -
 
 
 _LAYERS = "its layers beside the config"
+
+
+def _attention_of(model: Any, like: Any) -> Report:
+    """The report on the attention of a model, or of an engine, which is no module."""
+    if not is_module(model):
+        engine_module = import_module("clockhands.testing.generation._engine_modules").engine_module
+        name, model = type(model).__name__, engine_module(model)
+        if model is None:
+            raise CannotCheck(f"{name} is not made of PyTorch.", "check_rotary checks the function that rotates.")
+    return check_of("attention")(model, like, raises=False)
 
 
 def check_any(fn: Any = None, like: Any = None, *, raises: bool = True, **options: Any) -> Report:

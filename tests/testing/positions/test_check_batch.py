@@ -350,3 +350,43 @@ def test_a_batch_in_a_file_is_checked_by_the_command(tmp_path, cases):
                     result = CliRunner().invoke(main, words)
                     assert result.exit_code == code, result.output
                     assert ("rows-and-columns-exchanged" in result.output) == bool(code)
+
+
+def test_what_no_rule_predicts_is_said_by_what_is_seen(cases):
+    with cases("the delta of an image is lost"):
+        more = 3
+        ids = np.concatenate([[1, 151652], [151655] * 4, [151653], [9] * (more + 1)])[None]
+        grids = [[1, 4, 4]]
+        wanted = right_of(ids, grids)
+        wanted[..., -more:] = np.arange(ids.shape[1])[-more:]
+        report = check_batch("qwen2_vl", ids, None, wanted, image_grid_thw=grids, raises=False)
+        assert report.codes == {"delta-lost"}, str(report)
+        assert "numbers the last 3 tokens of row 0" in str(report).replace("\n", " ")
+        assert "without the rope delta of -2" in " ".join(str(report).split())
+    with cases("positions go back inside a document"):
+        report = check_batch("text", np.arange(8), None, [0, 1, 2, 3, 4, 0, 1, 2], raises=False)
+        assert report.codes == {"restarts-inside"}, str(report)
+        assert "goes back to position 0 at token 5 of row 0, after position 4" in " ".join(str(report).split())
+    with cases("only the first frame has positions"):
+        ids = np.concatenate([[1, 151652], [151656] * 12, [151653, 9]])[None]
+        given = {"video_grid_thw": [[3, 4, 4]]}
+        wanted = positions_by_hand(ids, given)
+        wrong = wanted.copy()
+        wrong[..., 6:14] = 0
+        assert check_batch("qwen2_vl", ids, None, wanted, **given).sound
+        report = check_batch("qwen2_vl", ids, None, wrong, raises=False, **given)
+        assert report.codes == {"first-frame-alone"}, str(report)
+
+
+def right_of(ids, grids):
+    return positions_by_hand(ids, {"image_grid_thw": grids})
+
+
+def positions_by_hand(ids, given):
+    """The positions that the rule of Qwen2-VL gives to one row with one image or video."""
+    ((frames, rows, columns),) = next(iter(given.values()))
+    begin, cells = 2, np.indices((frames, rows // 2, columns // 2)).reshape(3, -1)
+    size = cells.shape[1]
+    text = np.arange(begin)
+    after = begin + cells.max() + 1 + np.arange(ids.shape[1] - begin - size)
+    return np.concatenate([np.tile(text, (3, 1)), cells + begin, np.tile(after, (3, 1))], axis=1)[:, None]

@@ -398,7 +398,8 @@ def logits_and_cache(answer: Any) -> tuple[Any, Any]:
     if is_dataclass(answer):
         answer = tuple(getattr(answer, one.name) for one in fields(answer))
     shapes = [len(getattr(each, "shape", ())) for each in answer] if isinstance(answer, tuple | list) else []
-    if len(shapes) < 2 or (len(shapes) > 2 and shapes.count(3) != 1):
+    several = shapes.count(3) != 1 and not (3 in shapes and not shapes[-1])  # hidden states may come before a cache
+    if len(shapes) < 2 or (len(shapes) > 2 and several):
         raise Refused(f"it returned {kind_of(answer)}, expected logits, or logits and a cache")
     place = shapes.index(3) if 3 in shapes else 0
     others = [*answer[:place], *answer[place + 1 :]]

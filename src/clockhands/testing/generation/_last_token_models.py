@@ -18,7 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from clockhands.recognition.calling import FLOATS, Refused, answered, as_numpy, dtype_of, library_name
+from clockhands.recognition.calling import (
+    FLOATS,
+    Library,
+    Refused,
+    answered,
+    as_numpy,
+    dtype_of,
+    library_name,
+    likely_libraries,
+)
 from clockhands.testing._usual_names import meanings
 from clockhands.testing.generation._cache_arrays import copied
 from clockhands.testing.generation._causal_models import CausalModel, held, logits_and_cache
@@ -144,7 +153,11 @@ def _named_of(value: Any, names: Sequence[str]) -> str:
 
 
 def _is_session(value: Any) -> bool:
-    return bool(_named_of(value, _FEEDS)) and bool(_named_of(value, (*_LOGITS, *_NEXTS)))
+    """Whether it is fed tokens, and then has logits, or a method that says the next token and is told nothing."""
+    own = inspect.isclass(value)
+    says = [getattr(value, name, None) for name in _NEXTS]
+    says = [each for each in says if callable(each) and needed_by(each) == own]
+    return bool(_named_of(value, _FEEDS)) and (bool(_named_of(value, _LOGITS)) or bool(says))
 
 
 def method_with_cache(value: Any) -> Any:
@@ -164,7 +177,16 @@ def is_engine(value: Any) -> bool:
     if isinstance(value, list | tuple | dict | set | str) or hasattr(value, "shape"):
         return False  # which can be extended too
     engine = None not in _methods(value) or bool(_named_of(value, _OPENS)) or _is_session(value)
-    return engine or method_with_cache(value) is not None
+    return engine or method_with_cache(value) is not None or _goes_on_alone(value)
+
+
+def _goes_on_alone(value: Any) -> bool:
+    """Whether an object or a class keeps a text to which one method adds tokens, ``decode(tokens)``."""
+    method = getattr(value, "decode", None)
+    if not inspect.isfunction(method) and not inspect.ismethod(method):
+        return False
+    taken = [one for one in inspect.signature(method).parameters if one != "self"]
+    return taken[:1] != [] and taken[0] in meanings("tokens") and needed_by(method) == 1 + inspect.isfunction(method)
 
 
 def _methods(engine: Any) -> tuple[Any, Any]:
@@ -253,33 +275,50 @@ def needed_by(method: Any) -> int:
 
 def model_that_keeps_state(engine: Any) -> LastTokenModel | None:
     """An object that reads a prompt, and goes on by a token that is all it is passed; None for any other."""
-    names = [_named_of(engine, each) for each in (_PREFILLS, _DECODES)]
+    reads, goes_on = (_named_of(engine, each) for each in (_PREFILLS, _DECODES))
+    alone = not reads and not isinstance(engine, type) and not _is_session(engine)  # one method does both
+    names = [reads or (goes_on if alone else ""), goes_on]
     if not all(names) or not all(callable(getattr(engine, name)) for name in names):
         return None
     decode = getattr(engine, names[1])
     takes_state = any(name in meanings("cache") for name in inspect.signature(decode).parameters)
     if takes_state or needed_by(decode) != 1:
         return None
-    for read, go_on in itertools.product(_READ_AS, _GO_ON_AS):
+    libraries = [Library(name) for name in likely_libraries(decode)]
+    for library, read, go_on in itertools.product(libraries, _READ_AS, _READ_AS if alone else _GO_ON_AS):
         model = _keeping_state(engine, names[0], names[1], read, go_on)
-        if _goes_on(model):
+        if _goes_on(model, library) and (not alone or _reads_texts(model, library)):
             return model
     return None
 
 
 # The shapes of a prompt and of a token, of tokens [1, seq] and [1, 1].
-_READ_AS: tuple[Callable[[Any], Any], ...] = (lambda tokens: tokens[0].tolist(), lambda tokens: tokens[0])
+_READ_AS: tuple[Callable[[Any], Any], ...] = (
+    lambda tokens: tokens[0].tolist(), lambda tokens: tokens[0], lambda tokens: tokens,
+)  # fmt: skip
 _GO_ON_AS: tuple[Callable[[Any], Any], ...] = (
     lambda tokens: int(tokens[0, 0]), lambda tokens: [int(tokens[0, 0])], lambda tokens: tokens[0],
+    lambda tokens: tokens,
 )  # fmt: skip
 
 
-def _goes_on(model: LastTokenModel) -> bool:
+def _goes_on(model: LastTokenModel, library: Library) -> bool:
     """Whether a token can be passed after a prompt."""
     for prompt in ([1, 0, 1], [1, 0, 1, 0]):
         with suppress(Exception):  # a user's code may raise anything
-            logits, own = model.prefill(np.array([prompt]))
-            return hasattr(logits, "shape") and hasattr(model.decode(np.array([[1]]), own)[0], "shape")
+            logits, own = model.prefill(library.positions(np.array([prompt])))
+            return hasattr(logits, "shape") and hasattr(
+                model.decode(library.positions(np.array([[1]])), own)[0], "shape"
+            )
+    return False
+
+
+def _reads_texts(model: LastTokenModel, library: Library) -> bool:
+    """Whether several tokens are those of one text: what follows the last one depends on the first one."""
+    with suppress(Exception):  # a user's code may raise anything
+        last = [as_numpy(model.prefill(library.positions(np.array([[first, 0, 1]])))[0]) for first in (0, 1)]
+        one, other = (each.reshape(-1, each.shape[-1])[-1] for each in last)
+        return not np.array_equal(one, other)
     return False
 
 
@@ -298,7 +337,7 @@ def _keeping_state(
     def go_on(tokens: Any, state: Any) -> tuple[Any, Any]:
         return getattr(state, decode)(go_on_as(tokens)), state
 
-    return LastTokenModel(read, go_on)
+    return LastTokenModel(read, go_on, owner=engine)
 
 
 def _of_either(function: Callable[[Any], Any], one: Any, other: Any) -> Any:

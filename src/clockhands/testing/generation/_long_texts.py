@@ -7,6 +7,7 @@ called, or beside its function. Where it declares none, the text leaves four blo
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _CONFIGS = ("config", "cfg", "hparams", "args", "params")
 _ROOM = frozenset(
     {"max_seq_len", "max_seqlen", "max_seq_length", "max_position_embeddings", "n_ctx", "n_positions", "context_length"}
 )
+_LENGTHS = frozenset({"max_len", "max_length", "max_tokens", "max_context", "capacity", "max_ctx"})
 _ALONE = "alone"
 _USUAL, _BEHIND, _BLOCK = 64, 8, 16
 _MOST_SIZES = 3
@@ -49,9 +51,24 @@ def declared_sizes(model: CausalModel) -> dict[str, int]:
 
 
 def declared_room(model: CausalModel) -> int | None:
-    """How many tokens a model declares that it takes; None if it declares none, or several numbers."""
+    """How many tokens a model declares that it takes; None if it declares none, or several numbers.
+
+    The size that its object has by default counts only where an array that it holds has as many rows.
+    """
+    if (rows := _rows_by_default(object_of(model.forward))) is not None:
+        return rows
     found = {held[name] for held in _places(model) for name in _ROOM.intersection(held) if isinstance(held[name], int)}
     return found.pop() if len(found) == 1 else None
+
+
+def _rows_by_default(owner: Any) -> int | None:
+    with suppress(TypeError, ValueError):
+        defaults = {name: one.default for name, one in inspect.signature(type(owner)).parameters.items()}
+        held = [each for value in vars(owner).values() for each in (value if isinstance(value, list) else [value])]
+        sizes = {size for each in held for size in getattr(each, "shape", ())}
+        found = {defaults[name] for name in (_ROOM | _LENGTHS).intersection(defaults)} & sizes
+        return min(found, default=None)
+    return None
 
 
 def _places(model: CausalModel) -> Iterator[Mapping[str, Any]]:
@@ -74,8 +91,11 @@ def _values_of(config: Any) -> Mapping[str, Any]:
 
 
 def sizes_of(model: CausalModel) -> tuple[int, ...]:
-    """Behind which sizes texts are tried, the smallest first."""
-    declared = {size for size in declared_sizes(model).values() if _BLOCK <= size <= MOST}
+    """Behind which sizes texts are tried, the smallest first: of chunks behind the second one, as long as the first."""
+    declared = {
+        (2 if "chunk" in name.lower() else 1) * size for name, size in declared_sizes(model).items() if size >= _BLOCK
+    }
+    declared = {size for size in declared if size <= MOST}
     return tuple(sorted(declared)[:_MOST_SIZES]) or (_USUAL,)
 
 

@@ -202,7 +202,20 @@ def recorded_calls(it: GenerationSubject, tokens: np.ndarray, cuts: Sequence[int
     recorded_into = recorder_of(it.model)
     calls: list[Any] = []
     list(replace(it.model.fresh().once(), watch=partial(recorded_into, calls)).in_pieces(tokens, cuts))
+    ends = [*cuts, tokens.shape[1]]
+    if len(tokens) == 1 and len(calls) == len(ends):
+        from clockhands.models.recorded_products import joined_parts
+
+        for call, size, end in zip(calls, np.diff([0, *ends]).tolist(), ends, strict=True):
+            call.products = [_without_room(each, end) for each in joined_parts(call.products, size)]
     return calls
+
+
+def _without_room(product: Any, end: int) -> Any:
+    """A product without the keys behind a text, as a cache of one size has them, if all are hidden."""
+    if product.scores.shape[2] > end and (product.scores[:, :, end:] <= HIDDEN_BELOW).all():
+        return replace(product, keys=product.keys[:, :end], scores=product.scores[:, :, :end])
+    return product
 
 
 def known_tokens(model: CausalModel) -> int:

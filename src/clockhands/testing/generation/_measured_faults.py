@@ -128,6 +128,8 @@ def _rule(rows: Sequence[PlacedRow]) -> str:
     """The simple rule that gives all places, in words; empty if there is none."""
     rule = next((words for words, fits in _RULES if all(map(fits, rows))), "")
     apart = {one.got - one.right for one in rows if one.got is not None}
+    if not rule and len({one.got for one in rows}) == 1 and len({one.right for one in rows}) > 2:
+        return "all at one, which does not move on"
     if not rule and len(apart) == 1:
         (by,) = apart
         rule = f"{abs(by)} too {'high' if by > 0 else 'low'}"

@@ -43,6 +43,7 @@ _ADDS = ("add_request", "add", "submit", "enqueue", "add_prompt", "add_sequence"
 _STEPS = ("step", "decode_step", "run_step", "tick")
 _REMOVES = ("abort_request", "abort", "finish", "remove", "free", "release", "cancel")
 _MEANT = meanings("prompt", "prompts", "number of new tokens", "length in all", "request id", "tokens", "mask")
+_MODELS = meanings("model")
 _CHUNKS = ("chunk_size", "prefill_chunk_size", "prefill_chunk", "chunk", "chunk_len")
 _OUTPUTS = (
     "sequences", "token_ids", "output_token_ids", "output_ids", "output_tokens", "new_tokens", "generated_tokens",
@@ -303,6 +304,7 @@ def is_prompt_driver(value: Any, *, surely: bool = False) -> bool:
     named = _named(value)
     counts = named.get("number of new tokens", named.get("length in all", ""))
     sure = not surely or "prompt" in named.get("prompt", "") or "new" in counts or "gen" in counts
+    sure = sure or any(name in _MODELS for name in _parameters(inspect.unwrap(value)))
     return "prompt" in named and bool(counts) and sure
 
 

@@ -113,7 +113,7 @@ class AttentionRun(nn.Module):
         """Put the module, or its children, where their paths are found."""
         super().__init__()
         self.call, self.spec, self.whole = call, spec, (module,)
-        self.apart = call.axes == "seq"
+        self.apart, self.several = call.axes == "seq", False
         if layer is None:
             for name, child in module.named_children():
                 self.add_module(name, child)
@@ -279,9 +279,12 @@ class OpenedAttention:
 
 def opened_attention(
     module: nn.Module, calls: Iterable[AttentionCall], spec: Rotary | None, layer: int | None,
-    fits: Callable[[OpenedAttention], bool],
+    fits: Callable[[OpenedAttention], bool], *, layers: int | None = None,
 ) -> OpenedAttention:  # fmt: skip
     """The module in the first call that it takes; of several layouts of cosines, in one that ``fits`` if there is one.
+
+    With a number of ``layers``, a module that puts as many products of queries and keys into a softmax in one forward
+    pass computes these layers, one after the other.
 
     Raises:
         CannotCheck: It takes none, or no attention is seen.
@@ -293,7 +296,7 @@ def opened_attention(
         if first is not None and (call.width, call.axes, call.mask) != _sort_of(first):
             break  # other sizes would run by chance
         try:
-            found = _as(module, call, spec, layer)
+            found = _as(module, call, spec, layer, layers)
         except (Refused, _Unseen) as error:
             said = call.text(), str(error), error.__cause__
             refused, other = refused or said, other or (said if isinstance(error, _Unseen) else None)
@@ -321,7 +324,9 @@ def _sort_of(found: OpenedAttention) -> tuple[int, str, str | None]:
     return call.width, call.axes, call.mask
 
 
-def _as(module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int | None) -> OpenedAttention:
+def _as(
+    module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int | None, layers: int | None
+) -> OpenedAttention:
     """The module in one call.
 
     Raises:
@@ -346,6 +351,11 @@ def _as(module: nn.Module, call: AttentionCall, spec: Rotary | None, layer: int 
                 "product of queries and keys into a softmax"
             )
             continue
+        if layer is None and layers is not None and layers > 1 and len({each.path for each in seen}) == 1:
+            run.several = True
+            apart = attended_once(run, ids, scores=True)
+            run.several = len(apart) == layers
+            seen = apart if run.several else seen
         shape = list(seen[0].queries.shape)
         if (shape[0], shape[-2]) == (TEXTS, LENGTH):
             return OpenedAttention(run, seen, ids)

@@ -58,8 +58,10 @@ EXPERIMENTS = ("rotation", "score scale", "score scale by position", "queries be
 """The names of what is measured."""
 ROTATION, SCALE, GROWTH, BESIDE, BIAS, WINDOW = EXPERIMENTS
 _OF_POSITIONS = frozenset({ROTATION, GROWTH, BESIDE, BIAS, WINDOW})
+_COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _LONGEST = 32_768  # positions to which a rotation is followed
 _COUNTED = 128  # tokens of a text in which a module counts them itself
+_COUNTS_ITSELF = (_COUNTED, 32, 16, 8)
 
 
 def check_layers(
@@ -75,16 +77,25 @@ def check_layers(
     with torch.no_grad():
         only, spec = None, declared.spec_for(declared.layer)
         calls = list(calls_of(module, call, declared.width, rotates=spec is not None))
-        opened = opened_attention(module, calls, spec, None, lambda _: True)
+        opened = opened_attention(module, calls, spec, None, lambda _: True, layers=declared.count)
         _refuse_one_module_for_all(opened.seen, name)
+        _refuse_layers_by_default(declared, name)
         is_model = declared.layer is None and not opened.run.call.width and declared.layers(opened.seen, None)
         if len({each.path for each in opened.seen}) == 1 and not is_model:
             only = _layer_of(module, declared)
             spec = declared.spec_for(only)
         if opened.run.call.table is not None or only is not None:
-            opened = opened_attention(module, calls, spec, only, lambda found: _rotates_as(found, declared, only))
+            fits = partial(_rotates_as, declared=declared, only=only)
+            opened = opened_attention(module, calls, spec, only, fits, layers=declared.count)
         try:
-            found = _measured(opened, declared.with_decoder(opened.seen), only)
+            declared = declared.with_decoder(opened.seen)
+            found = _measured(opened, declared, only)
+            plain = declared.without_default_scaling() if ROTATION in found.failed else None
+            if plain is not None and ROTATION not in (without := _measured(opened, plain, only)).failed:
+                declared, found = plain, without
+                found.left_out["scaling of frequencies"] = (
+                    "the config names none, which its class has by default: it rotates without any"
+                )
         except Exception as error:
             if error is not opened.run.raised:
                 raise
@@ -155,6 +166,13 @@ class _Declared:
             return self
         return replace(self, resolved=resolve(self.opened, overrides={"num_decoder_layers": layers}))
 
+    def without_default_scaling(self) -> "_Declared | None":
+        """The same without a scaling that only the default of its class has; None if there is none."""
+        rotating = [code for code in self.codes if code.kind == "rotary" and code.scaling is not None]
+        if not rotating or any("class default" not in code.source.get("scaling", "") for code in rotating):
+            return None
+        return replace(self, resolved=resolve(self.opened, overrides={"rope_scaling": {"rope_type": "default"}}))
+
     @property
     def codes(self) -> tuple[LayerEncoding, ...]:
         """The codes of its text. Layers that do not rotate multiply scores as those that do, if these are alike."""
@@ -181,6 +199,12 @@ class _Declared:
     def width(self) -> int | None:
         """Channels of hidden states."""
         value = self.config.get("hidden_size", self.config.get("d_model", self.config.get("n_embd")))
+        return value if isinstance(value, int) else None
+
+    @property
+    def count(self) -> int | None:
+        """The layers of its text."""
+        value = next((self.config[name] for name in _COUNTS if name in self.config), None)
         return value if isinstance(value, int) else None
 
     @property
@@ -211,6 +235,17 @@ def _refuse_one_module_for_all(seen: Sequence[Attended], name: str) -> None:
         raise CannotCheck(
             f"{name} puts {len(paths)} products of queries and keys into a softmax in one forward.",
             "Give each layer a separate module that computes its attention.",
+        )
+
+
+def _refuse_layers_by_default(declared: _Declared, name: str) -> None:
+    """Refuse a config with a rotation that no layer has by the default of its class, as of a hybrid model."""
+    named = [key for key in ("rope_parameters", "rope_scaling", "rope_theta") if declared.config.get(key)]
+    if declared.codes and {code.kind for code in declared.codes} == {"none"} and named:
+        raise CannotCheck(
+            f"{declared.name} has {named[0]}, and by the default of its class none of its layers rotates, so it is not "
+            f"known what the attention of {name} should do.",
+            "Name the layers that attend in the config, such as by layer_types.",
         )
 
 
@@ -255,6 +290,11 @@ class _MeasuredAttention:
     failures: list[Failure] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
+
+    @property
+    def failed(self) -> set[str]:
+        """The experiments that failed."""
+        return {each.experiment for each in self.failures}
 
     def note(self, experiment: str, layers: Iterable[int], why_not: str = "") -> None:
         """Note that an experiment was made in some layers, or why it was not."""
@@ -364,8 +404,14 @@ def _along(
             where = torch.from_numpy(at).to(tokens.device)[None].expand(len(tokens), -1)
             with suppress(Exception):  # a module may have rows of fewer positions
                 return repeated_tokens(run, tokens, len(at), opened.seen, position_ids=where), at, most
-    at = np.arange(min(length, _COUNTED))
-    return repeated_tokens(run, tokens, len(at), opened.seen), at, len(at)
+    given: list[Attended] = []
+    size = length
+    for most in _COUNTS_ITSELF:  # what reads its tokens in parts, as an engine may, is seen whole in a short text
+        size = min(length, most)
+        given = repeated_tokens(run, tokens, size, opened.seen)
+        if given and (not run.several or [each.layer for each in given] == [each.layer for each in opened.seen]):
+            break
+    return given, np.arange(size), size
 
 
 def _rotates_as(opened: OpenedAttention, declared: _Declared, only: int | None) -> bool:
@@ -388,8 +434,9 @@ def _add_rotations(
     length: int, *, alone: Callable[[], list[Attended]] | None, number: _Number, rotates: bool,
 ) -> None:  # fmt: skip
     silent = {each.layer for each in given if not (each.queries.any() and each.keys.any())}
+    unseen = "its queries or keys are 0" if silent else "its attention over a text was not seen"
     measured = {each.layer for each in given if each.layer in wanted} - silent
-    unknown = "the declared one is not known whole" if not wanted else "its queries or keys are 0"
+    unknown = "the declared one is not known whole" if not wanted else unseen
     found.note(ROTATION, map(number, measured), unknown if rotates else "")
     alike: dict[tuple[str, str], list[LayerRotation]] = {}
     wrong = list(differing([one for one in given if one.layer in measured], dict(wanted), positions, length))

@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from clockhands.recognition.calling import ForeignFunction, Refused, as_numpy, k
 from clockhands.recognition.token_positions import PositionRule, Prompt
 from clockhands.testing._checks import wrapper
 from clockhands.testing._usual_names import meanings, usual_names
+from clockhands.testing.built_subjects import ReadConfig
 from clockhands.testing.reports import CannotCheck
 
 FEATURES = (
@@ -141,7 +141,7 @@ class PositionFunction(ForeignFunction):
                 raise error from None
 
     def _held(self, value: Any) -> Any:
-        if isinstance(value, dict):
+        if type(value) is dict:  # a config is passed as it is
             return {name: self._held(each) for name, each in value.items()}
         return self.library.positions(value) if isinstance(value, np.ndarray) else value
 
@@ -231,7 +231,7 @@ def _arguments(prompt: Prompt) -> dict[str, Any]:
     constants = dict(zip(_CONSTANTS, values, strict=True))
     held = {name: value for one, value in constants.items() for name in (one, *usual_names(one))}
     return constants | {
-        "config": SimpleNamespace(**held, vision_config=SimpleNamespace(**held)),
+        "config": ReadConfig(held, vision_config=held),
         "input_ids": prompt.ids,
         "attention_mask": prompt.mask.astype(np.int64),
         "image_grid_thw": prompt.grids("image"),

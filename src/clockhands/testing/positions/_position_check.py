@@ -53,6 +53,10 @@ class Numbered:
 _ROUNDING = 2.0**-20
 """Of a position that is a few sums and products in float32, 16 roundings."""
 
+MEASURED = frozenset({"delta-lost", "restarts-inside", "first-frame-alone"})
+"""Faults that no rule predicts: what is seen of them is said."""
+
+_VIDEO = 2  # as types say
 _SELECTED = 4
 """Of more images and videos the selections are not tried."""
 
@@ -320,7 +324,41 @@ def _faults(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple
                 return tuple(_explanation([each]) for each in pair[:-1])
     if any(all(_with_some_grids(rule, answer) for answer in answers) for rule in rules):
         return (_known("image-as-text", {"what": "some images or videos of prompts with several"}),)
-    return ()
+    told = [measured for number in order if (measured := _measured(rules[0], answers[number])) is not None]
+    return tuple(told[:1])
+
+
+def _measured(rule: PositionRule, answer: Numbered) -> Explanation | None:
+    """What wrong positions of a prompt are by themselves; None where that is nothing simple."""
+    wanted, mask = positions(rule, answer.prompt), answer.prompt.mask
+    wrong = answer.wrong(wanted)
+    for row in np.flatnonzero(wrong.any(axis=1)).tolist():
+        places = np.flatnonzero(mask[row])
+        got, right, missed = answer.got[:, row, places], wanted[:, row, places], wrong[row, places]
+        types, first = answer.prompt.types[row, places], int(np.argmax(missed))
+        count = np.arange(len(places)) + rule.first
+        lost = int((count - right)[0, -1])
+        if missed[first:].all() and types[:first].any() and not types[first:].any() and (got == count)[:, first:].all():
+            parameters = {"count": number_of(len(places) - first, "token"), "row": row, "delta": -lost}
+            return _known("delta-lost", parameters)
+        plain = (types[1:] == 0) & (types[:-1] == 0) & (np.diff(right) == 1).all(axis=0)
+        back = np.flatnonzero(plain & (got[:, 1:] == rule.first).all(axis=0) & (np.diff(got) < 0).all(axis=0))
+        if len(back):
+            at = int(back[0]) + 1
+            parameters = {"first": rule.first, "token": int(places[at]), "row": row, "before": _number(got[0, at - 1])}
+            return _known("restarts-inside", parameters)
+        of_video = missed & (types == _VIDEO)
+        if types[first] == _VIDEO and (at := _after_first_frame(got, right, of_video)) is not None:
+            return _known("first-frame-alone", {"at": _as_text([_number(value) for value in at])})
+    return None
+
+
+def _after_first_frame(got: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray | None:
+    """The one position of all wrong cells, which have several times in the rule; None where they have several."""
+    at = got[:, wrong]
+    one = (at == at[:, :1]).all() and at.shape[1] > 1 and len(np.unique(right[0, wrong])) > 1
+    begins = right[0, int(np.argmax(wrong))] > right[0, max(int(np.argmax(wrong)) - 1, 0)]
+    return at[:, 0] if one and begins else None
 
 
 def _with_some_grids(rule: PositionRule, answer: Numbered) -> bool:
