@@ -170,8 +170,8 @@ def _assumed_mask(ids: np.ndarray, got: np.ndarray) -> np.ndarray | None:
         after = np.logical_and.accumulate(same[:, ::-1], axis=1)[:, ::-1]
         before = np.logical_and.accumulate(same, axis=1)
         for filled in (after, before):
-            grows = (np.diff(got) > 0).all(axis=0) & filled[:, 1:] & filled[:, :-1]
-            if filled is after and grows.any():
+            on = (np.diff(got) > 0).all(axis=0) | ~filled[:, 1:]
+            if filled is after and (on.all(axis=1) & filled.any(axis=1)).any():
                 continue
             if filled.sum() > 1 and not filled.all(axis=1).any():
                 return (~filled).astype(np.int64)
