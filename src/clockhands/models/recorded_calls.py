@@ -26,7 +26,9 @@ from clockhands.models.attention_inputs import (
 from clockhands.models.recorded_products import (
     Product,
     RecordedCall,
+    ScoreProduct,
     TableRead,
+    of_three_axes,
     product_of_einsum,
     product_of_matrices,
     product_of_sum,
@@ -82,9 +84,11 @@ class _Recorder(TorchFunctionMode):
         return made
 
     def _fused(self, given: Mapping[str, Any]) -> None:
-        query, key, scores = given["query"], given["key"], fused_scores(given)
-        if scores.ndim >= 3:
-            self._note(product_of_matrices(query, key.transpose(-1, -2), scores.shape), scores)
+        arrays = given["query"], given["key"], fused_scores(given)
+        if arrays[2].ndim >= 3:  # one head of keys may serve several of queries
+            queries, keys, scores = (of_three_axes(_converted(each)) for each in arrays)
+            dtype = str(arrays[0].dtype).removeprefix("torch.")
+            self.call.products.append(ScoreProduct(queries, keys, scores, len(self.call.reads), dtype))
 
     def _product(self, func: Any, args: Any, made: Any) -> None:
         if not isinstance(made, Tensor) or not all(isinstance(each, Tensor) for each in args[-2:]) or made.ndim < 2:

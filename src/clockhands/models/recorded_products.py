@@ -32,23 +32,22 @@ class ScoreProduct:
     reads: int = 0
     dtype: str = "float32"
 
-    def of_one_text(self, heads: int) -> "ScoreProduct":
+    def of_one_text(self) -> "ScoreProduct":
         """The product of one text whose keys are in blocks, as in a paged cache, with all keys in one row.
 
-        Its query then stands once for each block. Any other product is returned as it is.
+        Its one query then stands once for each block. Any other product is returned as it is.
         """
-        blocks = len(self.queries) // max(heads, 1)
-        of_keys = len(self.keys) // max(blocks, 1)
-        if blocks < 2 or self.queries.shape[1] != 1 or len(self.queries) % heads or len(self.keys) != blocks * of_keys:
-            return self
-        queries = self.queries.reshape(blocks, heads, *self.queries.shape[1:])
-        if (queries != queries[:1]).any():
+        rows = len(self.queries)
+        periods = (each for each in range(1, rows) if rows % each == 0 and len(self.keys) % (rows // each) == 0)
+        heads = next((each for each in periods if (self.queries[each:] == self.queries[:-each]).all()), rows)
+        blocks = rows // max(heads, 1)
+        if blocks < 2 or self.queries.shape[1] != 1:
             return self
 
         def joined(rows: np.ndarray, axis: int) -> np.ndarray:
             return np.concatenate([*rows.reshape(blocks, -1, *rows.shape[1:])], axis)
 
-        return ScoreProduct(queries[0], joined(self.keys, 1), joined(self.scores, 2), self.reads, self.dtype)
+        return replace(self, queries=self.queries[:heads], keys=joined(self.keys, 1), scores=joined(self.scores, 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +85,7 @@ def joined_parts(products: Sequence[ScoreProduct], tokens: int) -> list[ScorePro
 
     Each part has the keys of the parts before it as well.
     """
+    products = [each.of_one_text() for each in products]
     queries = sum(each.queries.shape[1] for each in products)
     layers = queries // tokens if tokens and queries % tokens == 0 else 0
     if not layers or len(products) == layers or len(products) % layers:
@@ -166,13 +166,13 @@ class Product:
             if sorted(order) != sorted(self.letters[number]):
                 return None
             array = convert(self.arrays[number]).transpose([self.letters[number].index(each) for each in order])
-            arrays.append(_of_three(array, len(row), len(summed)))
-        own_scores = _of_three(convert(scores)[..., : self.shape[-1]], len(tokens), 1)
+            arrays.append(of_three_axes(array, len(row), len(summed)))
+        own_scores = of_three_axes(convert(scores)[..., : self.shape[-1]], len(tokens), 1)
         dtype = str(self.arrays[1 - of_keys].dtype).removeprefix("torch.")
         return ScoreProduct(arrays[0], arrays[1], own_scores, reads, dtype)
 
 
-def _of_three(array: np.ndarray, rows: int, last: int) -> np.ndarray:
+def of_three_axes(array: np.ndarray, rows: int = 1, last: int = 1) -> np.ndarray:
     """[heads, rows, last] of an array with one axis of rows, or none, and some last ones."""
     cut = array.ndim - last
     heads = array.shape[: cut - rows]
@@ -194,6 +194,8 @@ def _of_broadcast(one: Any, other: Any, shape: Sequence[int]) -> Product | None:
     for array, matrix in ((one, "yx"), (other, "xz")):
         held = [axis for axis in range(-len(shape), -2) if array.ndim + axis >= 0]
         kept = [axis for axis in held if array.shape[axis] == shape[axis]]
+        if any(array.shape[axis] != 1 for axis in held if axis not in kept):
+            return None
         letters.append("".join(texts[axis + len(shape)] for axis in kept) + matrix)
         arrays.append(array.reshape([array.shape[axis] for axis in (*kept, -2, -1)]))
     return Product((*letters, f"{texts}yz"), tuple(arrays), tuple(shape))

@@ -92,10 +92,9 @@ def _values_of(config: Any) -> Mapping[str, Any]:
 
 def sizes_of(model: CausalModel) -> tuple[int, ...]:
     """Behind which sizes texts are tried, the smallest first: of chunks behind the second one, as long as the first."""
-    declared = {
-        (2 if "chunk" in name.lower() else 1) * size for name, size in declared_sizes(model).items() if size >= _BLOCK
-    }
-    declared = {size for size in declared if size <= MOST}
+    sizes = declared_sizes(model)
+    every = {*sizes.values(), *(2 * size for name, size in sizes.items() if "chunk" in name.lower())}
+    declared = {size for size in every if _BLOCK <= size <= MOST}
     return tuple(sorted(declared)[:_MOST_SIZES]) or (_USUAL,)
 
 

@@ -118,8 +118,7 @@ class ReferencePass:
 
     def attentions(self, call: Any) -> list[Any]:
         """The products of a text with itself in any call of the model: those with other keys are left out."""
-        whole = ((number, self.call.products[number], keys) for number, keys in self.before.items())
-        chosen = ((call.products[number].of_one_text(len(one.queries)), keys) for number, one, keys in whole)
+        chosen = ((call.products[number], keys) for number, keys in self.before.items())
         return [replace(each, keys=each.keys[:, keys:], scores=each.scores[:, :, keys:]) for each, keys in chosen]
 
     @cached_property

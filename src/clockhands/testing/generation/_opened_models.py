@@ -35,7 +35,7 @@ from clockhands.testing.generation._last_token_models import (
     stacked,
 )
 from clockhands.testing.generation._measured_attention import is_measurable, known_tokens
-from clockhands.testing.generation._started_caches import begun, owners_of, started, unknown_arguments
+from clockhands.testing.generation._started_caches import begun, object_of, owners_of, started, unknown_arguments
 from clockhands.testing.reports import CannotCheck
 
 _MEANT = meanings("tokens", "positions", "mask", "cache", "offset", "cache_positions")
@@ -64,6 +64,9 @@ def opened(
         made = CausalModel(fn, Library(library), vocabulary or 0, timeout, takes, names, alone=_faster_alone(owner))
         try:
             made = _sized(made)
+            if not made.chooses and not _reads_all(made):  # what is meant as tokens may be read as texts
+                single = _of_single_texts(made)
+                made = single if single is not None and _reads_all(single) else made
             home = made.counts.library
             if backend is None and home in LIBRARIES and home != library and not made.chooses:
                 # It takes arrays of others too, but answers in its own.
@@ -122,6 +125,11 @@ class SingleText:
     names: Mapping[str, str]
     takes: frozenset[str]
 
+    @property
+    def owner(self) -> Any:
+        """The object that the function is a method of."""
+        return object_of(self.forward)
+
     def __call__(self, *arguments: Any, **named: Any) -> tuple[Any, Any]:
         """Logits [batch, seq, vocabulary] and a cache for each text."""
         given = named or dict(zip((name for name in ARGUMENTS if name in self.takes), arguments, strict=True))
@@ -136,6 +144,14 @@ class SingleText:
             made.append(logits_and_cache(self.forward(**own) if named else self.forward(*own.values())))
         caches = [cache for _, cache in made]
         return stacked([logits for logits, _ in made], 0), caches if None not in caches else None
+
+
+def _reads_all(made: CausalModel) -> bool:
+    """Whether what follows the last token depends on each of those before it."""
+    with suppress(Refused, Unasked, IndexError):
+        last, *others = (made(np.array([text]))[0][0, -1] for text in ([1, 0, 1], [0, 0, 1], [1, 1, 1]))
+        return not any(np.array_equal(last, each) for each in others)
+    return True
 
 
 def _of_single_texts(made: CausalModel) -> CausalModel | None:

@@ -170,6 +170,7 @@ def _starts(fn: Any) -> Iterator[Start]:
         for owner in owners:
             if (start := _made_by(maker, owner)) is not None:
                 yield start
+                yield lambda batch, start=start: [start(1) for _ in range(batch)]
                 yield lambda batch, start=start: [start(batch) for _ in range(layers)]
     yield lambda _: {}
     yield lambda _: [{} for _ in range(layers)]
