@@ -153,8 +153,8 @@ FAULTS = {
     "rope": {OTHER_BASE: "another-base"},
     "Attention": {OTHER_BASE: "layer-rotation"},
     "Model": {OTHER_BASE: "layer-rotation", ONE_BEHIND: "decode-positions"},
-    "Engine": {ONE_BEHIND: "decode-positions"},
-    "Stepping": {ONE_BEHIND: "decode-positions"},
+    "Engine": {OTHER_BASE: "layer-rotation", ONE_BEHIND: "decode-positions"},
+    "Stepping": {OTHER_BASE: "layer-rotation", ONE_BEHIND: "decode-positions"},
 }
 
 
@@ -166,6 +166,96 @@ def test_what_a_config_builds_is_named_by_the_first_command_and_sound_without_th
     for edit, code in FAULTS[name].items():
         status, codes, output = told(name, edit)
         assert (status, codes) == (1, [code]), output
+
+
+IN_ONE = """
+import json
+from pathlib import Path
+import torch
+from torch import nn
+
+HERE = Path(__file__).parent
+BASE, SCALE, BEHIND = 500000.0, 1.0, 0
+
+class Model(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.heads, width = cfg.heads, cfg.wide
+        self.embed = nn.Embedding(97, width)
+        linear = lambda: nn.ModuleDict({name: nn.Linear(width, width, bias=False) for name in "qkvo"})
+        self.layers = nn.ModuleList(linear() for _ in range(cfg.layers))
+        self.head = nn.Linear(width, 97, bias=False)
+
+    def rotated(self, x, at):
+        angles = at[:, None] * SCALE / BASE ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+    @torch.no_grad()
+    def forward(self, input_ids, cache=None):
+        past = 0 if cache is None else cache[0][0].shape[2]
+        at = torch.arange(past, past + input_ids.shape[1]) - BEHIND * bool(past)
+        x, kept = self.embed(input_ids), []
+        for number, layer in enumerate(self.layers):
+            q, k, v = (layer[name](x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for name in "qkv")
+            q, k = self.rotated(q, at), self.rotated(k, at)
+            if cache is not None:
+                k, v = (torch.cat(each, 2) for each in zip(cache[number], (k, v)))
+            kept.append((k, v))
+            scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+            seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(k.shape[2] - q.shape[2])
+            weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+            x = x + layer["o"]((weights @ v).transpose(1, 2).flatten(2))
+        return self.head(x), x, kept
+
+class Settings:
+    def __init__(self):
+        found = json.loads((HERE / "config.json").read_text())
+        self.heads, self.wide, self.layers = (
+            found[name] for name in ("num_attention_heads", "hidden_size", "num_hidden_layers")
+        )
+
+def load_model():
+    torch.manual_seed(0)
+    model = Model(Settings())
+    for each in model.parameters():
+        nn.init.normal_(each, std=0.3)
+    return model.eval()
+
+class Context:
+    def __init__(self, weights):
+        self.weights, self.cache = weights, None
+
+    def decode(self, tokens):
+        logits, _, self.cache = self.weights(torch.as_tensor(tokens)[None], self.cache)
+        return logits[0]
+
+def generate(model, draft, ids, n):
+    cache, new = None, ids
+    found = []
+    for _ in range(n):
+        logits, _, cache = model(new, cache)
+        new = logits[:, -1:].argmax(-1)
+        found.append(new)
+    return torch.cat(found, 1), len(found)
+"""
+
+
+def test_layers_that_one_forward_pass_computes_are_checked_beside_the_config(told, cases):
+    pytest.importorskip("torch")
+    edits = {
+        ("BASE, SCALE, BEHIND = 500000.0", "BASE, SCALE, BEHIND = 10000.0"): "layer-rotation",
+        ("500000.0, 1.0", "500000.0, 2.0"): "layer-rotation",
+        ("1.0, 0", "1.0, 1"): "decode-positions",
+    }
+    for name in ("load_model", "Model", "Context"):
+        with cases(name):
+            assert told(name, code=IN_ONE)[:2] == (0, [])
+            for edit, code in edits.items():
+                assert told(name, edit, code=IN_ONE)[:2] == (1, [code]), (name, edit)
+    with cases("generate"):
+        assert told("generate", code=IN_ONE)[:2] == (0, [])
+        assert told("generate", ("1.0, 0", "1.0, 1"), code=IN_ONE)[0] == 1
 
 
 def test_a_model_is_loaded_by_the_one_file_beside_that_only_defines_it(told, tmp_path):
