@@ -520,10 +520,9 @@ def _token_rows(value: Any) -> list[list[int]] | None:
         return np.atleast_2d(array).tolist()
     if isinstance(value, tuple | list):
         rows: list[list[list[int]] | None] = [_token_rows(each) for each in value]
-        counts = (
-            isinstance(value, tuple) and len(value) > 1 and all(isinstance(each, int | float) for each in value[1:])
-        )
-        if counts and rows[0] is not None and not is_token(value[0]):
+        first, *others = [*value] or [None]
+        counts = bool(others) and isinstance(value, tuple) and all(isinstance(each, int | float) for each in others)
+        if counts and rows[0] is not None and not is_token(first):
             return rows[0]  # what follows says how many drafts were accepted, or the like
         single = [one[0] for one in rows if one is not None and len(one) == 1]
         if value and len(single) == len(rows):
