@@ -179,7 +179,7 @@ def _reported(target: str, kind: str | None, make: bool, options: dict[str, Any]
         return _laws(target, options)
     bare = kind is None and "like" not in options
     if bare and generates_text(function):
-        if (report := _engine_beside(target, function, others)) is not None:
+        if (report := _engine_beside(target, function, options)) is not None:
             return report
         kind, bare = "generation", False
     refused = None
@@ -249,6 +249,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
         built_for,
         config_beside,
         cut_of,
+        loaded_instance,
         needed_of,
         takes_config,
         takes_whole,
@@ -274,13 +275,19 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
             "Put the config.json of the model beside the file, or name it: --like path/to/config.json. Or name a "
             f"function without arguments: def built(): return {value.__name__}(...).",
         )
-    built = built_for(value, config)
+    weights = ", with random weights"
+    try:
+        built, cut = built_for(value, config), cut_of(config)
+        weights += f" and {cut}" if cut else ""
+    except CannotCheck:
+        if (built := loaded_instance(value)) is None:
+            raise
+        weights = ", by the function that loads it"
     if generates_text(built):
         options.pop("like", None)
     else:
         options.setdefault("like", str(config))
-        cut = cut_of(config)
-        talk(f"note: {value.__name__} was built for {config}, with random weights{f' and {cut}' if cut else ''}.")
+        talk(f"note: {value.__name__} was built for {config}{weights}.")
     return built
 
 
@@ -305,7 +312,7 @@ def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
     talk(f"note: compared with what {config} declares; --like names another config or encoding.")
 
 
-def _engine_beside(target: str, function: Any, others: Mapping[str, Any]) -> Report | None:
+def _engine_beside(target: str, function: Any, options: Mapping[str, Any]) -> Report | None:
     """The report on an engine beside the config of its folder; None for any other program, or without one."""
     from clockhands.testing.built_subjects import config_beside
     from clockhands.testing.generation import is_engine
@@ -315,7 +322,7 @@ def _engine_beside(target: str, function: Any, others: Mapping[str, Any]) -> Rep
     config = config_beside(Path(found["file"])) if found else None
     if config is None or isinstance(function, type) or not is_engine(function):
         return None
-    return check_whole(function, str(config), raises=False, **others)
+    return check_whole(function, str(config), raises=False, **options)
 
 
 def _kind_by_config(function: Any, options: Mapping[str, Any]) -> tuple[Any, str | None]:

@@ -91,6 +91,8 @@ class _Recorder(TorchFunctionMode):
             self.call.products.append(ScoreProduct(queries, keys, scores, len(self.call.reads), dtype))
 
     def _product(self, func: Any, args: Any, made: Any) -> None:
+        if func is torch.einsum and len(args) == 2 and isinstance(args[1], list | tuple):
+            args = (args[0], *args[1])
         if not isinstance(made, Tensor) or not all(isinstance(each, Tensor) for each in args[-2:]) or made.ndim < 2:
             return
         if func is torch.einsum:

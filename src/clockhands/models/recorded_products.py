@@ -95,6 +95,9 @@ def joined_parts(products: Sequence[ScoreProduct], tokens: int) -> list[ScorePro
     for same in zip(*parts, strict=True):
         keys = same[-1].keys
         widths = [keys.shape[1] - each.keys.shape[1] for each in same]
+        ends = np.cumsum([each.queries.shape[1] for each in same])
+        if any(each.keys.shape[1] < end for each, end in zip(same, ends, strict=True)):
+            return [*products]
         alike = {(each.queries.shape[0], *each.queries.shape[2:], len(each.keys)) for each in same}
         if min(widths) < 0 or len(alike) > 1:
             return [*products]

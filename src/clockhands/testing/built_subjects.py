@@ -82,12 +82,16 @@ def built_for(value: Any, config: Path) -> Any:
             raise
         except (Exception, EndsProcess) as error:  # noqa: BLE001 - a user's code may raise anything
             raised.append(error_text(error))
-    if is_module(value) and isinstance(made := _loaded(value), value):
-        return made
     raise CannotCheck(
         f"{value.__name__} was built for {config}, but it raised {listed(dict.fromkeys(raised), 'and')}.",
         f"Name a function without arguments that returns it: def built(): return {value.__name__}(...).",
     )
+
+
+def loaded_instance(value: Any) -> Any:
+    """What the loader beside a class of modules gives, if that is an instance of it; else None."""
+    made = _loaded(value) if is_module(value) else None
+    return made if made is not None and isinstance(made, value) else None
 
 
 def cut_of(config: Path) -> str:
@@ -239,9 +243,14 @@ def _model_class(value: Any) -> Any:
 
 def _model_for(value: Any, config: Path) -> Any:
     """A model for a class that takes one: of a class in its file, or what a loader gives, there or in a file beside."""
-    if (kind := _model_class(value)) is not None:
+    if (kind := _model_class(value)) is None:
+        return _loaded(value)
+    try:
         return built_for(kind, config)
-    return _loaded(value)
+    except CannotCheck:
+        if (made := _loaded(value)) is None:
+            raise
+        return made
 
 
 def _loaded(value: Any) -> Any:

@@ -180,9 +180,14 @@ def is_engine(value: Any) -> bool:
     return engine or method_with_cache(value) is not None or _goes_on_alone(value)
 
 
+_OF_TOKENIZERS = ("encode", "batch_decode", "tokenizer", "convert_ids_to_tokens")
+
+
 def _goes_on_alone(value: Any) -> bool:
     """Whether an object or a class keeps a text to which one method adds tokens, ``decode(tokens)``."""
     method = getattr(value, "decode", None)
+    if any(hasattr(value, name) for name in _OF_TOKENIZERS):
+        return False
     if not inspect.isfunction(method) and not inspect.ismethod(method):
         return False
     taken = [one for one in inspect.signature(method).parameters if one != "self"]

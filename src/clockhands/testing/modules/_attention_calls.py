@@ -351,7 +351,8 @@ def _as(
                 "product of queries and keys into a softmax"
             )
             continue
-        if layer is None and layers is not None and layers > 1 and len({each.path for each in seen}) == 1:
+        of_model = layer is None and not call.width and layers is not None and layers > 1
+        if of_model and len({each.path for each in seen}) == 1:
             run.several = True
             apart = attended_once(run, ids, scores=True)
             run.several = len(apart) == layers

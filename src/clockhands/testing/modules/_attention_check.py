@@ -79,7 +79,6 @@ def check_layers(
         calls = list(calls_of(module, call, declared.width, rotates=spec is not None))
         opened = opened_attention(module, calls, spec, None, lambda _: True, layers=declared.count)
         _refuse_one_module_for_all(opened.seen, name)
-        _refuse_layers_by_default(declared, name)
         is_model = declared.layer is None and not opened.run.call.width and declared.layers(opened.seen, None)
         if len({each.path for each in opened.seen}) == 1 and not is_model:
             only = _layer_of(module, declared)
@@ -96,6 +95,10 @@ def check_layers(
                 found.left_out["scaling of frequencies"] = (
                     "the config names none, which its class has by default: it rotates without any"
                 )
+            if "layer-rotates" in {code for each in found.explanations for code in each.codes}:
+                _refuse_layers_by_default(declared, name)
+        except CannotCheck:
+            raise
         except Exception as error:
             if error is not opened.run.raised:
                 raise
