@@ -153,11 +153,13 @@ def _named_of(value: Any, names: Sequence[str]) -> str:
 
 
 def _is_session(value: Any) -> bool:
-    """Whether it is fed tokens, and then has logits, or a method that says the next token and is told nothing."""
-    own = inspect.isclass(value)
-    says = [getattr(value, name, None) for name in _NEXTS]
-    says = [each for each in says if callable(each) and needed_by(each) == own]
-    return bool(_named_of(value, _FEEDS)) and (bool(_named_of(value, _LOGITS)) or bool(says))
+    """Whether it is fed tokens, and then has logits or says the next token.
+
+    One whose only method for that is told a token, and that reads a prompt by another, is an engine that keeps a text.
+    """
+    says, feeds = (_named_of(value, each) for each in (_NEXTS, _FEEDS))
+    told = callable(getattr(value, says, None)) and needed_by(getattr(value, says)) > inspect.isclass(value)
+    return bool(feeds) and (bool(_named_of(value, _LOGITS)) or (bool(says) and not (told and feeds in _PREFILLS)))
 
 
 def method_with_cache(value: Any) -> Any:
