@@ -183,15 +183,12 @@ def of_three_axes(array: np.ndarray, rows: int = 1, last: int = 1) -> np.ndarray
 
 
 def product_of_matrices(one: Any, other: Any, shape: Sequence[int]) -> Product | None:
-    """A product of matrices [..., rows, channels] and [..., channels, columns]; None where texts are not alike."""
-    if one.ndim != other.ndim or one.ndim < 3 or tuple(one.shape[:-2]) != tuple(other.shape[:-2]):
-        return _of_broadcast(one, other, shape) if min(one.ndim, other.ndim) >= 3 else None
-    texts = _LETTERS[: one.ndim - 2]
-    return Product((f"{texts}yx", f"{texts}xz", f"{texts}yz"), (one, other), tuple(shape))
+    """A product of matrices [..., rows, channels] and [..., channels, columns], of which one may serve several others.
 
-
-def _of_broadcast(one: Any, other: Any, shape: Sequence[int]) -> Product | None:
-    """Of matrices of which one is the same for several of the other."""
+    None where texts are not alike.
+    """
+    if min(one.ndim, other.ndim) < 3:
+        return None
     texts = _LETTERS[: len(shape) - 2]
     letters, arrays = [], []
     for array, matrix in ((one, "yx"), (other, "xz")):

@@ -337,9 +337,12 @@ def _measured(rule: PositionRule, answer: Numbered) -> Explanation | None:
         got, right, missed = answer.got[:, row, places], wanted[:, row, places], wrong[row, places]
         types, first = answer.prompt.types[row, places], int(np.argmax(missed))
         count = np.arange(len(places)) + rule.first
-        lost = int((count - right)[0, -1])
         if missed[first:].all() and types[:first].any() and not types[first:].any() and (got == count)[:, first:].all():
-            parameters = {"count": number_of(len(places) - first, "token"), "row": row, "delta": -lost}
+            parameters = {
+                "count": number_of(len(places) - first, "token"),
+                "row": row,
+                "delta": _number((right - count)[0, -1]),
+            }
             return _known("delta-lost", parameters)
         plain = (types[1:] == 0) & (types[:-1] == 0) & (np.diff(right) == 1).all(axis=0)
         back = np.flatnonzero(plain & (got[:, 1:] == rule.first).all(axis=0) & (np.diff(got) < 0).all(axis=0))
