@@ -219,6 +219,26 @@ def test_no_worker_survives_the_driver(tmp_path: Path, how: signal.Signals):
     assert "calls.py" not in errors
 
 
+TELLS_NOBODY = """
+import multiprocessing, os, sys
+from clockhands.jobs.engines import Job
+from clockhands.jobs.engines._jobs import payload
+from clockhands.jobs.engines.local import _work
+
+receiver, sender = multiprocessing.Pipe(duplex=False)
+receiver.close()
+_work(payload(Job("squares", "jobs.engines.calls:square", {"x": 3})), sender, {**os.environ}, 1)
+"""
+
+
+def test_a_worker_that_tells_something_to_a_driver_that_is_gone_prints_nothing():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", TELLS_NOBODY], check=False, capture_output=True, text=True, env=environment
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 SERVER = """
 from multiprocessing import forkserver
 from pathlib import Path

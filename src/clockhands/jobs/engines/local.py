@@ -180,7 +180,8 @@ def _work(called: bytes, sender: Connection, environment: dict[str, str], thread
     os.environ.clear()
     os.environ.update(environment)
     limit_threads(threads)
-    work(called, sender.send_bytes)
+    with suppress(BrokenPipeError):  # the driver has ended: nobody is left to tell
+        work(called, sender.send_bytes)
 
 
 def _end_with_driver() -> None:
