@@ -4,7 +4,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,20 +18,40 @@ BINS = 10
 
 def collect(path: Path) -> dict[str, Any]:
     """The shipped studies in a store, as they are kept, with the cells that are kept already of the same study."""
+    found = {}
+    for name, results in results_in(path):
+        before = measured(name).data if name in stored() else None
+        same = before is not None and before["run"]["hash"] == results.stored.hash
+        found[name] = joined(name, before if same else None, results)
+    return found
+
+
+def repeated(path: Path) -> dict[str, Any]:
+    """The verdicts in a store of studies that are kept from another run, and what run they are of."""
+    found = {}
+    for name, results in results_in(path):
+        own = kept(results)
+        if own["run"]["hash"] != measured(name).data["run"]["hash"]:
+            raise SystemExit(f"{path} holds {name} as it is now, and its kept results are those of another form of it.")
+        judged = ("value", "holds", "chance", "cells")
+        found[name] = {
+            "run": {key: own["run"][key] for key in ("commit", "created", "wall_seconds", "versions", "machine")},
+            "gates": [{key: each[key] for key in judged if key in each} for each in own["gates"]],
+        }
+    return found
+
+
+def results_in(path: Path) -> Iterator[tuple[str, Any]]:
+    """The shipped studies in a store, by name."""
     from clockhands.lab import study as studies
     from clockhands.lab.store import Store
 
     shipped = {studies.read(name).hash: name for name in studies.shipped()}
-    found = {}
     with Store.open(path, create=False, write=False) as store:
         for each in store.studies():
             if each.hash not in shipped:
                 raise SystemExit(f"{path} holds a study {each.hash[:12]} that is not a shipped one as it is now.")
-            name = shipped[each.hash]
-            before = measured(name).data if name in stored() else None
-            same = before is not None and before["run"]["hash"] == each.hash
-            found[name] = joined(name, before if same else None, complete(store, each))
-    return found
+            yield shipped[each.hash], complete(store, each)
 
 
 def joined(name: str, before: Mapping[str, Any] | None, results: Any) -> dict[str, Any]:

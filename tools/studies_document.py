@@ -1,7 +1,8 @@
 """Write the results that `measures.claims` keeps from stores of the lab, and docs/studies.md with its pages from them.
 
-    tools/studies_document.py STORE...    the shipped studies in these stores, beside those that are kept already
-    tools/studies_document.py             the pages only
+    tools/studies_document.py STORE...          the shipped studies in these stores, beside those that are kept already
+    tools/studies_document.py --again STORE...  their verdicts alone, as those of another run of what is kept
+    tools/studies_document.py                   the pages only
 
 A store is read and never written. It must hold a shipped study as it is now, with no trial left to run but in cells of
 its grid: these are left out, and those that are kept already stay.
@@ -10,6 +11,7 @@ its grid: these are left out, and those that are kept already stay.
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from clockhands.lab.results import effect_of
 from clockhands.lab.sections import BOUNDS
 from clockhands.measures.claims import AS_TRAINED, OF_TRAINING, Estimate, MeasuredStudy, estimate_of, measured, stored
 from clockhands.measures.claims.sentences import evidence_in_words
+from clockhands.phrases import listed
 from studies_markdown import duration, escaped, in_numbers, number_of, table, wrapped
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,11 +54,7 @@ normal), corrected for the number of gates of the study (Holm); *may be chance* 
 *seeds alike* where there is no spread to judge it by. Losses are in nats for each token. A *loss ratio* is the loss
 over the same arm's loss at the training length. *Whole* windows are cut one after another, so their first tokens have
 little context; with *sliding* windows every scored token has a full context. Tokens per second (of training) and the
-time taken were measured with one thread for each trial, on two cores that other work shared. On two idle cores (Intel
-Xeon, 2.6 GHz) all studies together, `make studies`, take about 1 h 40 min, and `conclusions`, the longest, 39 minutes.
-These are estimates: the processor time of some steps and batches of each arm, times their number, divided by the factor
-by which other work slowed down a reference step at that moment. Four trials that were run whole took, divided in the
-same way, at most 6 % more than their estimates.
+time taken were measured with one thread for each trial, on two cores that other work shared.
 
 """
 
@@ -98,9 +97,27 @@ def documents(kept: Mapping[str, MeasuredStudy]) -> dict[Path, str]:
     waiting = [f"`{name}`" for name in ORDER if name not in studies]
     note = f"\nNot run whole yet, and so without a page: {', '.join(waiting)}.\n" if waiting else ""
     return {
-        DOCUMENT: BEGIN + overview(studies) + note,
+        DOCUMENT: BEGIN + runs_again(studies) + overview(studies) + note,
         **{FOLDER / f"{n}.md": section(each) for n, each in studies.items()},
     }
+
+
+def runs_again(studies: Mapping[str, MeasuredStudy]) -> str:
+    """How many verdicts another run of the studies has again, and which ones it has not."""
+    again = {name: beside for name, each in studies.items() if (beside := verdicts_again(each))}
+    if not again:
+        return ""
+    runs = [studies[name].data["again"]["run"] for name in again]
+    machines = listed({machine_of(each) for each in runs})
+    rows = [row for each in again.values() for row in each]
+    says = (
+        f"{len(again)} of {len(studies)} studies were run again, on {machines}, in "
+        f"{duration(sum(each['wall_seconds'] for each in runs))} together. A processor rounds in its own order, and "
+        f"training enlarges that, so that numbers differ. Of {len(rows)} verdicts {sum(map(same, rows))} are the same"
+    )
+    others = [f"{sum(not same(row) for row in each)} of [{name}](studies/{name}.md)"
+              for name, each in again.items() if not all(map(same, each))]  # fmt: skip
+    return wrapped(f"{says}{f'; those that differ are {listed(others)}' if others else ''}.") + "\n"
 
 
 def overview(studies: Mapping[str, MeasuredStudy]) -> str:
@@ -151,6 +168,7 @@ def section(study: MeasuredStudy) -> str:
     parts = [f"# The study {study.name}\n", "[All studies](../studies.md), and how to read their numbers.\n"]
     parts += [wrapped(f"**{escaped(data['question'])}**"), gates_of(study)]
     parts += [orders_of(study)] if any("cells" in each for each in data["gates"]) else []
+    parts += [each] if (each := again_of(study)) else []
     if data.get("history"):
         parts += ["Run or changed before:\n", "".join(wrapped(f"- {escaped(each)}", "  ") for each in data["history"])]
     if data.get("changed"):
@@ -200,6 +218,62 @@ def gates_of(study: MeasuredStudy) -> str:
         "chance",
     )
     return wrapped(escaped(f"{say} {evidence_in_words(study)}")) + "\n" + table(heads, rows, right=3)
+
+
+@dataclass(frozen=True)
+class VerdictAgain:
+    """The verdict of a gate, in one cell of the grid if there is one, and that of another run: words and numbers."""
+
+    says: str
+    cell: str
+    words: tuple[str, str]
+    values: tuple[str, str]
+
+
+def same(row: VerdictAgain) -> bool:
+    """Whether both runs have the same verdict."""
+    return row.words[0] == row.words[1]
+
+
+def verdicts_again(study: MeasuredStudy) -> list[VerdictAgain]:
+    """Each gate that both runs judged, in each cell of the grid that both ran."""
+    rows = []
+    for gate, other in zip(study.data["gates"], study.data.get("again", {}).get("gates", ()), strict=False):
+        for cell, own in gate.get("cells", {"": gate}).items():
+            both = own, other.get("cells", {"": other}).get(cell, {"value": None})
+            task = cell or gate["task"]
+            if all(each["value"] is not None for each in both):
+                seeds = study.data["tasks"][task]["seeds"]
+                words = [word_of(study, each | {"task": task}) for each in both]
+                values = [number_of(each["value"], seeds) for each in both]
+                rows.append(VerdictAgain(gate["says"], cell, (words[0], words[1]), (values[0], values[1])))
+    return rows
+
+
+def again_of(study: MeasuredStudy) -> str:
+    """What another run of the study gave."""
+    rows = verdicts_again(study)
+    if not rows:
+        return ""
+    run = study.data["again"]["run"]
+    says = (
+        f"Run again on {run['created'][:10]} at commit {run['commit'] or 'unknown'}, on {machine_of(run)}, in "
+        f"{duration(run['wall_seconds'])}: {sum(map(same, rows))} of {len(rows)} verdicts are the same."
+    )
+    cells = any(row.cell for row in rows)
+    lines = [
+        (each.says, *([each.cell] if cells else []), each.words[0],
+         each.words[1] if same(each) else f"**{each.words[1]}**", *each.values)
+        for each in rows
+    ]  # fmt: skip
+    heads = ("gate", *(["cell"] if cells else []), "verdict", "again", "measured", "again")
+    return wrapped(escaped(says)) + "\n" + table(heads, lines, right=4 if cells else 3)
+
+
+def machine_of(run: Mapping[str, Any]) -> str:
+    """On what a study was run."""
+    machine = run["machine"]
+    return f"{machine['processor']}, {machine['cores']} cores"
 
 
 def bounds_of(gate: Mapping[str, Any]) -> dict[str, float]:
@@ -486,14 +560,21 @@ def cost(study: MeasuredStudy) -> str:
 
 def main() -> None:
     """Update the results from stores, then write the pages."""
-    from studies_data import collect, written
+    from studies_data import collect, repeated, written
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stores", nargs="*", type=Path, metavar="STORE")
+    parser.add_argument("--again", action="store_true", help="the stores are another run of the studies that are kept")
+    given = parser.parse_args()
     studies = {name: measured(name) for name in stored()}
-    for path in parser.parse_args().stores:
-        for name, found in collect(path).items():  # what a person wrote stays
-            text = written(found | {"changed": studies[name].data["changed"] if name in studies else ""})
+    for path in given.stores:
+        if given.again:
+            found = {name: studies[name].data | {"again": each} for name, each in repeated(path).items()}
+        else:  # what a person wrote stays
+            found = {name: each | {"changed": studies[name].data["changed"] if name in studies else ""}
+                     for name, each in collect(path).items()}  # fmt: skip
+        for name, data in found.items():
+            text = written(data)
             (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
             studies[name] = MeasuredStudy(name, json.loads(text))
     FOLDER.mkdir(exist_ok=True)

@@ -256,3 +256,25 @@ def test_a_prefix_that_is_kept_of_the_prompt_before_is_asked_for_again():
     report = check_generation(Chat(leaves=1), vocabulary=VOCABULARY, raises=False)
     assert report.codes == {"kept-prefix-wrong"}
     assert [failure.experiment for failure in report.failures] == ["an edited prompt"]
+
+
+class Session:
+    """Is fed arrays of ids, and counts them before it reads them: a list that it refuses has changed it."""
+
+    def __init__(self, further=0):
+        self.further, self.read, self.cache = further, 0, None
+
+    def append(self, ids):
+        start, self.read = self.read, self.read + len(ids)
+        at = np.arange(start, self.read) + (self.further if start else 0)
+        logits, self.cache = forward(ids.reshape(1, -1), at[None], None, self.cache)
+        self.last = logits[0, -1]
+
+    def logits(self):
+        return self.last
+
+
+def test_a_session_is_fed_in_the_shape_that_it_takes_alone():
+    report = check_generation(Session(), vocabulary=VOCABULARY, raises=False)
+    assert report.sound, str(report)
+    assert not check_generation(Session(1), vocabulary=VOCABULARY, raises=False).sound

@@ -239,6 +239,14 @@ _CALLED = ("forward", "apply", "apply_rotary", "encode")
 """The methods of an object that is not called itself."""
 
 
+def _config_beside(target: str) -> Path | None:
+    """The config in the folder of a file of code."""
+    from clockhands.testing.built_subjects import config_beside
+
+    found = IN_FILE.fullmatch(target)
+    return config_beside(Path(found["file"])) if found else None
+
+
 def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     """A class, or a function of a config, made for the config that is expected, or for the one beside its file.
 
@@ -247,7 +255,6 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     from clockhands.encodings.specs import METHODS
     from clockhands.testing.built_subjects import (
         built_for,
-        config_beside,
         cut_of,
         loaded_instance,
         needed_of,
@@ -258,8 +265,8 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     from clockhands.testing.generation import generates_text
     from clockhands.testing.kinds import is_config, is_module
 
-    found, like = IN_FILE.fullmatch(target), options.get("like")
-    config = config_beside(Path(found["file"])) if found and like is None else None
+    like = options.get("like")
+    config = _config_beside(target) if like is None else None
     config = Path(like) if like is not None and is_config(like) and Path(like).exists() else config
     if inspect.isroutine(value) and generates_text(value):
         return with_paths(value, config)
@@ -296,11 +303,9 @@ def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
 
     A module without projections is one part of a model: it is checked without an encoding where several are declared.
     """
-    from clockhands.testing.built_subjects import config_beside
     from clockhands.testing.kinds import attends, is_module, spec_of
 
-    found = IN_FILE.fullmatch(target)
-    config = config_beside(Path(found["file"])) if found else None
+    config = _config_beside(target)
     if config is None:
         return
     if is_module(function) and not attends(function):
@@ -314,12 +319,10 @@ def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
 
 def _engine_beside(target: str, function: Any, options: Mapping[str, Any]) -> Report | None:
     """The report on an engine beside the config of its folder; None for any other program, or without one."""
-    from clockhands.testing.built_subjects import config_beside
     from clockhands.testing.generation import is_engine
     from clockhands.testing.kinds import check_whole
 
-    found = IN_FILE.fullmatch(target)
-    config = config_beside(Path(found["file"])) if found else None
+    config = _config_beside(target)
     if config is None or isinstance(function, type) or not is_engine(function):
         return None
     return check_whole(function, str(config), raises=False, **options)

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from clockhands.models.recorded_products import einsum_letters
+
 
 @dataclass(frozen=True)
 class ProductAxes:
@@ -67,11 +69,10 @@ def product_axes(equation: Any, *arrays: Any) -> ProductAxes | None:
     ProductAxes(queries=(1, 0, 2), keys=(1, 0, 2), scores=(0, 1, 2))
     >>> product_axes("bhld,lrd->bhlr", torch.ones(2, 3, 5, 4), torch.ones(5, 5, 4))  # of distances
     """
-    text = equation.replace(" ", "") if isinstance(equation, str) else ""
-    given, _, made = text.partition("->")
-    first, _, second = given.partition(",")
-    if len(arrays) != 2 or not all(each.isalpha() and len({*each}) == len(each) for each in (first, second, made)):
+    letters = einsum_letters(equation)
+    if letters is None or len(arrays) != 2:
         return None
+    first, second, made = letters
     summed = {*first} & {*second} - {*made}
     shared = [axis for axis in first if axis in second and axis in made]
     of_queries = [axis for axis in made if axis not in second]

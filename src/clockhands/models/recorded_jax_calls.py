@@ -5,6 +5,7 @@ Functions that are compiled run uncompiled meanwhile, so that each of their oper
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from string import ascii_lowercase
 from typing import Any
 
 import jax
@@ -12,8 +13,6 @@ import numpy as np
 from jax.extend.core import primitives
 
 from clockhands.models.recorded_products import Product, RecordedCall
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @contextmanager
@@ -53,8 +52,8 @@ class _JaxRecorder:
 
     def multiplied(self, made: Any, one: Any, other: Any, *, dimension_numbers: Any, **_: Any) -> None:
         (summed, of_other), (shared, shared_of_other) = dimension_numbers
-        letters = _LETTERS[: one.ndim]
-        rest = iter(_LETTERS[one.ndim :])
+        letters = ascii_lowercase[: one.ndim]
+        rest = iter(ascii_lowercase[one.ndim :])
         same = dict(zip((*of_other, *shared_of_other), (letters[axis] for axis in (*summed, *shared)), strict=True))
         others = "".join(same[axis] if axis in same else next(rest) for axis in range(other.ndim))
         result = [letters[axis] for axis in shared]

@@ -7,11 +7,10 @@ an exponential where that is written out: keys are then along the axis of the so
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +188,7 @@ def product_of_matrices(one: Any, other: Any, shape: Sequence[int]) -> Product |
     """
     if min(one.ndim, other.ndim) < 3:
         return None
-    texts = _LETTERS[: len(shape) - 2]
+    texts = ascii_lowercase[: len(shape) - 2]
     letters, arrays = [], []
     for array, matrix in ((one, "yx"), (other, "xz")):
         held = [axis for axis in range(-len(shape), -2) if array.ndim + axis >= 0]
@@ -201,15 +200,22 @@ def product_of_matrices(one: Any, other: Any, shape: Sequence[int]) -> Product |
     return Product((*letters, f"{texts}yz"), tuple(arrays), tuple(shape))
 
 
+def einsum_letters(equation: Any) -> tuple[str, str, str] | None:
+    """The axes of both arrays and of the result of ``einsum`` of two arrays; None for any other equation."""
+    text = equation.replace(" ", "") if isinstance(equation, str) else ""
+    given, arrow, result = text.partition("->")
+    first, comma, second = given.partition(",")
+    letters = first, second, result
+    known = all(each.isalpha() and len({*each}) == len(each) for each in letters)
+    return letters if arrow and comma and known else None
+
+
 def product_of_einsum(equation: Any, arrays: Sequence[Any], shape: Sequence[int]) -> Product | None:
     """That of ``einsum`` of two arrays; None for any other."""
-    text = equation.replace(" ", "") if isinstance(equation, str) else ""
-    inputs, arrow, result = text.partition("->")
-    letters = inputs.split(",")
-    known = all(each.isalpha() and len({*each}) == len(each) for each in (*letters, result))
-    if not arrow or len(arrays) != 2 or len(letters) != 2 or not known:
+    letters = einsum_letters(equation)
+    if letters is None or len(arrays) != 2:
         return None
-    return Product((letters[0], letters[1], result), (arrays[0], arrays[1]), tuple(shape))
+    return Product(letters, (arrays[0], arrays[1]), tuple(shape))
 
 
 def product_of_sum(one: Any, other: Any) -> Product | None:
@@ -224,6 +230,6 @@ def product_of_sum(one: Any, other: Any) -> Product | None:
     letters, arrays = [], []
     for array in (one, other):
         kept = [axis for axis in range(size) if array.shape[axis] == shape[axis]]
-        letters.append("".join(_LETTERS[axis] for axis in kept))
+        letters.append("".join(ascii_lowercase[axis] for axis in kept))
         arrays.append(array.reshape([shape[axis] for axis in kept]))
-    return Product((letters[0], letters[1], _LETTERS[: size - 1]), (arrays[0], arrays[1]), tuple(shape[:-1]))
+    return Product((letters[0], letters[1], ascii_lowercase[: size - 1]), (arrays[0], arrays[1]), tuple(shape[:-1]))

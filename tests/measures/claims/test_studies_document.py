@@ -217,6 +217,34 @@ def test_a_cell_that_was_run_apart_joins_those_that_are_kept(maker, keeper, stor
         keeper.collect(store)
 
 
+@pytest.mark.parametrize("store", ["", GRID], indirect=True)
+def test_the_verdicts_of_another_run_stand_beside_those_that_are_kept(maker, keeper, store, monkeypatch):
+    quick = json.loads(json.dumps(keeper.collect(store)["quick"]))
+    first = maker.MeasuredStudy("quick", quick)
+    assert (maker.verdicts_again(first), maker.runs_again({"quick": first})) == ([], "")
+    monkeypatch.setattr(keeper, "measured", lambda _: first)
+    again = json.loads(json.dumps(keeper.repeated(store)["quick"]))
+    both = maker.MeasuredStudy("quick", quick | {"again": again})
+    rows = maker.verdicts_again(both)
+    cells = ["copy", "copy @ size large"] if "cells" in quick["gates"][-1] else [""]
+    assert [(row.cell, maker.same(row)) for row in rows[-len(cells) :]] == [(cell, True) for cell in cells]
+    judged = [own for gate in again["gates"] for own in gate.get("cells", {"": gate}).values() if own["value"]]
+    judged[0] |= {"holds": False, "value": [9.0, 8.0, 10.0, 9.0, 8.0, 10.0]}
+    text = " ".join(maker.section(both).split())
+    assert (
+        f"Run again on 2026-01-02 at commit abc, on P, 2 cores, in {maker.duration(again['run']['wall_seconds'])}"
+        in text
+    )
+    assert f"{len(rows) - 1} of {len(rows)} verdicts are the same" in text
+    assert "| **fails** | 0.000 [0.000, 0.000] | 9.000 [8.000, 10.000] |" in text
+    said = maker.runs_again({"quick": both, "other": first})
+    assert "1 of 2 studies were run again, on P, 2 cores" in " ".join(said.split())
+    assert "those that differ are 1 of [quick](studies/quick.md)." in " ".join(said.split())
+    quick["run"]["hash"] = "of another form"
+    with pytest.raises(SystemExit, match="its kept results are those of another form"):
+        keeper.repeated(store)
+
+
 def test_a_study_that_has_not_ended_or_was_changed_is_refused(keeper, store, tmp_path):
     from clockhands.lab import study as studies
     from clockhands.lab.store import Store

@@ -102,11 +102,13 @@ class SessionModel:
     Attributes:
         owner: The engine that opens sessions, or a session without tokens.
         opens: The name of the method that opens one; empty if it is one.
+        reads: The shape in which a session is fed tokens [1, seq].
         keeps: The name under which a session keeps its last logits; empty if it keeps none.
     """
 
     owner: Any
     opens: str = ""
+    reads: Callable[[Any], Any] = lambda tokens: tokens[0].tolist()
     keeps: str = ""
 
     def __call__(self, tokens: Any, cache: Any = None) -> tuple[Any, Any]:
@@ -114,7 +116,7 @@ class SessionModel:
         if len(tokens) > 1:
             raise Refused("it takes one text at a time")
         session = self.opened() if cache is None else held(cache)
-        said = _of_either(getattr(session, _named_of(session, _FEEDS)), tokens[0].tolist(), tokens[0])
+        said = getattr(session, _named_of(session, _FEEDS))(self.reads(tokens))
         if hasattr(said, "shape") and said.shape and said.shape[-1] > 1 and not dtype_of(said).startswith("int"):
             return said.reshape(-1, said.shape[-1])[-1], session
         if name := self.keeps or _named_of(session, _LOGITS):
@@ -127,14 +129,27 @@ class SessionModel:
         """A session without tokens."""
         return getattr(self.owner, self.opens)() if self.opens else copy.deepcopy(self.owner)
 
-    def with_logits(self) -> "SessionModel":
+    def fitted(self) -> "SessionModel":
+        """The model with the shape that a session takes; each is tried on a session of its own, which it may change."""
+        session = self.opened()
+        libraries = [Library(name) for name in likely_libraries(getattr(session, _named_of(session, _FEEDS)))]
+        for library, reads in itertools.product(libraries, _READ_AS):
+            model = replace(self, reads=reads)
+            with suppress(Exception):  # a user's code may raise anything
+                model(library.positions(np.array([[1, 0, 1]])))
+                with suppress(Exception):
+                    model = model.with_logits(library)
+                return model
+        return self
+
+    def with_logits(self, library: Library) -> "SessionModel":
         """The model with the array that a session keeps and whose largest number is at the token that it says next."""
         if _named_of(self.opened(), _LOGITS) or not _named_of(self.opened(), _NEXTS):
             return self
         found: set[str] | None = None
         for prompt in ([1, 0, 1], [0, 1, 1, 1], [1, 1]):
             session = self.opened()
-            getattr(session, _named_of(session, _FEEDS))(prompt)
+            getattr(session, _named_of(session, _FEEDS))(self.reads(library.positions(np.array([prompt]))))
             kept = {name: each for name, each in vars(session).items() if hasattr(each, "shape") and each.shape}
             kept = {name: as_numpy(each) for name, each in kept.items() if dtype_of(each) in FLOATS}
             said = _next_of(session)
@@ -218,7 +233,7 @@ def engine_model(engine: Any) -> LastTokenModel | SessionModel | None:
         if not _is_session(session):
             return None
         with suppress(Exception):  # a user's code may raise anything: the check tells what, when it calls it
-            model = model.with_logits()
+            model = model.fitted()
         return model
 
     def read(tokens: Any) -> tuple[Any, Any]:

@@ -430,18 +430,43 @@ def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
 def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[ScoreRow]:
     for layer, product in enumerate(reference.attentions(call)):
         of_one_pass = reference.own[layer].scores
+        in_order = product.scores.shape[2] >= start + size
         for inside in range(size):
-            right = start + inside
-            got, wanted = product.scores[:, inside], of_one_pass[:, right]
-            seen, meant = (np.flatnonzero((each > HIDDEN_BELOW).any(axis=0)) for each in (got, wanted))
-            in_order = product.scores.shape[2] >= start + size
-            missed, relation = None, ""
-            if in_order and not np.array_equal(seen, meant):
-                missed = int(np.setxor1d(seen, meant)[0])
-            elif in_order and got.shape[0] == wanted.shape[0]:
-                row = QueryScores(of_one_pass, got[:, seen], seen, right, inside, reference.allowed)
-                relation = row.relation(products_of(product.queries[:, inside], product.keys)[:, seen])
-            yield ScoreRow(layer, size, start, right, (len(seen), len(meant)), missed, relation)
+            place, got = (layer, size, start, start + inside), product.scores[:, inside]
+            products, wanted = products_of(product.queries[:, inside], product.keys), of_one_pass[:, start + inside]
+            how = {"in_order": in_order, "of_one_pass": of_one_pass, "allowed": reference.allowed}
+            yield score_row(place, got, products, wanted, **how)
+
+
+def score_row(
+    place: tuple[int, int, int, int],
+    got: np.ndarray,
+    products: np.ndarray,
+    wanted: np.ndarray,
+    *,
+    in_order: bool,
+    of_one_pass: np.ndarray | None,
+    allowed: float = LEAST,
+) -> ScoreRow:
+    """The scores of one query beside those of one pass.
+
+    Args:
+        place: The layer, the size of the call and its start, and the token's place.
+        got: Its scores [heads, keys].
+        products: Its products with these keys, likewise.
+        wanted: The scores that it should have, likewise.
+        in_order: Whether its keys are those of the text, in order.
+        of_one_pass: The scores of all tokens in one pass [heads, tokens, keys], if they are known.
+        allowed: How far scores may differ, in parts of the largest.
+    """
+    layer, size, start, at = place
+    seen, meant = (np.flatnonzero((each > HIDDEN_BELOW).any(axis=0)) for each in (got, wanted))
+    missed, relation = None, ""
+    if in_order and not np.array_equal(seen, meant):
+        missed = int(np.setxor1d(seen, meant)[0])
+    elif in_order and of_one_pass is not None and len(got) == len(of_one_pass):
+        relation = QueryScores(of_one_pass, got[:, seen], seen, at, at - start, allowed).relation(products[:, seen])
+    return ScoreRow(layer, size, start, at, (len(seen), len(meant)), missed, relation)
 
 
 def _step(scores: np.ndarray) -> float | None:

@@ -18,17 +18,16 @@ import numpy as np
 from clockhands.recognition.calling import Refused
 from clockhands.testing._experiments import Unasked
 from clockhands.testing.generation._measured_attention import (
-    HIDDEN_BELOW,
     LEAST,
     Measured,
     PlacedRow,
-    QueryScores,
     RowPlaces,
     ScoreRow,
     Side,
     is_rotated,
     near,
     products_of,
+    score_row,
 )
 from clockhands.testing.generation._measured_faults import Told, faults_of_calls
 from clockhands.testing.generation._passed_positions import PlacedToken, placed_tokens
@@ -339,16 +338,10 @@ def _place(
 def _scored(
     reference: ReferenceText, calls: Sequence[tuple[InnerCall, list[PlacedToken]]], layer: int
 ) -> Iterator[ScoreRow]:
+    of_one_pass = None if reference.whole is None else reference.whole[layer].scores
     for call, tokens in calls:
         size, start = call.shape[1], tokens[0].place
         for token, own, wanted in reference.beside(call, tokens, layer):
-            seen, meant = (np.flatnonzero((each.scores > HIDDEN_BELOW).any(axis=0)) for each in (own, wanted))
+            place, products = (layer, size, start, token.place), products_of(own.query, own.keys)
             in_order = call.shape[0] == 1 and own.scores.shape[1] == start + size
-            missed, relation = None, ""
-            if in_order and not np.array_equal(seen, meant):
-                missed = int(np.setxor1d(seen, meant)[0])
-            elif in_order and reference.whole is not None:
-                of_one_pass = reference.whole[layer].scores
-                row = QueryScores(of_one_pass, own.scores[:, seen], seen, token.place, token.place - start, LEAST)
-                relation = row.relation(products_of(own.query, own.keys)[:, seen])
-            yield ScoreRow(layer, size, start, token.place, (len(seen), len(meant)), missed, relation)
+            yield score_row(place, own.scores, products, wanted.scores, in_order=in_order, of_one_pass=of_one_pass)

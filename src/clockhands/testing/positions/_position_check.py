@@ -328,40 +328,83 @@ def _faults(rules: Sequence[PositionRule], answers: Sequence[Numbered]) -> tuple
     return tuple(told[:1])
 
 
+@dataclass(frozen=True)
+class _Row:
+    """The tokens of one row of a prompt, of which some have wrong positions.
+
+    Attributes:
+        row: Its number.
+        places: Of its tokens, padding left out.
+        got: Their positions [axes, tokens].
+        right: Those of the rule.
+        wrong: Which ones differ [tokens].
+        types: 0 for text, 1 of an image, 2 of a video, 3 of audio.
+        start: The position of the first token.
+    """
+
+    row: int
+    places: np.ndarray
+    got: np.ndarray
+    right: np.ndarray
+    wrong: np.ndarray
+    types: np.ndarray
+    start: float
+
+    @property
+    def first(self) -> int:
+        """The first wrong token."""
+        return int(np.argmax(self.wrong))
+
+
 def _measured(rule: PositionRule, answer: Numbered) -> Explanation | None:
     """What wrong positions of a prompt are by themselves; None where that is nothing simple."""
     wanted, mask = positions(rule, answer.prompt), answer.prompt.mask
     wrong = answer.wrong(wanted)
-    for row in np.flatnonzero(wrong.any(axis=1)).tolist():
-        places = np.flatnonzero(mask[row])
-        got, right, missed = answer.got[:, row, places], wanted[:, row, places], wrong[row, places]
-        types, first = answer.prompt.types[row, places], int(np.argmax(missed))
-        count = np.arange(len(places)) + rule.first
-        if missed[first:].all() and types[:first].any() and not types[first:].any() and (got == count)[:, first:].all():
-            parameters = {
-                "count": number_of(len(places) - first, "token"),
-                "row": row,
-                "delta": _number((right - count)[0, -1]),
-            }
-            return _known("delta-lost", parameters)
-        plain = (types[1:] == 0) & (types[:-1] == 0) & (np.diff(right) == 1).all(axis=0)
-        back = np.flatnonzero(plain & (got[:, 1:] == rule.first).all(axis=0) & (np.diff(got) < 0).all(axis=0))
-        if len(back):
-            at = int(back[0]) + 1
-            parameters = {"first": rule.first, "token": int(places[at]), "row": row, "before": _number(got[0, at - 1])}
-            return _known("restarts-inside", parameters)
-        of_video = missed & (types == _VIDEO)
-        if types[first] == _VIDEO and (at := _after_first_frame(got, right, of_video)) is not None:
-            return _known("first-frame-alone", {"at": _as_text([_number(value) for value in at])})
+    for number in np.flatnonzero(wrong.any(axis=1)).tolist():
+        at = np.flatnonzero(mask[number])
+        got, right, types = answer.got[:, number, at], wanted[:, number, at], answer.prompt.types[number, at]
+        row = _Row(number, at, got, right, wrong[number, at], types, rule.first)
+        told = (
+            explained for of_row in (_delta_lost, _restarts_inside, _first_frame_alone) if (explained := of_row(row))
+        )
+        if (explanation := next(told, None)) is not None:
+            return explanation
     return None
 
 
-def _after_first_frame(got: np.ndarray, right: np.ndarray, wrong: np.ndarray) -> np.ndarray | None:
-    """The one position of all wrong cells, which have several times in the rule; None where they have several."""
-    at = got[:, wrong]
-    one = (at == at[:, :1]).all() and at.shape[1] > 1 and len(np.unique(right[0, wrong])) > 1
-    begins = right[0, int(np.argmax(wrong))] > right[0, max(int(np.argmax(wrong)) - 1, 0)]
-    return at[:, 0] if one and begins else None
+def _delta_lost(row: _Row) -> Explanation | None:
+    """All text behind images is counted by its tokens."""
+    behind, count = slice(row.first, None), np.arange(len(row.places)) + row.start
+    if row.types[behind].any() or not row.types[: row.first].any():
+        return None
+    if not row.wrong[behind].all() or not (row.got == count)[:, behind].all():
+        return None
+    tokens, lost = number_of(len(row.places) - row.first, "token"), _number((row.right - count)[0, -1])
+    return _known("delta-lost", {"count": tokens, "row": row.row, "delta": lost})
+
+
+def _restarts_inside(row: _Row) -> Explanation | None:
+    """A token of text that follows another one has the first position again."""
+    plain = (row.types[1:] == 0) & (row.types[:-1] == 0) & (np.diff(row.right) == 1).all(axis=0)
+    again = (row.got[:, 1:] == row.start).all(axis=0) & (np.diff(row.got) < 0).all(axis=0)
+    at = next(iter((np.flatnonzero(plain & again) + 1).tolist()), None)
+    if at is None:
+        return None
+    where = {"token": int(row.places[at]), "row": row.row, "before": _number(row.got[0, at - 1])}
+    return _known("restarts-inside", {"first": row.start, **where})
+
+
+def _first_frame_alone(row: _Row) -> Explanation | None:
+    """All wrong cells are of a video and have one position, that of its end, where the rule has several times."""
+    cells = row.wrong & (row.types == _VIDEO)
+    if row.types[row.first] != _VIDEO:
+        return None
+    first, times = int(np.argmax(cells)), row.right[0]
+    at = row.got[:, cells]
+    one = (at == at[:, :1]).all() and at.shape[1] > 1 and len(np.unique(times[cells])) > 1
+    if not one or times[first] <= times[max(first - 1, 0)]:
+        return None
+    return _known("first-frame-alone", {"at": _as_text([_number(value) for value in at[:, 0]])})
 
 
 def _with_some_grids(rule: PositionRule, answer: Numbered) -> bool:
