@@ -106,7 +106,11 @@ def test_right_programs_of_several_styles_pass(cases):
         new = continued(prompt, max_new_tokens)
         return new[: new.index(7) + 1] if 7 in new else new
 
-    for program in (generate, whole, streamed, of_rows, of_texts, with_mask, in_all, ending, Engine()):
+    class Server:
+        def serve(self, requests, tokens_to_generate):
+            return [continued(each, tokens_to_generate) for each in requests]
+
+    for program in (generate, whole, streamed, of_rows, of_texts, with_mask, in_all, ending, Engine(), Server()):
         with cases(getattr(program, "__name__", "engine")):
             report = checked(program)
             assert report.sound, str(report)

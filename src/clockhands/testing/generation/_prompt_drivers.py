@@ -38,7 +38,7 @@ from clockhands.testing.reports import CannotCheck
 END = -1
 """Stands for each token that does not come, as the program ends a text earlier."""
 
-_GENERATES = ("generate", "generate_tokens", "generate_batch", "greedy_generate", "complete")
+_GENERATES = ("generate", "generate_tokens", "generate_batch", "greedy_generate", "complete", "serve")
 _ADDS = ("add_request", "add", "submit", "enqueue", "add_prompt", "add_sequence", "insert")
 _STEPS = ("step", "decode_step", "run_step", "tick")
 _REMOVES = ("abort_request", "abort", "finish", "remove", "free", "release", "cancel")
