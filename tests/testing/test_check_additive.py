@@ -265,9 +265,37 @@ def test_a_function_that_ends_says_so():
             raise IndexError("index 512 is out of bounds")
         return x + wave_table(positions, 32)
 
-    with pytest.raises(CannotCheck, match="length="):
-        check_additive(forward, SPEC)
+    report = check_additive(forward, SPEC)
+    assert report.sound
+    assert "index 512 is out of bounds" in report.left_out["positions from 512 on"]
     assert check_additive(forward, SPEC, length=512).sound
+    with pytest.raises(CannotCheck, match="length="):
+        check_additive(forward, SPEC, length=600)
+
+
+def test_a_module_that_counts_its_rows_takes_tokens_alone(cases):
+    torch = pytest.importorskip("torch")
+
+    class Encoding(torch.nn.Module):  # as in tutorials
+        def __init__(self, first, axis):
+            super().__init__()
+            self.register_buffer(
+                "rows", torch.tensor(wave_table(np.arange(first, first + 900), 32), dtype=torch.float32)
+            )
+            self.axis, self.drop = axis, torch.nn.Dropout(0.1)
+
+        def forward(self, x):
+            rows = self.rows[: x.shape[self.axis]]
+            return self.drop(x + (rows[:, None] if self.axis == 0 else rows[None]))
+
+    for axis in (0, 1):
+        with cases(axis):
+            assert check_additive(lambda axis=axis: Encoding(0, axis), SPEC).sound
+            report = check_additive(lambda axis=axis: Encoding(1, axis), SPEC, raises=False)
+            assert report.codes == {"positions-offset"}, str(report)
+    drawing = Encoding(0, 1)
+    with pytest.raises(CannotCheck, match="draws them at random"):
+        check_additive(drawing.train(), SPEC)
 
 
 LONGER = {"values": TRAINED[:64].repeat(2, 1), "length": 65}

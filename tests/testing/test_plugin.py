@@ -85,7 +85,7 @@ FAILING = """
         clockhands.check_rotary(3, SPEC)
 
     def test_of_another_signature(clockhands):
-        clockhands.check_rotary(lambda x: x, SPEC)
+        clockhands.check_rotary(lambda x, at, more: x, SPEC)
 
     def test_that_raises_at_once(clockhands):
         clockhands.check_rotary(rope.raises, SPEC)

@@ -422,7 +422,7 @@ class Window(SmallModel):
 def test_a_window_of_rows_is_measured():
     report = checked(Window())
     assert report.sound, str(report)
-    assert "their window of 8 tokens" in report.left_out["rows removed from the cache"]
+    assert "its window of 8 tokens" in report.left_out["rows removed from the cache"]
 
 
 def test_two_faults_at_once_are_told_apart_from_none_that_is_known():

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -224,6 +225,9 @@ def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
     if kind == "generation" and (kept := _kept(target)) is not None:
         return kept
     value = load(target, accepts=generates_text)
+    if (method := _named_method(value, kind, options.get("like"))) is not None:
+        owner = target if isinstance(value, type) else target.removesuffix(f".{method}")
+        value = getattr(_instance(owner, options), method)
     if kind in {None, "positions"} and not inspect.isroutine(value) and not generates_text(value):
         refuse_processor(value, options.get("like"))
     bare = kind is None and "like" not in options
@@ -233,6 +237,35 @@ def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
     if not (is_module(built) or callable(built) or generates_text(built)):
         built = next((getattr(built, name) for name in _CALLED if callable(getattr(built, name, None))), built)
     return built
+
+
+def _named_method(value: Any, kind: str | None, like: Any) -> str | None:
+    """The method that is meant, of an object of its class: one that is named, or the only one that numbers tokens."""
+    from clockhands.recognition.token_positions import is_family
+    from clockhands.testing.positions import numbers_tokens
+
+    if inspect.isfunction(value):
+        parameters = inspect.signature(value).parameters
+        return value.__name__ if "." in value.__qualname__ and next(iter(parameters), "") == "self" else None
+    if isinstance(value, type) and (kind == "positions" or (isinstance(like, str) and is_family(like))):
+        methods = {name: each for name, each in vars(value).items() if inspect.isfunction(each)}
+        found = [name for name, each in methods.items() if _NUMBERING.fullmatch(name) or numbers_tokens(each)]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+_NUMBERING = re.compile(
+    r"((get|make|compute|build)_)?(rope_index|((mrope|rope|token)_)?(positions|position_ids|pos_ids))"
+)
+"""The name of a method that numbers tokens."""
+
+
+def _instance(target: str, options: dict[str, Any]) -> Any:
+    """An object of a class: made for a config, by the function of its file that does so, or without arguments."""
+    from clockhands.testing.built_subjects import loaded_instance
+
+    made = _built_beside(target, load(target), options)
+    return (loaded_instance(made) or _built(made)) if isinstance(made, type) else made
 
 
 _CALLED = ("forward", "apply", "apply_rotary", "encode")
@@ -254,6 +287,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     """
     from clockhands.encodings.specs import METHODS
     from clockhands.testing.built_subjects import (
+        CONFIG,
         built_for,
         cut_of,
         loaded_instance,
@@ -263,11 +297,12 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
         with_paths,
     )
     from clockhands.testing.generation import generates_text
-    from clockhands.testing.kinds import is_config, is_module
+    from clockhands.testing.kinds import chosen_in, is_config, is_module
 
-    like = options.get("like")
+    like, layer = options.get("like"), 0
     config = _config_beside(target) if like is None else None
-    config = Path(like) if like is not None and is_config(like) and Path(like).exists() else config
+    if isinstance(like, str) and is_config(like) and (named := Path((chosen := chosen_in(like)).target)).exists():
+        config, layer = named / CONFIG if named.is_dir() else named, chosen.layer or 0
     if inspect.isroutine(value) and generates_text(value):
         return with_paths(value, config)
     own = any(callable(getattr(value, name, None)) for name in METHODS)
@@ -284,7 +319,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
         )
     weights = ", with random weights"
     try:
-        built, cut = built_for(value, config), cut_of(config)
+        built, cut = built_for(value, config, layer), cut_of(config)
         weights += f" and {cut}" if cut else ""
     except CannotCheck:
         if (built := loaded_instance(value)) is None:
@@ -364,9 +399,17 @@ def _of_grid(function: Any, kind: str, options: Mapping[str, Any], others: Mappi
     with contextlib.suppress(CannotCheck):  # what only the encoding can say
         if (report := by_names(function, kind, **others)) and not report.sound:
             return report
-    rows, length = rows_at_positions(function, takes, axes, others.get("backend"), others.get("timeout", 60.0))
+    how = others.get("backend"), others.get("timeout", 60.0)
+    rows, length = rows_at_positions(function, takes, options["like"], *how)
     call = "positions -> cos, sin" if kind == "rotary" else "positions"
-    return check_of(kind)(rows, raises=False, **{"length": length, **options, "call": call, "backend": "numpy"})
+    how = {"raises": False, "length": length, **options, "call": call, "backend": "numpy"}
+    report = check_of(kind)(rows, **how)
+    if kind == "additive" and axes == 2 and report.codes == {"axes-exchanged"}:
+        other = check_of(kind)(lambda positions: rows(positions[:, ::-1]), **how)
+        if other.sound:  # an additive encoding has no names for its coordinates, and published codes have both orders
+            why = "no expected encoding names its coordinates; here the first one is the column"
+            return replace(other, left_out={**other.left_out, "which coordinate is the row": why})
+    return report
 
 
 def _without_encoding(
@@ -416,13 +459,14 @@ def _refuse_unknown(target: str, value: Any) -> None:
     owner = value if isinstance(value, type) else type(value)
     if owner.__module__.startswith("clockhands.") or any(callable(getattr(value, name, None)) for name in METHODS):
         return
-    methods = [f"{name}{inspect.signature(each)}" for name, each in vars(owner).items()
-               if inspect.isfunction(each) and not name.startswith("_")]  # fmt: skip
+    names = [name for name, each in vars(owner).items() if inspect.isfunction(each) and not name.startswith("_")]
+    methods = [f"{name}{inspect.signature(vars(owner)[name])}" for name in names]
     offers = f" Its methods are {listed(methods)}." if methods else ""
     raise CannotCheck(
         f"{target} is {shown(value)}, which is no encoding, function, module, engine or program that a check knows."
         f"{offers}",
-        "Name the function or the module in it that handles positions; or write one that calls it: def forward(tokens) "
+        f"Name the method or function that handles positions, as in {target}.{(names or ['method'])[0]}; or write one "
+        "that calls it: def forward(tokens) "
         "-> logits [batch, seq, vocabulary], def generate(prompt, max_new_tokens) -> tokens, or "
         "def rotated(x, positions).",
     )

@@ -31,7 +31,7 @@ class Windows:
         found: What is not as declared.
         answers: What was measured, and why something was not.
         unknown: The layers with a declared window or chunk that was not measured.
-        compared: The layers with one that was.
+        compared: The layers with one that was, and those without one that see all tokens.
     """
 
     found: list[Observation] = field(default_factory=list)
@@ -57,7 +57,9 @@ class _Seen:
 def differing_windows(
     module: nn.Module, ids: Tensor, codes: Sequence[LayerEncoding], seen: Sequence[Attended], context: int | None
 ) -> Windows:
-    """Compare the tokens that queries see with the declared windows and chunks; nothing where none is declared.
+    """Compare the tokens that queries see with the declared windows and chunks; nothing where no layer has one.
+
+    A layer without one should see all tokens, also in a text behind the windows of layers that are not in the pass.
 
     Args:
         module: The model.
@@ -70,12 +72,14 @@ def differing_windows(
     reaches = {path: code.farthest for path, code in declared.items() if code is not None and code.farthest is not None}
     reaches = {path: reach for path, reach in reaches.items() if context is None or reach < context}
     made = Windows()
-    if not reaches:
+    of_text = [code.farthest for code in codes if code.part in TEXT and code.farthest is not None]
+    every = [reach for reach in of_text if context is None or reach < context]
+    if not every:
         return made
-    length = min(max(reaches.values()) + _BEYOND, LONGEST_TEXT, context or LONGEST_TEXT)
+    length = min(max(every) + _BEYOND, LONGEST_TEXT, context or LONGEST_TEXT)
     found: dict[str, _Seen | None] = {}
     why = "no mask of a known shape was seen"
-    if min(reaches.values()) < length:
+    if min(every) < length:
         try:
             found = _visible(module, ids.repeat(-(-length // len(ids)))[:length])
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -83,6 +87,7 @@ def differing_windows(
     wrong: dict[tuple[str, str], list[int]] = {}
     unknown: dict[str, list[int]] = {}
     right: list[int] = []
+    whole: list[int] = []
     for each in seen:
         code, own, reach = declared[each.path], found.get(each.path), reaches.get(each.path)
         if code is None or (code.farthest is not None and reach is None):
@@ -95,12 +100,12 @@ def differing_windows(
                 unknown.setdefault(why, []).append(each.layer)
         elif sees != _reach(_declared_first(code, length), two_sided=code.two_sided):
             wrong.setdefault((sees, code.seen), []).append(each.layer)
-        elif reach is not None:
-            right.append(each.layer)
+        else:
+            (whole if reach is None else right).append(each.layer)
     for (sees, declares), layers in wrong.items():
         says = f"In a text of {number_of(length, 'token')}, a query sees {sees}, where {declares} are declared."
         made.found.append(Observation("run-differs", {"says": says, "remedy": _REMEDY}, layer_ranges(layers)))
-    made.compared = [*right, *(layer for layers in wrong.values() for layer in layers)]
+    made.compared = [*right, *whole, *(layer for layers in wrong.values() for layer in layers)]
     if right:
         where = numbered_layers(sorted({*right}))
         made.answers.append(f"In a text of {length:,} tokens, queries of {where} see the declared windows or chunks.")

@@ -112,7 +112,7 @@ class _Recorder(TorchFunctionMode):
     def _softmax(self, args: Any, kwargs: Any, func: Any) -> None:
         scores = args[0] if args else kwargs.get("input")
         axis = args[1] if len(args) > 1 else kwargs.get("dim", -1)
-        if not isinstance(scores, Tensor) or scores.ndim < 3 or not isinstance(axis, int):
+        if not isinstance(scores, Tensor) or scores.ndim < 2 or not isinstance(axis, int):
             return
         order = [*range(scores.ndim)]
         if func in SOFTMAX:

@@ -186,7 +186,7 @@ def product_of_matrices(one: Any, other: Any, shape: Sequence[int]) -> Product |
 
     None where texts are not alike.
     """
-    if min(one.ndim, other.ndim) < 3:
+    if min(one.ndim, other.ndim) < 2 or len(shape) < 2:
         return None
     texts = ascii_lowercase[: len(shape) - 2]
     letters, arrays = [], []

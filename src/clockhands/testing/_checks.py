@@ -3,6 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,33 @@ def run_all(it: Any, experiments: Iterable[Experiment]) -> tuple[list[Experiment
                 ) from error.__cause__
             left_out[experiment.name] = str(error)
     return asked, left_out
+
+
+TABLE_ROWS = (8192, 4096, 2048, 1024, 512)
+"""Usual numbers of positions of a stored table."""
+
+
+def with_fewer_positions(it: Any, run: Callable[..., Report]) -> Report:
+    """The report of a check; of a function that has a table of fewer positions, at these, with what was left out.
+
+    Raises:
+        CannotCheck: It fails with fewer too.
+    """
+    try:
+        return run()
+    except CannotCheck:
+        refused = ""
+        for number in (it.length, *(rows for rows in TABLE_ROWS if rows < it.length)):
+            try:
+                it(it.tokens(1, 1, 1, seed=3), it.at_axes(np.array([number - 1])))
+            except Refused as error:
+                refused = refused or str(error)
+                continue
+            if not refused:
+                raise
+            it.length = it.called.most = number
+            return run(left_out={f"positions from {number:,} on": refused})
+        raise
 
 
 def failures_of(
@@ -177,7 +205,9 @@ def _built(fn: Callable[..., Any], spec: Any) -> Callable[..., Any] | None:
         return None
     # A rotation has no learned weights: a module with some is attention, or a model.
     weights: Any = getattr(built, "parameters", tuple) if is_module(built) and isinstance(spec, Rotary) else tuple
-    return built if callable(built) and not any(True for _ in weights()) else None
+    if not callable(built) or any(True for _ in weights()):
+        return None
+    return built.eval() if is_module(built) else built  # in training it may drop numbers at random
 
 
 def checked(
@@ -223,7 +253,29 @@ def checked(
         worst=worst,
         spec=it.spec,
     )
-    return settled(report if report.sound else replace(report, explanations=explained(asked)), raises)
+    if not report.sound:
+        report = replace(report, explanations=explained(asked))
+        if not report.explanations and _draws(it):
+            raise CannotCheck(
+                "The same call gives other numbers each time: the function draws them at random, as dropout does.",
+                "Call eval() on its module before the check.",
+            )
+    return settled(report, raises)
+
+
+def _draws(it: Any) -> bool:
+    """Whether a function of PyTorch gives one call different numbers, and the same ones from the same seed."""
+    if it.called.library.name != "torch" or not hasattr(it, "at_axes"):
+        return False
+    import torch
+
+    answers = []
+    with torch.random.fork_rng(devices=[]):
+        for seed in (1, 2, 2):
+            torch.manual_seed(seed)
+            with suppress(Refused, Unasked):
+                answers.append(it(it.tokens(1, 1, 8, seed=3), it.at_axes(np.arange(8))))
+    return len(answers) == 3 and not np.array_equal(*answers[:2]) and np.array_equal(*answers[1:])
 
 
 def made(make: Callable[[Any], Any], spec: Any) -> Callable[..., Any]:

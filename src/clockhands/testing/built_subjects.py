@@ -33,7 +33,7 @@ _GIVEN = ("config", *_SIZES, "number of the layer", "folder", "config file", "mo
 _MEANT = meanings(*_GIVEN)
 _WHOLE = frozenset({"config", "folder", "config file"})
 _ROTATES = ("rot", "rope")
-_LOADS = re.compile(r"(load|build|make|get|create)_?(\w+_)?model")
+_LOADS = re.compile(r"(load|build|make|create)$|(load|build|make|get|create)_?(\w+_)?model")
 _MOST, _FEW_TOKENS = 250_000_000, 1024  # numbers of a class that is built
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 
@@ -66,8 +66,10 @@ def _needed(value: Any) -> list[inspect.Parameter]:
     return [one for one in _parameters(value) if one.default is one.empty] if callable(value) else []
 
 
-def built_for(value: Any, config: Path) -> Any:
+def built_for(value: Any, config: Path, layer: int = 0) -> Any:
     """What a class or a function makes of a config: of each argument the values that it may mean are tried.
+
+    An argument that is the number of a layer gets ``layer``.
 
     Raises:
         CannotCheck: It makes nothing of any; the message says what it raised.
@@ -77,7 +79,7 @@ def built_for(value: Any, config: Path) -> Any:
     for whole in _wholes(value, held):
         try:
             with seeded(0):
-                return value(**_arguments(value, whole, held, config))
+                return value(**_arguments(value, whole, held, config, layer))
         except ClockhandsError:
             raise
         except (Exception, EndsProcess) as error:  # noqa: BLE001 - a user's code may raise anything
@@ -89,8 +91,8 @@ def built_for(value: Any, config: Path) -> Any:
 
 
 def loaded_instance(value: Any) -> Any:
-    """What the loader beside a class of modules gives, if that is an instance of it; else None."""
-    made = _loaded(value) if is_module(value) else None
+    """What the loader beside a class gives, if that is an instance of it; else None."""
+    made = _loaded(value)
     return made if made is not None and isinstance(made, value) else None
 
 
@@ -332,7 +334,7 @@ def _fields(kind: type) -> list[str]:
     return [parameter.name for parameter in _parameters(kind)]
 
 
-def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path) -> dict[str, Any]:
+def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path, layer: int = 0) -> dict[str, Any]:
     """The arguments of a class: all that it needs, and those with a default that the config says otherwise."""
     given: dict[str, Any] = {}
     parameters = _parameters(value)
@@ -350,13 +352,14 @@ def _arguments(value: Any, whole: Any, held: Mapping[str, Any], config: Path) ->
         if meant == "hidden size" and rotates:
             meant = "head size"
         values = {
-            "config": whole, "number of the layer": 0, "folder": str(config.parent), "config file": str(config),
+            "config": whole, "number of the layer": layer, "folder": str(config.parent), "config file": str(config),
             "device": "cpu",
         }  # fmt: skip
         found = values[meant] if meant in values else _number(meant, held) if meant in _SIZES else None
         if one.default is one.empty and meant == "dtype":
             found = getattr(sys.modules.get("torch"), "float32", "float32")
         wanted = one.default is one.empty or (meant in _SIZES and not _WHOLE & named)
+        wanted = wanted or (meant == "number of the layer" and layer > 0)
         if wanted and found is not None:
             given[one.name] = found
     return given

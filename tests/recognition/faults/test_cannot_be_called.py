@@ -39,7 +39,7 @@ CHECKS = {
 }
 CANNOT = {
     "rotary": [
-        (lambda x: x, "argument"),
+        (lambda x, _at, _more: x, "argument"),
         (lambda x, _cos, _sin, _unsqueeze_dim: x, "argument"),
         (raises, "it raised RuntimeError: no kernel for this"),
         (lambda x, at: RIGHT(x, at)[..., :8], "8"),
@@ -52,7 +52,7 @@ CANNOT = {
         (lambda x, at: RIGHT(x, at) + 0j, "complex"),
     ],
     "additive": [
-        (lambda x: x, "it raised TypeError"),
+        (lambda x, _at, _more: x, "it raised TypeError"),
         (lambda x, _: x[:1], "it returned shape [1, 32] for x of shape [4, 32]"),
         (lambda *_: None, "it returned nothing, not an array"),
         (lambda x, _: x.astype(int), "not real numbers"),

@@ -26,7 +26,7 @@ from clockhands.recognition import identify
 from clockhands.recognition.calling import Refused
 from clockhands.recognition.faults import ADDITIVE, SHARDING
 from clockhands.recognition.suspects import AdditiveObservations, additive_suspects, further_suspects
-from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
+from clockhands.testing._checks import COPIES, checked, function_of, named, resolved, with_fewer_positions
 from clockhands.testing._experiments import ROWS, Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.bounds import resizing_error
 from clockhands.testing.functions._additive_subject import EVERY, SMALL, CheckedAdditive, Right
@@ -105,7 +105,8 @@ def check_additive(
             end.
         backend: ``"numpy"``, ``"torch"``, ``"jax"`` or a module of the array API; detected by default.
         dtype: The dtype of its tokens, or of the table that it returns.
-        length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the encoding has fewer.
+        length: Positions 0 to ``length - 1`` are checked: 10,000, or fewer if the encoding has fewer or the function
+            refuses more (8,192, 4,096, ..., 512).
         timeout: The time limit of a call, in seconds.
         raises: Whether a failure is raised; otherwise it is only in the report.
 
@@ -139,7 +140,7 @@ def check_additive(
         raise InvalidValue(
             f"`call` must take tokens for an additive encoding, got {shown(call)}.", 'Pass call="x, positions".'
         )
-    ends = LENGTH if right.ends is None else min(LENGTH, right.ends)
+    ends, given_length = LENGTH if right.ends is None else min(LENGTH, right.ends), length is not None
     length = ends if length is None else _length(length, right)
 
     def outside(function: Callable[..., Any], own: Right, first: str | None = None) -> CheckedAdditive:
@@ -179,7 +180,8 @@ def check_additive(
     experiments = (*SMALL, EVERY)
     if it.called.part is not None:
         experiments = (*part_experiments("several sequences", keys=False), EVERY_OF_PART)
-    return checked("additive", named(fn, make), it, experiments, explained, raises=raises)
+    run = partial(checked, "additive", named(fn, make), it, experiments, explained, raises=raises)
+    return run() if given_length or it.called.part is not None else with_fewer_positions(it, run)
 
 
 def _resizing_takes(function: Callable[..., Any], call: str | None) -> Mapping[str, str] | None:

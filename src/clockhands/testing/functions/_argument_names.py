@@ -87,6 +87,20 @@ def arguments_of(
     return found
 
 
+def takes_tokens_alone(function: Callable[..., Any]) -> bool:
+    """Whether a function takes one argument, which may be tokens, and beside it at most masks that may be left out."""
+    try:
+        first, *others = inspect.signature(getattr(function, "forward", function)).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    masks = meanings("mask")
+    return (
+        first.kind not in _VARIABLE
+        and KNOWN.get(first.name, "x") == "x"
+        and all(one.name in masks and one.default is not one.empty for one in others)
+    )
+
+
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 

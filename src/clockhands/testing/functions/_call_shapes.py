@@ -21,6 +21,7 @@ from clockhands.testing.functions._argument_names import (
     SETTINGS,
     TABLES,
     arguments_of,
+    takes_tokens_alone,
 )
 from clockhands.testing.functions._wave_tables import (
     ONE_FOR_EACH_PAIR,
@@ -242,7 +243,9 @@ def shapes(
     ]
     if counted:  # what has positions is told so if it cannot be called without
         named = [one for one in named if not {*one.takes} & {*POSITIONS, "offset"}] or named
-    if not named or named[0].guessed:
+    if takes_tokens_alone(function) and not counted:
+        named = [*(one for one in named if one.takes == ("positions",)), CallShape(("x",))]
+    elif not named or named[0].guessed:
         plain = CallShape(_PLAIN[1] if counted else _PLAIN[0], compared=counted, guessed=not counted)
         named = [plain, *(one for one in named if one.takes != plain.takes)]
     return [shape for one in named for shape in _layouts(one, axes, places, spec)]
@@ -286,7 +289,9 @@ def _usual(one: CallShape, axes: str | None, places: str | None, spec: Rotary | 
     """The shape in all usual layouts of what was not given."""
     each = (axes,) if axes is not None else _USUAL_AXES[:1] if one.returns else _USUAL_AXES
     usual = (
-        ("axes batch seq", "batch seq", "seq") if spec is not None and spec.number_of_axes > 1 else ("batch seq", "seq")
+        ("axes batch seq", "axes seq", "batch seq", "seq")
+        if spec is not None and spec.number_of_axes > 1
+        else ("batch seq", "seq")
     )
     positions = (places,) if places is not None else usual if "positions" in one.takes else ("seq",)
     if one.computes:

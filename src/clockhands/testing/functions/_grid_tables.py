@@ -59,6 +59,9 @@ def grid_taken(function: Callable[..., Any]) -> dict[str, str] | None:
 # Without an expected encoding it is not known which columns a coordinate should have: heads may see one of them alone.
 _UNCOMPARED = {"frequencies, and which columns each coordinate has": "no expected encoding is named"}
 
+# A function of one side alone.
+_SQUARE = {"which of two coordinates is the row": "its grids are square"}
+
 
 def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:
     """The report on a function that makes the table of a grid.
@@ -73,13 +76,14 @@ def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: 
         asked = [InputNumbers("cells of a grid", table, _real(table.columns))]
         report = judged(named(function, None), "additive", asked, list(_readings(table)), called, error=_ERROR)
         report = _unless_stretched(report, table)
-        return replace(report, left_out=_UNCOMPARED) if report.sound else report
+        square = table.sizes[1] == table.sizes[2] > 1
+        return replace(report, left_out=_UNCOMPARED | (_SQUARE if square else {})) if report.sound else report
 
     return first_judged(_attempts(called, _SIZES, judge))
 
 
 def rows_at_positions(
-    function: Callable[..., Any], takes: Mapping[str, str], axes: int, backend: Any, timeout: float
+    function: Callable[..., Any], takes: Mapping[str, str], spec: Any, backend: Any, timeout: float
 ) -> tuple[Callable[[np.ndarray], Any], int]:
     """A function(positions [seq, axes]) of the rows of a grid's table, and the number of positions on each axis.
 
@@ -87,8 +91,9 @@ def rows_at_positions(
         CannotCheck: The function cannot be called.
     """
     called = NamedCall(function, takes, backend, timeout)
-    table: GridTable = first_judged(_attempts(called, (_SIDE, _SIDE, _SIDE), lambda table: table))
-    sizes = table.sizes[3 - axes :]
+    width = getattr(spec, "head_width", None) or spec.width
+    table: GridTable = first_judged(_attempts(called, (_SIDE, _SIDE, _SIDE), lambda table: table, (width, *_WIDTHS)))
+    sizes = table.sizes[3 - spec.number_of_axes :]
 
     def rows(positions: np.ndarray) -> Any:
         found = table.columns[np.ravel_multi_index(tuple(np.asarray(positions).T), sizes)]
@@ -98,15 +103,16 @@ def rows_at_positions(
 
 
 def _attempts(
-    called: NamedCall, sizes: tuple[int, int, int], then: Callable[[GridTable], T]
+    called: NamedCall, sizes: tuple[int, int, int], then: Callable[[GridTable], T], widths: Sequence[int] = _WIDTHS
 ) -> Iterator[tuple[str, Callable[[], T]]]:
     """The ways to call a function for the table of a grid, and what is then made of the table."""
     words = {*called.takes.values()}
 
-    def attempt(three: bool, channels: int) -> T:
-        frames, height, width = sizes
+    def attempt(three: bool, channels: int, square: bool = False) -> T:
+        frames, height, width = (sizes[0], sizes[2], sizes[2]) if square else sizes
         given = {
-            "frames": frames, "height": height, "width": width, "size": sizes if three else sizes[1:],
+            "frames": frames, "height": height, "width": width,
+            "size": width if square else sizes if three else sizes[1:],
             "channels": channels, "latents": np.zeros((1, channels, *(sizes if three else sizes[1:]))),
         }  # fmt: skip
         cells = (frames if three and words & {"frames", "size", "latents"} else 1, height, width)
@@ -119,9 +125,11 @@ def _attempts(
         called.answer(given, int(np.prod(cells)), read)
         return then(made[-1])
 
-    for three, channels in itertools.product((True, False), _WIDTHS):
+    for three, channels in itertools.product((True, False), widths):
         if three or "frames" not in words:
             yield "frames, rows and columns" if three else "rows and columns", partial(attempt, three, channels)
+    for channels in widths if "size" in words else ():
+        yield "one side of a square", partial(attempt, False, channels, square=True)
 
 
 def _unless_stretched(report: Report, table: GridTable) -> Report:

@@ -30,7 +30,7 @@ from clockhands.recognition.suspects import (
     recognised,
     rotary_suspects,
 )
-from clockhands.testing._checks import COPIES, checked, function_of, named, resolved
+from clockhands.testing._checks import COPIES, checked, function_of, named, resolved, with_fewer_positions
 from clockhands.testing._experiments import Answer, ExperimentRun, Unasked, failed_of
 from clockhands.testing.functions._call_shapes import spaced
 from clockhands.testing.functions._calls import Called
@@ -61,11 +61,9 @@ from clockhands.testing.functions._suspects import (
 )
 from clockhands.testing.functions._tokens import chosen_positions, other_tokens
 from clockhands.testing.functions._two_faults import suspects_with_two_faults
-from clockhands.testing.reports import CannotCheck, Explanation, Failure, Report, settled
+from clockhands.testing.reports import Explanation, Failure, Report, settled
 
 LENGTH = 10_000
-TABLE_ROWS = (8192, 4096, 2048, 1024, 512)
-"""Usual numbers of positions of a stored table."""
 
 
 def check_rotary(
@@ -179,13 +177,7 @@ def check_rotary(
     if it.called.part is not None:
         experiments = (*part_experiments("several heads", keys=it.called.shape.pairs), EVERY_OF_PART)
     run = partial(checked, "rotary", named(fn, make), it, experiments, partial(_explained, it), raises=raises)
-    try:
-        report = run()
-    except CannotCheck:
-        fewer = {} if given_length or it.called.part is not None else _fewer_positions(it)
-        if not fewer:
-            raise
-        report = run(left_out=fewer)
+    report = run() if given_length or it.called.part is not None else with_fewer_positions(it, run)
     if not report.sound:
         return report
     report = replace(report, left_out={**report.left_out, **it.called.unread_waves()})
@@ -256,20 +248,6 @@ def _with_gradient(report: Report, it: CheckedRotary) -> Report:
     failure = Failure(_GRADIENT, f"the gradient of its tokens is not rotated back: {how}.", {"off": off})
     told = explanation_of(ROTARY["gradient-not-rotated"], {"how": how})
     return replace(report, failures=(failure,), explanations=(told,))
-
-
-def _fewer_positions(it: CheckedRotary) -> dict[str, str]:
-    """Let a function that has a table of fewer positions be checked at these; what is not checked, with the reason."""
-    refused = ""
-    for number in (it.length, *(rows for rows in TABLE_ROWS if rows < it.length)):
-        try:
-            it(it.tokens(1, 1, 1, seed=3), it.at_axes(np.array([number - 1])))
-        except Refused as error:
-            refused = refused or str(error)
-            continue
-        it.length = it.called.most = number
-        return {f"positions from {number:,} on": refused} if refused else {}
-    return {}
 
 
 def checked_length(spec: Rotary, length: int | None) -> int:

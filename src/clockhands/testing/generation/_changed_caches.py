@@ -32,7 +32,7 @@ def _evicted(it: GenerationSubject) -> list[Answer]:
     """Old rows are taken out of the cache, and the text goes on where it was."""
     needs_positions(it)
     if it.model.window is not None:
-        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+        raise Unasked(f"its window of {it.model.window:,} tokens may count the rows that are kept")
     text = it.texts[0]
     steps = min(4, len(text) // 3)
     begun = len(text) - steps
@@ -67,7 +67,7 @@ def _rejected(it: GenerationSubject) -> list[Answer]:
     """Two of four drafted tokens are wrong: their rows are removed, and the text goes on where the first one was."""
     needs_positions(it)
     if it.model.window is not None:
-        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+        raise Unasked(f"its window of {it.model.window:,} tokens may count the rows that are kept")
     text, half = it.texts[0], len(it.texts[0]) // 2
     begun = half + 2
     drafted = np.concatenate([text[:begun], (text[begun : begun + 2] + 1) % it.model.vocabulary])
@@ -210,7 +210,7 @@ def _rotated_cache(it: GenerationSubject, cache: Any, size: int, by: int) -> Any
     if it.spec is None or not getattr(cache, "layers", None):
         raise Unasked("pass shift=, a function(cache, positions) that moves a cache")
     if it.model.window is not None:
-        raise Unasked(f"its layers keep no more than their window of {it.model.window:,} tokens")
+        raise Unasked(f"its window of {it.model.window:,} tokens may count the rows that are kept")
     if states_of(it):
         raise Unasked("values of one token differ by position, as its keys do, since it keeps a state: pass shift=")
     placed = placed_arrays(it)

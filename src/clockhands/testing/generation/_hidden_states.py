@@ -18,43 +18,45 @@ class HiddenStateLayer:
     """A layer as a function of token ids.
 
     Attributes:
-        layer: From hidden states [batch, seq, width], or [seq, batch, width], to others.
+        layer: From hidden states to others.
         name: What it calls them; None where they are passed first.
         rows: The vector of each token, [tokens, width].
-        sequence_first: Whether the tokens are the first axis.
+        axes: Those of hidden states before the width: ``"batch seq"``, ``"seq batch"``, or ``"seq"`` of one text.
     """
 
     layer: Callable[..., Any]
     name: str | None
     rows: Any
-    sequence_first: bool
+    axes: str
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Look up the rows of the tokens, and call the layer with them."""
         tokens = named.pop(self.name) if self.name is not None else arguments[0]
-        states = self.rows[tokens.T if self.sequence_first else tokens]
+        if self.axes == "seq" and len(tokens) > 1:
+            raise Refused("it takes one text at a time")
+        states = self.rows[tokens[0] if self.axes == "seq" else tokens.T if self.axes == "seq batch" else tokens]
         if self.name is not None:
             answer = self.layer(**{self.name: states}, **named)
         else:
             answer = self.layer(states, *arguments[1:], **named)
         made, cache = logits_and_cache(answer)
-        return made.transpose(0, 1) if self.sequence_first else made, cache
+        return made[None] if self.axes == "seq" else made.transpose(0, 1) if self.axes == "seq batch" else made, cache
 
 
 def reading_states(model: CausalModel) -> CausalModel | None:
     """The model as one that reads token ids, if it is a layer of PyTorch that reads hidden states; else None."""
     for width in _widths(model.forward):
         rows = model.library.floats(np.random.default_rng(5).standard_normal((width, width)), "float32")
-        for sequence_first in (False, True):
-            made = _of_layer(model, rows, sequence_first=sequence_first)
+        for axes in ("batch seq", "seq batch", "seq"):
+            made = _of_layer(model, rows, axes)
             # Without a mask, a layer that takes one may see later tokens, which says nothing of the layer.
             if _depends(made, 0, 2) and not ("mask" in made.takes and _depends(made, 2, 0)):
                 return made
     return None
 
 
-def _of_layer(model: CausalModel, rows: Any, *, sequence_first: bool) -> CausalModel:
-    layer = HiddenStateLayer(model.forward, model.names.get("tokens"), rows, sequence_first)
+def _of_layer(model: CausalModel, rows: Any, axes: str) -> CausalModel:
+    layer = HiddenStateLayer(model.forward, model.names.get("tokens"), rows, axes)
     return replace(model, forward=layer, vocabulary=len(rows))
 
 

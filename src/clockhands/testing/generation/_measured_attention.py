@@ -121,6 +121,15 @@ class ReferencePass:
         chosen = ((call.products[number], keys) for number, keys in self.before.items())
         return [replace(each, keys=each.keys[:, keys:], scores=each.scores[:, :, keys:]) for each, keys in chosen]
 
+    def with_room(self, call: Any) -> Iterator[tuple[Any, bool]]:
+        """The same, and whether the keys before the text are the room of a cache, where later calls have keys too.
+
+        All of them are hidden in one pass. In which order they come is not known.
+        """
+        for each, (number, keys) in zip(self.attentions(call), self.before.items(), strict=True):
+            room = keys > 0 and bool((self.call.products[number].scores[:, :, :keys] <= HIDDEN_BELOW).all())
+            yield (call.products[number] if room else each), room
+
     @cached_property
     def own(self) -> list[Any]:
         """The attentions of this pass."""
@@ -428,9 +437,9 @@ def _placed(reference: ReferencePass, call: Any, start: int, size: int) -> Itera
 
 
 def _scored(reference: ReferencePass, call: Any, start: int, size: int) -> Iterator[ScoreRow]:
-    for layer, product in enumerate(reference.attentions(call)):
+    for layer, (product, room) in enumerate(reference.with_room(call)):
         of_one_pass = reference.own[layer].scores
-        in_order = product.scores.shape[2] >= start + size
+        in_order = not room and product.scores.shape[2] >= start + size
         for inside in range(size):
             place, got = (layer, size, start, start + inside), product.scores[:, inside]
             products, wanted = products_of(product.queries[:, inside], product.keys), of_one_pass[:, start + inside]

@@ -126,7 +126,8 @@ def _read_tokens(
     arrays, numbers, offset = [], [], 0
     for number in begins:
         rows = np.array(record.reads[number].rows).reshape(record.reads[number].shape)
-        rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim and rows.size else rows.reshape(-1, 1)
+        each_text = rows.ndim == 1 and rows.size == len(texts) > 1  # a token of each, not several of one
+        rows = rows.reshape(-1, rows.shape[-1]) if rows.ndim and rows.size and not each_text else rows.reshape(-1, 1)
         arrays.append((rows, offset + np.arange(rows.size).reshape(rows.shape)))
         numbers.append(offset)
         offset += rows.size

@@ -10,8 +10,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from clockhands.errors import InvalidType
-from clockhands.models.opened_modules import text_config
+from clockhands.configs.resolve import resolve
+from clockhands.configs.resolved import TEXT
+from clockhands.errors import ClockhandsError, InvalidType
+from clockhands.models.opened_modules import open_values, text_config
 from clockhands.models.torch_threads import faster_alone
 from clockhands.phrases import listed, shown
 from clockhands.recognition.calling import LIBRARIES, Library, Refused, answered, as_numpy, likely_libraries
@@ -386,7 +388,11 @@ def _faster_alone(model: Any) -> bool:
 
 
 def _window(config: Any) -> int | None:
-    """Keys that a query sees at most, where some layer has a window."""
+    """Keys that a query sees at most, where some layer has a window, by whatever name."""
+    with suppress(ClockhandsError):
+        if callable(getattr(config, "to_dict", None)) and (opened := open_values(config)) is not None:
+            reaches = [code.farthest for code in resolve(opened).codes if code.part in TEXT]
+            return min((reach for reach in reaches if reach is not None), default=None)
     window = getattr(config, "sliding_window", None)
     types = getattr(config, "layer_types", None)
     if types is not None and not any("sliding" in str(kind) or "chunked" in str(kind) for kind in types):

@@ -341,8 +341,25 @@ def _inside(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
             for model, faults in found.items():
                 told.setdefault(model, []).extend(faults[:1])
         # One prompt alone may have a drafted token by chance where another one stands in its text.
-        return len(told), [(model, faults[0]) for model, faults in told.items() if len(faults) > 1]
+        alone = [(model, faults[0]) for model, faults in told.items() if len(faults) > 1]
+        return len(told), alone or _inside_batches(it)
     return 0, []
+
+
+def _inside_batches(it: PromptSubject) -> list[tuple[int, Told]]:
+    """What is wrong in the calls of each model where prompts of several lengths are given together."""
+    told: dict[int, list[Told]] = {}
+    if it.driver.batches and not it.driver.unlike:
+        with suppress(Refused, Unasked):
+            for first in (0, 2):
+                found = faults_of_program(it.driver, it.prompts[first : first + 3], _MEASURED)
+                for model, faults in found.items():
+                    told.setdefault(model, []).extend(faults[:1])
+    sure = [(model, *faults[0]) for model, faults in told.items() if len(faults) > 1]
+    return [
+        (model, (code, {**how, "how": f"with prompts of several lengths, {how['how']}"} if "how" in how else how))
+        for model, code, how in sure
+    ]
 
 
 def _of_pads(it: PromptSubject) -> tuple[str, dict[str, Any]] | None:

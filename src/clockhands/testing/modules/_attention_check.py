@@ -116,7 +116,7 @@ def check_layers(
     return Report(
         subject=name,
         kind="attention",
-        like=f"{listed(list(found.made))} of {numbered_layers(sorted(found.layers))} as in {declared.name}",
+        like=f"{found.what} as in {declared.name}",
         experiments=tuple(found.made),
         left_out=found.left_out,
         failures=tuple(found.failures),
@@ -281,18 +281,24 @@ class _MeasuredAttention:
     """What was measured.
 
     Attributes:
-        made: The experiments that were made.
+        made: The experiments that were made, each with the layers that were measured.
         left_out: Those that were not, with the reasons.
         failures: Those that failed.
         explanations: What is wrong.
-        layers: The layers of which something was measured.
     """
 
-    made: list[str] = field(default_factory=list)
+    made: dict[str, set[int]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
-    layers: set[int] = field(default_factory=set)
+
+    @property
+    def what(self) -> str:
+        """What was measured of which layers."""
+        by_layers: dict[tuple[int, ...], list[str]] = {}
+        for experiment, layers in self.made.items():
+            by_layers.setdefault(tuple(sorted(layers)), []).append(experiment)
+        return "; ".join(f"{listed(each)} of {numbered_layers(layers)}" for layers, each in by_layers.items())
 
     @property
     def failed(self) -> set[str]:
@@ -303,10 +309,15 @@ class _MeasuredAttention:
         """Note that an experiment was made in some layers, or why it was not."""
         layers = set(layers)
         if layers:
-            self.made.append(experiment)
-            self.layers |= layers
+            self.made.setdefault(experiment, set()).update(layers)
         elif why_not:
             self.left_out[experiment] = why_not
+
+    def unmade(self, experiment: str, layers: Iterable[int]) -> None:
+        """Note that an experiment says nothing of some layers after all."""
+        left = self.made.pop(experiment, set()) - set(layers)
+        if left:
+            self.made[experiment] = left
 
     def wrong(
         self, experiment: str, code: str, layers: str, told: str, *, evidence: Mapping[str, Any], what: str = ""
@@ -352,6 +363,8 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
     _add_growth(found, opened, given, wanted, positions=positions, tokens=tokens, number=number)
     _add_biases(found, opened, declared, number)
     _add_windows(found, opened, declared, number)
+    if declared.config.get("attn_logit_softcapping"):
+        found.left_out["soft cap of scores"] = "no experiment measures it"
     return found
 
 
@@ -451,6 +464,7 @@ def _add_rotations(
         if moving & {each.layer for each in wrong}:
             where = numbered_layers(sorted(map(number, moving)))
             found.left_out[f"rotation of {where}"] = "their hidden states change along a text of one token"
+            found.unmade(ROTATION, map(number, moving))
         wrong = [each for each in wrong if each.layer not in moving]
     for each in wrong:
         alike.setdefault(_rotation_fault(each, wanted[each.layer]), []).append(each)
@@ -516,7 +530,9 @@ def _add_scores(
     found.note(SCALE, map(number, scored), " ".join(answers))
     if scored and missing:
         where = numbered_layers(sorted(map(number, missing)))
-        found.left_out[f"score scale of {where}"] = "no projection gives their queries and keys, or none is declared"
+        found.left_out[f"score scale of {where}"] = (
+            "no projection gives their queries and keys along a text of one token, or none is declared"
+        )
     for each in observed:
         _add(found, SCALE, "score-scale", each, number)
 
