@@ -325,3 +325,32 @@ class Mine:
     status, _, output = told("Mine", code=code)
     assert status == 0, output
     assert '"kind": "encoding"' in output
+
+
+NUMBERS = """
+import torch
+class Numbers:
+    def __init__(self, config, step=STEP):
+        self.step, self.image = step, config["image_token_id"]
+    def get_rope_index(self, input_ids, image_grid_thw=None, attention_mask=None):
+        rows = torch.cumsum(torch.ones_like(input_ids), 1) - 1
+        return rows.expand(3, -1, -1) * self.step
+    def other(self, x):
+        return x
+"""
+
+
+def test_a_method_of_a_class_is_checked_on_an_object_of_it(tmp_path, monkeypatch, cases):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"image_token_id": 7}), encoding="utf-8")
+    (tmp_path / "mine.py").write_text(NUMBERS.replace("STEP", "1"), encoding="utf-8")
+    for name in ("Numbers.get_rope_index", "Numbers"):
+        with cases(name):
+            done = CliRunner().invoke(main, ["check", f"mine.py:{name}", "--like", "qwen2_vl:image=7"])
+            assert done.exit_code == 1, done.output
+            assert "image-as-text" in done.output
+    done = CliRunner().invoke(main, ["check", "mine.py:Numbers"])
+    assert done.exit_code == 2
+    assert "Name the method or function that handles positions, as in mine.py:Numbers.get_rope_index" in " ".join(
+        done.output.split()
+    )

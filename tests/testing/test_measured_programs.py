@@ -305,3 +305,99 @@ def test_rows_that_are_rounded_to_half_precision_are_not_judged():
         return new
 
     assert "positions in its models" not in checked(generate).experiments
+
+
+class PlainReader(torch.nn.Module):
+    """One head over arrays without an axis of texts or of heads: ids [tokens] to logits [tokens, vocabulary]."""
+
+    def __init__(self, slip=None):
+        super().__init__()
+        draw = torch.Generator().manual_seed(4)
+        self.words = torch.nn.Parameter(torch.randn(VOCABULARY, WIDTH, generator=draw))
+        self.mix = torch.nn.Parameter(2 * torch.randn(WIDTH, 3 * WIDTH, generator=draw) / WIDTH**0.5)
+        self.slip, self.kept = slip, torch.zeros(2, 0, WIDTH)
+
+    @staticmethod
+    def turned(x, positions):
+        angles = positions[..., None] * 100.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH)
+        a, b = x.chunk(2, -1)
+        return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+
+    def states(self, x, past):
+        q, k, v = (x @ self.mix).chunk(3, -1)
+        at = torch.arange(len(x)) + (0 if self.slip and past else past)
+        k = self.turned(k, at if self.slip == "both" else past + torch.arange(len(x)))
+        keys, values = (torch.cat([old, new]) for old, new in zip(self.kept, (k, v), strict=True))
+        self.kept = torch.stack([keys, values])
+        seen = torch.arange(len(keys)) <= past + torch.arange(len(x))[:, None]
+        scores = (self.turned(q, at) @ keys.T / WIDTH**0.5).masked_fill(~seen, float("-inf"))
+        return x + torch.softmax(scores, -1) @ values
+
+    @torch.no_grad()
+    def prefill(self, ids):
+        self.kept = torch.zeros(2, 0, WIDTH)
+        return self.states(self.words[torch.tensor(ids)], 0) @ self.words.T
+
+    @torch.no_grad()
+    def decode(self, token):
+        return (self.states(self.words[torch.tensor([token])], self.kept.shape[1]) @ self.words.T)[0]
+
+
+class PlainLayer(PlainReader):
+    """The same as a layer of hidden states [tokens, width], with a dict as its cache."""
+
+    def forward(self, x, state=None):
+        self.kept = torch.zeros(2, 0, WIDTH) if state is None or "rows" not in state else state["rows"]
+        made = self.states(x, self.kept.shape[1])
+        if state is not None:
+            state["rows"] = self.kept
+        return made
+
+
+def test_arrays_without_an_axis_of_texts_and_heads_are_measured(cases):
+    for kind in (PlainReader, PlainLayer):
+        with cases(kind):
+            report = check_generation(kind(), raises=False)
+            assert report.sound, str(report)
+            assert "one token at a time" in report.experiments
+            report = check_generation(kind("both"), raises=False)
+            assert report.codes == {"decode-positions"}, str(report)
+    assert check_generation(PlainLayer("queries"), raises=False).codes == {"queries-restart"}
+
+
+def of_several(own_places):
+    """A program that pads prompts on the right; later tokens are where their text goes on, or behind the longest."""
+
+    @torch.no_grad()
+    def generate(prompts, max_new_tokens):
+        sizes = torch.tensor([len(each) for each in prompts])
+        most, rows = int(sizes.max()), torch.arange(len(prompts))
+        ids = torch.tensor([[*each, *[0] * (most - len(each))] for each in prompts])
+        room = most + max_new_tokens
+        keys, values = torch.zeros(2, len(prompts), room, WIDTH)
+        model, new = PlainReader(), []
+
+        def read(ids, at, slots):
+            x = model.words[ids]
+            q, k, v = (x @ model.mix).chunk(3, -1)
+            keys[rows[:, None], slots], values[rows[:, None], slots] = model.turned(k, at), v
+            seen = torch.arange(room) <= slots[..., None]
+            scores = model.turned(q, at) @ keys.transpose(1, 2) / WIDTH**0.5
+            return (x + torch.softmax(scores.masked_fill(~seen, -1e9), -1) @ values) @ model.words.T
+
+        slots = torch.arange(most).expand(len(prompts), -1)
+        last = read(ids, slots, slots)[rows, sizes - 1]
+        for step in range(max_new_tokens):
+            new.append(last.argmax(-1))
+            slots = (sizes + step)[:, None]
+            last = read(new[-1][:, None], slots if own_places else torch.full_like(slots, most + step), slots)[:, 0]
+        return torch.stack(new, 1).tolist()
+
+    return generate
+
+
+def test_a_batch_of_several_lengths_is_followed_inside():
+    report = checked(of_several(own_places=True))
+    assert report.sound, str(report)
+    report = checked(of_several(own_places=False))
+    assert report.codes == {"decode-positions"}, str(report)

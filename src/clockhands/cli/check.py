@@ -236,6 +236,8 @@ def _subject(target: str, kind: str | None, options: dict[str, Any]) -> Any:
         return _unless_encoding(target, value)
     if not (is_module(built) or callable(built) or generates_text(built)):
         built = next((getattr(built, name) for name in _CALLED if callable(getattr(built, name, None))), built)
+        if not callable(built):
+            _refuse_unknown(target, built)
     return built
 
 
@@ -300,7 +302,7 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
     from clockhands.testing.kinds import chosen_in, is_config, is_module
 
     like, layer = options.get("like"), 0
-    config = _config_beside(target) if like is None else None
+    config = _config_beside(target)
     if isinstance(like, str) and is_config(like) and (named := Path((chosen := chosen_in(like)).target)).exists():
         config, layer = named / CONFIG if named.is_dir() else named, chosen.layer or 0
     if inspect.isroutine(value) and generates_text(value):
@@ -336,14 +338,14 @@ def _built_beside(target: str, value: Any, options: dict[str, Any]) -> Any:
 def _expect_beside(target: str, function: Any, options: dict[str, Any]) -> None:
     """Expect what the config beside a file of code declares, if there is one.
 
-    A module without projections is one part of a model: it is checked without an encoding where several are declared.
+    What has no projections is a part of a model: it is checked without an encoding where several are declared, or none.
     """
     from clockhands.testing.kinds import attends, is_module, spec_of
 
     config = _config_beside(target)
     if config is None:
         return
-    if is_module(function) and not attends(function):
+    if not is_module(function) or not attends(function):
         try:
             spec_of(str(config))
         except ClockhandsError:

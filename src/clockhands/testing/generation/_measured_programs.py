@@ -243,22 +243,26 @@ def faults_of_program(program: Any, prompts: list[list[int]], count: int, **how:
         if ReferenceText(program, texts[0][:1] * (longest + _MORE), number).restarts():
             found[number] = [("chunk-restarts", {})]
             continue
-        measured = _measured(program, texts, calls, number)
+        measured = _measured(program, texts, calls, number, [*map(len, prompts)])
         if any(one.start for one in measured.rows):
             found[number] = faults_of_calls(measured)
     return found
 
 
-def _measured(program: Any, texts: list[list[int]], calls: Inner, number: int) -> Measured:
+def _measured(program: Any, texts: list[list[int]], calls: Inner, number: int, sizes: Sequence[int]) -> Measured:
     """Where the tokens of texts are, and what their scores are, in the calls of one model.
 
-    Tokens of a text that are all further by one number are at their places: what is relative does not see that.
+    A text is left out whose prompt, of so many tokens, was not followed whole. Tokens of a text that are all further by
+    one number are at their places: what is relative does not see that.
     """
     rows: list[PlacedRow] = []
     scores: list[ScoreRow] = []
     layers = 0
     lookup = _Lookup(program, number, max(map(len, texts)) + _MORE)
     for place, text in enumerate(texts):
+        followed = {one.place for call in calls for one in call.tokens if one.text == place}
+        if not followed >= {*range(sizes[place])}:
+            continue
         reference = ReferenceText(program, text, number)
         layers = max(layers, reference.layers)
         own = [(one, [each for each in one.tokens if each.text == place]) for one in calls]

@@ -304,6 +304,7 @@ def is_prompt_driver(value: Any, *, surely: bool = False) -> bool:
     named = _named(value)
     counts = named.get("number of new tokens", named.get("length in all", ""))
     sure = not surely or "prompt" in named.get("prompt", "") or "new" in counts or "gen" in counts
+    sure = sure or getattr(value, "__name__", "").startswith("generate")
     sure = sure or any(name in _MODELS for name in _parameters(inspect.unwrap(value)))
     return "prompt" in named and bool(counts) and sure
 
@@ -489,7 +490,7 @@ def _new_tokens(answer: Any, prompts: list[list[int]], count: int) -> list[list[
         steps = [_token_rows(one) for one in itertools.islice(answer, count)]
         rows = [list(itertools.chain(*row)) for row in zip(*(one or [] for one in steps), strict=False)]
     else:
-        rows = _token_rows(answer) or []
+        rows = _likeliest_of_steps(answer, len(prompts), count) or _token_rows(answer) or []
     if len(rows) != len(prompts):
         wanted = f"{len(prompts)} rows of token ids" if len(prompts) > 1 else "token ids"
         raise Refused(f"it returned {_described(answer)}, expected {wanted}")
@@ -556,6 +557,13 @@ def _outputs(answer: Any, keys: Mapping[Any, int]) -> Iterator[tuple[Any, list[i
         if rows is None:
             raise Refused(f"a step returned {shown(answer)}, expected a dict from request to token")
         yield key, rows[0]
+
+
+def _likeliest_of_steps(value: Any, prompts: int, count: int) -> list[list[int]] | None:
+    """The likeliest tokens by logits [prompts, count, vocabulary]; None of what are none."""
+    if tuple(getattr(value, "shape", ()))[:-1] != (prompts, count) or dtype_of(value) not in FLOATS:
+        return None
+    return as_numpy(value).argmax(-1).tolist()
 
 
 def _likeliest(value: Any) -> list[list[int]] | None:

@@ -27,6 +27,7 @@ _BATCH, _AGAIN, _CHUNKS = "with other texts", "repeated call", "chunks"
 _EDITED, _MODELS = "an edited prompt", "positions in its models"
 _POSITIONS = ", and the positions of one pass in its models"
 _MEASURED = 16  # tokens: some of a draft are rejected
+_CHUNK = 4  # tokens, less than a prompt has
 
 
 @dataclass(frozen=True)
@@ -332,34 +333,46 @@ def _inside(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
     Tokens alone may hide it: weights may give positions little to say, and what a draft computes changes how many of
     its tokens are accepted, and not which ones follow.
     """
-    told: dict[int, list[Told]] = {}
     with suppress(Refused, Unasked, ImportError):
-        for number, prompt in enumerate(it.prompts[:4]):
-            found = faults_of_program(it.driver, [prompt], _MEASURED)
-            if number > 1 and len(found) < 2:
-                break  # no draft, of which all tokens of a text may be accepted
-            for model, faults in found.items():
-                told.setdefault(model, []).extend(faults[:1])
-        # One prompt alone may have a drafted token by chance where another one stands in its text.
-        alone = [(model, faults[0]) for model, faults in told.items() if len(faults) > 1]
-        return len(told), alone or _inside_batches(it)
+        models, wrong = _inside_alone(it)
+        name = it.driver.chunked
+        ways: list[Mapping[str, Any]] = [{}, *([{"settings": {name: _CHUNK}}] if name else [])]
+        for how in ways if it.driver.batches and not it.driver.unlike else ():
+            wrong = wrong or _inside_batches(it, how)
+        return models, wrong
     return 0, []
 
 
-def _inside_batches(it: PromptSubject) -> list[tuple[int, Told]]:
+def _inside_alone(it: PromptSubject) -> tuple[int, list[tuple[int, Told]]]:
+    """The same, of prompts one by one."""
+    told: dict[int, list[Told]] = {}
+    for number, prompt in enumerate(it.prompts[:4]):
+        found = faults_of_program(it.driver, [prompt], _MEASURED)
+        if number > 1 and len(found) < 2:
+            break  # no draft, of which all tokens of a text may be accepted
+        for model, faults in found.items():
+            told.setdefault(model, []).extend(faults[:1])
+    # One prompt alone may have a drafted token by chance where another one stands in its text.
+    return len(told), [(model, faults[0]) for model, faults in told.items() if len(faults) > 1]
+
+
+def _inside_batches(it: PromptSubject, how: Mapping[str, Any]) -> list[tuple[int, Told]]:
     """What is wrong in the calls of each model where prompts of several lengths are given together."""
     told: dict[int, list[Told]] = {}
-    if it.driver.batches and not it.driver.unlike:
-        with suppress(Refused, Unasked):
-            for first in (0, 2):
-                found = faults_of_program(it.driver, it.prompts[first : first + 3], _MEASURED)
-                for model, faults in found.items():
-                    told.setdefault(model, []).extend(faults[:1])
+    followed = 0  # batches: of a piece of pads alone it may not be known whose it is
+    with suppress(Refused, Unasked):
+        for first in range(5):
+            found = faults_of_program(it.driver, it.prompts[first : first + 3], _MEASURED, **how)
+            followed += bool(found)
+            for model, faults in found.items():
+                told.setdefault(model, []).extend(faults[:1])
+            if followed == 2:
+                break
+    where = "with prompts of several lengths, "
+    where += "".join(f"read with {name}={size}, " for name, size in how.get("settings", {}).items())
     sure = [(model, *faults[0]) for model, faults in told.items() if len(faults) > 1]
-    return [
-        (model, (code, {**how, "how": f"with prompts of several lengths, {how['how']}"} if "how" in how else how))
-        for model, code, how in sure
-    ]
+    return [(model, (code, {**said, "how": f"{where}{said['how']}"} if "how" in said else said))
+            for model, code, said in sure]  # fmt: skip
 
 
 def _of_pads(it: PromptSubject) -> tuple[str, dict[str, Any]] | None:
