@@ -56,6 +56,10 @@ def step_skips_one(prefill_len, step):
     return np.array([prefill_len + step + 1])
 
 
+def step_at_zero(prefill_len, step):
+    return np.array([0 * (prefill_len + step)])
+
+
 def table_of_a_step(start, n):
     return ch.table(ch.Sinusoidal(16), range(start, start + n))
 
@@ -366,6 +370,7 @@ FAULTY = {
     delta_subtracted: "delta-misused",
     at_one_position: "window-at-one-position",
     step_skips_one: "window-shifted",
+    step_at_zero: "window-from-zero",
     columns_then_rows: "rows-in-another-order",
     exchanged_channels_first: "rows-in-another-order",
     rotary_turned: "rows-in-another-order",

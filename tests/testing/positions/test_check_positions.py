@@ -557,3 +557,14 @@ def test_the_command_builds_a_model_by_a_function_without_arguments(tmp_path):
     result = CliRunner().invoke(main, ["check", f"{tmp_path / 'mine.py'}:plain", "--kind", "positions"])
     assert result.exit_code == 2
     assert "--kind generation" in result.output
+
+
+def test_an_argument_that_may_be_a_grid_by_another_name_is_not_judged_without():
+    def numbered(input_ids, grid=None):
+        rows = np.cumsum(np.ones_like(input_ids), axis=1) - 1
+        return np.broadcast_to(rows, (3, *rows.shape))
+
+    report = check_positions(numbered, like="qwen2_vl")
+    assert report.left_out["an image"] == "it takes no image_grid_thw or video_grid_thw"
+    with pytest.raises(CheckFailed, match="like text"):
+        check_positions(lambda input_ids: numbered(input_ids), like="qwen2_vl")

@@ -133,23 +133,24 @@ def _readings(words: set[str]) -> Iterator[NumberRule]:
     """The right positions, and those of known faults."""
     has_delta = "delta" in words
 
-    def positions(before: Any = 1, delta: Any = 1, shift: int = 0, step: int = 1) -> Callable[[Window], np.ndarray]:
+    def positions(
+        before: Any = 1, delta: Any = 1, shift: int = 0, step: int = 1, steps: int = 1
+    ) -> Callable[[Window], np.ndarray]:
         def numbers(window: Window) -> np.ndarray:
             held = [window["before"], window["delta"]]
             first, added = (
                 np.full(len(each), each[0]) if how == "first" else how * each
                 for each, how in zip(held, (before, delta if has_delta else 0), strict=True)
             )
-            return (
-                (first + added)[:, None] + window["step"] + shift + step * np.arange(window["number"], dtype=np.float64)
-            )
+            further = steps * window["step"] + shift + step * np.arange(window["number"], dtype=np.float64)
+            return (first + added)[:, None] + further
 
         return numbers
 
     words_of = "number of earlier tokens" + " + rope delta" * has_delta + " + 0, 1, 2, ..."
     yield NumberRule(positions(), words_of)
     if "step" in words:  # steps may be counted from 1
-        yield NumberRule(positions(shift=-1), words_of)
+        yield NumberRule(positions(shift=-1), f"{words_of}, where the first step is 1")
     at_one, shifted, of_first = "window-at-one-position", "window-shifted", "positions-of-first-sequence"
     faults: list[tuple[str, dict[str, str], dict[str, Any]]] = [
         (at_one, {}, {"step": 0}),
@@ -158,6 +159,7 @@ def _readings(words: set[str]) -> Iterator[NumberRule]:
         (shifted, {"by": "two later"}, {"shift": 2}),
         (shifted, {"by": "two earlier"}, {"shift": -2}),
         ("window-from-zero", {}, {"before": 0, "delta": 0}),
+        *[("window-from-zero", {}, {"before": 0, "delta": 0, "steps": 0})] * ("step" in words),
         (shifted, {"by": "later, by the number of earlier tokens"}, {"before": 2}),
         (of_first, {}, {"before": "first", "delta": "first"}),
         (of_first, {}, {"before": "first"}),

@@ -58,6 +58,7 @@ class PositionFunction(ForeignFunction):
     Attributes:
         takes: What it takes, as quantities, by the names of its parameters.
         flat: Whether it is given one row of tokens, [seq], in place of a batch.
+        may_take_grids: Whether it has an argument of another name that may be a grid, which is not passed.
         by_name: The parameters that are passed by name: all of them, or none where a caller says what they are.
     """
 
@@ -71,12 +72,15 @@ class PositionFunction(ForeignFunction):
         self.flat: bool = False
         self.takes: dict[str, str] = _parameters(function) if call is None else _called(call)
         self.by_name: tuple[str, ...] = tuple(self.takes) if call is None else ()
+        unknown = {one.name for one in _named_parameters(function)} - self.takes.keys()
+        self.may_take_grids: bool = call is None and any(map(_OF_GRIDS.search, unknown))
         super().__init__(function, "", timeout)
 
     def lacks(self, prompt: Prompt) -> str | None:
         """Which argument the function would have to take for this prompt; None if it takes all.
 
-        A function that takes no grid at all has to number images and videos without: their tokens are in the ids.
+        A function that takes no grid at all has to number images and videos without: their tokens are in the ids. One
+        with an argument of another name that may be a grid is not asked for them.
         """
         if self.flat and prompt.shape[0] > 1:
             return "batch of rows"
@@ -92,6 +96,9 @@ class PositionFunction(ForeignFunction):
         for kind in ("image", "video") if self.rule.latent or have & {"image_grid_thw", "video_grid_thw"} else ():
             grid = getattr(self.rule, kind) == "grid" and prompt.grids(kind) is not None
             needed.append((grid, {"height", "latents"} if self.rule.latent else {f"{kind}_grid_thw"}))
+        if self.may_take_grids and not self.rule.latent:
+            grids = any(prompt.grids(kind) is not None for kind in ("image", "video"))
+            needed.append((grids, {"image_grid_thw", "video_grid_thw"}))
         if self.rule.latent:
             needed.append((any(part.kind == "text" for part in prompt.parts), {"text_length"}))
             needed.append((prompt.grids("video") is not None, {"frames", "latents"}))
@@ -144,6 +151,10 @@ class PositionFunction(ForeignFunction):
         if type(value) is dict:  # a config is passed as it is
             return {name: self._held(each) for name, each in value.items()}
         return self.library.positions(value) if isinstance(value, np.ndarray) else value
+
+
+_OF_GRIDS = re.compile(r"grid|thw|image|video|shape|size|patch")
+"""What the name of an argument has that may be a grid."""
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, str]:
