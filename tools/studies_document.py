@@ -261,13 +261,15 @@ def again_of(study: MeasuredStudy) -> str:
         f"{duration(run['wall_seconds'])}: {sum(map(same, rows))} of {len(rows)} verdicts are the same."
     )
     cells = any(row.cell for row in rows)
+    # Of a grid, those that differ alone.
     lines = [
         (each.says, *([each.cell] if cells else []), each.words[0],
          each.words[1] if same(each) else f"**{each.words[1]}**", *each.values)
-        for each in rows
+        for each in rows if not cells or not same(each)
     ]  # fmt: skip
     heads = ("gate", *(["cell"] if cells else []), "verdict", "again", "measured", "again")
-    return wrapped(escaped(says)) + "\n" + table(heads, lines, right=4 if cells else 3)
+    told = wrapped(escaped(says))
+    return f"{told}\n{table(heads, lines, right=4 if cells else 3)}" if lines else told
 
 
 def machine_of(run: Mapping[str, Any]) -> str:
