@@ -401,17 +401,20 @@ def _of_grid(function: Any, kind: str, options: Mapping[str, Any], others: Mappi
     with contextlib.suppress(CannotCheck):  # what only the encoding can say
         if (report := by_names(function, kind, **others)) and not report.sound:
             return report
-    how = others.get("backend"), others.get("timeout", 60.0)
-    rows, length = rows_at_positions(function, takes, options["like"], *how)
+    backend, timeout = others.get("backend"), others.get("timeout", 60.0)
+    rows, length = rows_at_positions(function, takes, options["like"], backend, timeout)
     call = "positions -> cos, sin" if kind == "rotary" else "positions"
     how = {"raises": False, "length": length, **options, "call": call, "backend": "numpy"}
-    report = check_of(kind)(rows, **how)
-    if kind == "additive" and axes == 2 and report.codes == {"axes-exchanged"}:
+    report, first = check_of(kind)(rows, **how), "row"
+    if kind != "additive" or axes != 2:
+        return report
+    # An additive encoding has no names for its coordinates, and published codes have both orders.
+    if report.codes == {"axes-exchanged"}:
         other = check_of(kind)(lambda positions: rows(positions[:, ::-1]), **how)
-        if other.sound:  # an additive encoding has no names for its coordinates, and published codes have both orders
-            why = "no expected encoding names its coordinates; here the first one is the column"
-            return replace(other, left_out={**other.left_out, "which coordinate is the row": why})
-    return report
+        report, first = (other, "column") if other.sound else (report, first)
+    why = f"no expected encoding names its coordinates; here the first one is the {first}"
+    left_out = {**report.left_out, "which coordinate is the row": why}
+    return replace(report, left_out=left_out) if report.sound else report
 
 
 def _without_encoding(

@@ -207,7 +207,8 @@ def _built(fn: Callable[..., Any], spec: Any) -> Callable[..., Any] | None:
     weights: Any = getattr(built, "parameters", tuple) if is_module(built) and isinstance(spec, Rotary) else tuple
     if not callable(built) or any(True for _ in weights()):
         return None
-    return built.eval() if is_module(built) else built  # in training it may drop numbers at random
+    module: Any = built
+    return module.eval() if is_module(built) else built  # in training it may drop numbers at random
 
 
 def checked(
@@ -258,7 +259,7 @@ def checked(
         if not report.explanations and _draws(it):
             raise CannotCheck(
                 "The same call gives other numbers each time: the function draws them at random, as dropout does.",
-                "Call eval() on its module before the check.",
+                "Call eval() on its module before the check; F.dropout is left out with training=self.training alone.",
             )
     return settled(report, raises)
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from types import CodeType
 from typing import Any, NamedTuple
 
 from clockhands.configs.resolve import resolve
@@ -247,11 +248,16 @@ def attends(module: Any) -> bool:
     """
     if isinstance(module, type):
         methods = [method for kind in module.__mro__[:-1] for method in vars(kind).values()]
-        names = {name for method in methods for name in getattr(getattr(method, "__code__", None), "co_names", ())}
-        return bool(names & _PROJECTIONS)
+        return any(_names_of(method.__code__) & _PROJECTIONS for method in methods if hasattr(method, "__code__"))
     linear = any(type(each).__name__ in _PROJECTIONS for each in module.modules())
     tables = sum("Embedding" in type(each).__name__ for each in module.modules())
     return linear or sum(each.ndim == 2 for each in module.parameters()) > tables + 1
+
+
+def _names_of(code: CodeType) -> set[str]:
+    """The names in some code, and in what it holds, such as comprehensions."""
+    inner = (each for each in code.co_consts if isinstance(each, CodeType))
+    return {*code.co_names}.union(*map(_names_of, inner))
 
 
 _PROJECTIONS = frozenset({"Linear", "Conv1D", "MultiheadAttention"})

@@ -216,13 +216,15 @@ class Report:
         """The experiments that the verdict names, with the reasons."""
         reasons: dict[str, list[str]] = {}
         for name, why in self.left_out.items():
-            if self._in_verdict(why):
+            if self._in_verdict(why, name):
                 reasons.setdefault(why, []).append(name)
         said = [f"{_listed(names)} ({why})" for why, names in reasons.items()]
         return f" Not checked: {'; '.join(said)}." if said else ""
 
-    def _in_verdict(self, why: str) -> bool:
+    def _in_verdict(self, why: str, name: str) -> bool:
         """Whether the verdict names what was left out for this reason: a fault may cause it, no argument enables it."""
+        if self.sound and name.startswith("positions from "):
+            return True
         if self.kind in {"generation", "attention"}:
             return self.sound and not why.startswith("pass ")
         return self.sound and why.startswith(
@@ -299,7 +301,7 @@ class Report:
         ways: dict[str, list[str]] = {}
         others = 0
         for name, why in self.left_out.items():
-            if self._in_verdict(why):
+            if self._in_verdict(why, name):
                 continue
             if verbose or why.startswith("pass "):
                 ways.setdefault(why, []).append(name)

@@ -560,11 +560,14 @@ def test_the_command_builds_a_model_by_a_function_without_arguments(tmp_path):
 
 
 def test_an_argument_that_may_be_a_grid_by_another_name_is_not_judged_without():
-    def numbered(input_ids, grid=None):
+    def alone(input_ids):
         rows = np.cumsum(np.ones_like(input_ids), axis=1) - 1
         return np.broadcast_to(rows, (3, *rows.shape))
+
+    def numbered(input_ids, grid=None):
+        return alone(input_ids) if grid is None else grid
 
     report = check_positions(numbered, like="qwen2_vl")
     assert report.left_out["an image"] == "it takes no image_grid_thw or video_grid_thw"
     with pytest.raises(CheckFailed, match="like text"):
-        check_positions(lambda input_ids: numbered(input_ids), like="qwen2_vl")
+        check_positions(alone, like="qwen2_vl")

@@ -88,17 +88,22 @@ def arguments_of(
 
 
 def takes_tokens_alone(function: Callable[..., Any]) -> bool:
-    """Whether a function takes one argument, which may be tokens, and beside it at most masks that may be left out."""
+    """Whether a function takes one argument, which may be tokens, and beside it at most what cannot be positions."""
     try:
         first, *others = inspect.signature(getattr(function, "forward", function)).parameters.values()
     except (TypeError, ValueError):
         return False
-    masks = meanings("mask")
     return (
         first.kind not in _VARIABLE
-        and KNOWN.get(first.name, "x") == "x"
-        and all(one.name in masks and one.default is not one.empty for one in others)
+        and KNOWN.get(first.name, "x") in {"x", "q"}
+        and all(one.default is not one.empty and _is_no_place(one) for one in others)
     )
+
+
+def _is_no_place(one: inspect.Parameter) -> bool:
+    """Whether an argument that may be left out is a mask or a setting, and so no positions."""
+    setting = isinstance(one.default, bool | float | str) or one.name in {"dtype", "device", "out"}
+    return setting or "mask" in one.name or ("dim" in one.name and one.name not in KNOWN)
 
 
 _VARIABLE = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}

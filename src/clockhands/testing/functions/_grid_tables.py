@@ -60,7 +60,7 @@ def grid_taken(function: Callable[..., Any]) -> dict[str, str] | None:
 _UNCOMPARED = {"frequencies, and which columns each coordinate has": "no expected encoding is named"}
 
 # A function of one side alone.
-_SQUARE = {"which of two coordinates is the row": "its grids are square"}
+_SQUARE = {"which of two coordinates is the row": "it takes no two sides: its grids are square"}
 
 
 def check_grid(function: Callable[..., Any], takes: Mapping[str, str], backend: Any, timeout: float) -> Report:

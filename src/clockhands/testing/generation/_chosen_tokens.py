@@ -24,7 +24,7 @@ _HALF = ("float16", "bfloat16")
 FEWEST = 8
 """The smallest vocabulary that a check can use."""
 
-NO_LOGITS = "it returns no logits: only its most likely tokens were compared"
+NO_LOGITS = "only its most likely tokens were compared"
 
 
 def tokens_found(

@@ -269,8 +269,10 @@ def _measured(program: Any, texts: list[list[int]], calls: Inner, number: int, s
         own = [(one, tokens) for one, tokens in own if tokens and len(one.products) == reference.layers]
         for layer in range(reference.layers):
             found = [*_placed(reference, text, own, layer, lookup)]
-            moved = {None if one.got is None else one.got - one.right for one in found}
-            further = len(moved) == 1 and not moved & {0, None}
+            moved = {one.got - one.right for one in found if one.got is not None}
+            by = moved.pop() if len(moved) == 1 else 0
+            # Behind the positions at which tokens are looked up it is not known where one is.
+            further = by != 0 and all(one.got is not None or one.right + by >= lookup.size for one in found)
             found = [replace(one, got=one.right) for one in found] if further else found
             rows += found
             if any(one.got != one.right for one in found):

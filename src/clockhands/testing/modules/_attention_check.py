@@ -362,7 +362,9 @@ def _measured(opened: OpenedAttention, declared: _Declared, only: int | None) ->
         _add(found, BESIDE, "queries-beside-keys", each, number)
     _add_growth(found, opened, given, wanted, positions=positions, tokens=tokens, number=number)
     _add_biases(found, opened, declared, number)
-    _add_windows(found, opened, declared, number)
+    # A layer that was asked for by its number may hold another one.
+    of_number = seen if only is None else [replace(each, layer=only) for each in seen]
+    _add_windows(found, replace(opened, seen=of_number), declared, number)
     if declared.config.get("attn_logit_softcapping"):
         found.left_out["soft cap of scores"] = "no experiment measures it"
     return found

@@ -72,7 +72,8 @@ class PositionFunction(ForeignFunction):
         self.flat: bool = False
         self.takes: dict[str, str] = _parameters(function) if call is None else _called(call)
         self.by_name: tuple[str, ...] = tuple(self.takes) if call is None else ()
-        unknown = {one.name for one in _named_parameters(function)} - self.takes.keys()
+        left = [one.name for one in _named_parameters(function) if one.default is None]
+        unknown = [name for name in left if name not in self.takes]
         self.may_take_grids: bool = call is None and any(map(_OF_GRIDS.search, unknown))
         super().__init__(function, "", timeout)
 
@@ -153,7 +154,7 @@ class PositionFunction(ForeignFunction):
         return self.library.positions(value) if isinstance(value, np.ndarray) else value
 
 
-_OF_GRIDS = re.compile(r"grid|thw|image|video|shape|size|patch")
+_OF_GRIDS = re.compile(r"grid|thw|(^|_)(images?|videos?|shapes?|hw)(_|$)")
 """What the name of an argument has that may be a grid."""
 
 
