@@ -29,6 +29,7 @@ def test_a_row_by_a_person_says_why_and_no_other_does(cases):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the classes; PyTorch warns once in a process, so the order would matter
 @pytest.mark.usefixtures("library")
 def test_a_class_confirms_each_field_of_the_rows_that_it_is_said_to_confirm(cases, draw):
     import confirmed_rows as tool
